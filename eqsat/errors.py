@@ -1,0 +1,51 @@
+"""The errors a user can meet, each one sentence of four parts: where, what was required, what was found, what to do.
+
+Every public function raises one of these for bad input and nothing else; the command line prints
+``str(error)`` and exits with code 1.
+"""
+
+from __future__ import annotations
+
+
+class EqsatError(Exception):
+    """Base of all errors that are the input's fault and not a defect of eqsat.
+
+    Args:
+        requirement: What was required, as a sentence without the final stop.
+        place: Where: a file with line and column, a node or a tensor by its name.
+        actual: What was found instead.
+        hint: What to do about it.
+    """
+
+    def __init__(self, requirement: str, *, place: str = "", actual: str = "", hint: str = "") -> None:
+        self.requirement = requirement
+        self.place = place
+        self.actual = actual
+        self.hint = hint
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        head = f"{self.place}: " if self.place else ""
+        found = f"; got {self.actual}" if self.actual else ""
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{head}{self.requirement}{found}{hint}"
+
+
+class ModelError(EqsatError):
+    """A model that cannot be loaded, checked, upgraded or saved."""
+
+
+class RuleError(EqsatError):
+    """A rule file that cannot be read, or a rule that contradicts the operators' schemas."""
+
+
+class TargetError(EqsatError):
+    """A target file that cannot be read, an unknown target, or a request that no target can serve."""
+
+
+class ExecutionError(EqsatError):
+    """A model that cannot be executed on the given inputs."""
+
+
+class OptimizationError(EqsatError):
+    """A request to the optimizer that cannot be fulfilled, such as a graph whose shapes are not known."""

@@ -1,0 +1,99 @@
+"""What a value and an operator are called throughout: tensor types, operator keys, attribute bundles.
+
+All three are immutable and hashable, so that the e-graph can intern them to integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+
+Dim = int | str | None
+"""A dimension: a number, a symbol such as ``"N"``, or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type and shape of a tensor.
+
+    Attributes:
+        dtype: ONNX element type.
+        shape: One entry a dimension; ``None`` where not even the rank is known.
+    """
+
+    dtype: ir.DataType
+    shape: tuple[Dim, ...] | None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a number."""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def elements(self) -> int | None:
+        """Number of elements, ``None`` unless static."""
+        return math.prod(d for d in self.shape if isinstance(d, int)) if self.is_static and self.shape is not None else None
+
+    @property
+    def bytes(self) -> int | None:
+        """Size in bytes (sub-byte types are packed), ``None`` unless static."""
+        n = self.elements
+        return None if n is None else math.ceil(n * self.dtype.bitwidth / 8)
+
+    def __str__(self) -> str:
+        dims = "?" if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype.name.lower()}[{dims}]"
+
+
+class OpKey(NamedTuple):
+    """An operator by domain and name; the default ONNX domain is ``""``."""
+
+    domain: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.domain}.{self.name}" if self.domain else self.name
+
+
+class TensorAttr:
+    """A tensor as an attribute value, compared by type and content."""
+
+    __slots__ = ("array", "dtype", "_key")
+
+    def __init__(self, array: np.ndarray, dtype: ir.DataType) -> None:
+        self.array = array
+        self.dtype = dtype
+        self._key = (dtype, array.shape, array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorAttr) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphAttr:
+    """A subgraph as an attribute value (If, Loop, Scan): opaque, equal only to itself.
+
+    Attributes:
+        graph: The body, as loaded.
+        captured: Names of the outer values the body reads, in order of first use; the e-node that
+            carries this attribute has them as further inputs behind its own.
+    """
+
+    graph: ir.Graph
+    captured: tuple[str, ...]
+
+
+AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | TensorAttr | GraphAttr
+Attrs = tuple[tuple[str, AttrValue], ...]
+"""An attribute bundle: (name, value) pairs sorted by name, defaults filled in. Lists are tuples."""
