@@ -1,0 +1,81 @@
+"""The chosen program: what extraction decided, before it becomes regions, functions and an ONNX model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from eqsat.model.body import Body
+from eqsat.model.types import Attrs, OpKey, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """One kernel of the program: a plain operator, or a composite with its definition.
+
+    Attributes:
+        op: The operator; a composite is ``OpKey(target name, composite name)``.
+        attrs: The operator's attributes; empty for a composite (its body holds them).
+        inputs: Value ids, None for an absent optional input.
+        outputs: Value ids; None for an output nobody reads.
+        target: Index into ``Plan.targets``.
+        body: Definition of a composite, None for a plain operator.
+        cost: Seconds.
+        rule: Name of the rule that made it, empty for an operator of the input model.
+    """
+
+    op: OpKey
+    attrs: Attrs
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    target: int
+    body: Body | None = None
+    cost: float = 0.0
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program over numbered values.
+
+    Attributes:
+        targets: Names, the host first.
+        dispatch: Seconds to start a region, by target.
+        nodes: In a topological order.
+        inputs: Value id and the original graph input, in the model's order.
+        outputs: Value id and the original graph output, in the model's order; one value may serve several.
+        constants: Value id -> tensor, for values that are constant (initialisers and folded expressions).
+        types: Value id -> type where known.
+        names: Value id -> the name of the original tensor, for values that survive.
+        subgraph_names: For nodes with subgraphs: name of a captured outer value -> value id that now holds it.
+    """
+
+    targets: tuple[str, ...]
+    dispatch: tuple[float, ...]
+    nodes: tuple[PlanNode, ...]
+    inputs: tuple[tuple[int, ir.Value], ...]
+    outputs: tuple[tuple[int, ir.Value], ...]
+    constants: dict[int, ir.TensorProtocol]
+    types: dict[int, TensorType]
+    names: dict[int, str]
+    subgraph_names: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A maximal convex piece of the program on one target.
+
+    Attributes:
+        name: Deterministic, such as ``dnnl_0``; host pieces too.
+        target: Index into ``Plan.targets``.
+        nodes: Indices into ``Plan.nodes``, in execution order.
+        inputs: Non-constant value ids read from outside, in order of first use.
+        outputs: Value ids read outside (graph outputs included), in order of definition.
+    """
+
+    name: str
+    target: int
+    nodes: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
