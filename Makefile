@@ -1,0 +1,55 @@
+# Each target works alone on a fresh clone: it creates .venv and installs what it needs, once.
+#
+#   make demo     optimize ResNet-50 for an accelerator, run it, check it
+#   make test     the tests
+#   make help     everything else
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+N      ?= 1000
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# One BLAS thread a process: the tests already run on all cores, and results stay the same everywhere.
+export OMP_NUM_THREADS = 1
+export OPENBLAS_NUM_THREADS = 1
+export MKL_NUM_THREADS = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint format conformance fuzz bench wheel-test clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
+	  f"eqsat needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## optimize ResNet-50 for dnnl + cpu, run it, compare with ONNX Runtime
+	$(BIN)/python -m benchmarks.demo
+
+test: $(STAMP)  ## all tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+quick: $(STAMP)  ## the tests that take less than some seconds each
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow'
+
+lint: $(STAMP)  ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(STAMP)  ## let ruff format the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
+	$(BIN)/python -m tests.wheel
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,58 @@
+"""Equality saturation for ONNX models: optimize, place on accelerators, run, compare.
+
+The names below load what they need when they are first used, so that ``import eqsat`` and
+``eqsat --help`` cost nothing (PEP 562).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eqsat import errors
+    from eqsat.api import Result, compare, load, optimize, run, save
+    from eqsat.model.builder import graph, input, op
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Result",
+    "__version__",
+    "compare",
+    "errors",
+    "graph",
+    "input",
+    "load",
+    "op",
+    "optimize",
+    "run",
+    "save",
+]
+
+_HOME = {
+    "Result": "eqsat.api",
+    "compare": "eqsat.api",
+    "errors": "eqsat.errors",
+    "graph": "eqsat.model.builder",
+    "input": "eqsat.model.builder",
+    "load": "eqsat.api",
+    "op": "eqsat.model.builder",
+    "optimize": "eqsat.api",
+    "run": "eqsat.api",
+    "save": "eqsat.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    value = module if home == f"eqsat.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
