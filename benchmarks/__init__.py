@@ -1,0 +1,1 @@
+"""What eqsat is measured with: each program prints a table and writes JSON."""
