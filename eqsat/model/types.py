@@ -40,7 +40,11 @@ class TensorType:
     @property
     def elements(self) -> int | None:
         """Number of elements, ``None`` unless static."""
-        return math.prod(d for d in self.shape if isinstance(d, int)) if self.is_static and self.shape is not None else None
+        return (
+            math.prod(d for d in self.shape if isinstance(d, int))
+            if self.is_static and self.shape is not None
+            else None
+        )
 
     @property
     def bytes(self) -> int | None:
@@ -66,12 +70,14 @@ class OpKey(NamedTuple):
 class TensorAttr:
     """A tensor as an attribute value, compared by type and content."""
 
-    __slots__ = ("array", "dtype", "_key")
+    __slots__ = ("_key", "array", "dtype")
 
     def __init__(self, array: np.ndarray, dtype: ir.DataType) -> None:
         self.array = array
         self.dtype = dtype
-        self._key = (dtype, array.shape, array.tobytes())
+        # An array of strings holds pointers, whose bytes say nothing.
+        content = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
+        self._key = (dtype, array.shape, content)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorAttr) and self._key == other._key
@@ -94,6 +100,26 @@ class GraphAttr:
     captured: tuple[str, ...]
 
 
-AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | TensorAttr | GraphAttr
+class OpaqueAttr:
+    """An attribute of a kind that nothing here looks into (a type, a sparse tensor, lists of tensors or graphs),
+    compared by its serialised form.
+    """
+
+    __slots__ = ("_key", "attr")
+
+    def __init__(self, attr: ir.Attr) -> None:
+        self.attr = attr
+        self._key = ir.to_proto(attr).SerializeToString(deterministic=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueAttr) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+AttrValue = (
+    int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | TensorAttr | GraphAttr | OpaqueAttr
+)
 Attrs = tuple[tuple[str, AttrValue], ...]
 """An attribute bundle: (name, value) pairs sorted by name, defaults filled in. Lists are tuples."""

@@ -1,0 +1,276 @@
+"""Attribute bundles: the canonical form of a node's attributes, and its conversion to and from onnx_ir and protobuf.
+
+In a bundle the schema's defaults are filled in, floats are what float32 can hold (ONNX stores no more), lists
+are tuples and the pairs are sorted by name, so that equal meanings are equal bundles. Defaults that depend on the
+inputs' rank (``strides`` and the like) are filled in by :mod:`eqsat.model.normalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.model import opset
+from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
+
+_Kind = ir.AttributeType
+
+
+def op_key(node: ir.Node) -> OpKey:
+    """The operator of a node; overloads of functions are told apart by name (``name:overload``)."""
+    name = f"{node.op_type}:{node.overload}" if node.overload else node.op_type
+    return OpKey(opset.canonical_domain(node.domain), name)
+
+
+def to_attrs(node: ir.Node) -> Attrs:
+    """The canonical bundle of a node, with the defaults of its schema filled in.
+
+    Raises:
+        ModelError: An attribute refers to one of an enclosing function, which must be inlined or bound first.
+    """
+    op = op_key(node)
+    values = dict(_defaults(op))
+    for name, attr in node.attributes.items():
+        if attr.ref_attr_name:
+            raise ModelError(
+                "an attribute with a value of its own is required",
+                place=f"attribute {name!r} of node {node.name!r} ({op})",
+                actual=f"a reference to the function's attribute {attr.ref_attr_name!r}",
+            )
+        values[name] = _from_ir(attr)
+    return tuple(sorted(values.items(), key=lambda pair: pair[0]))
+
+
+def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attrs:
+    """The canonical bundle of attributes given as Python values, checked against the operator's schema.
+
+    Args:
+        op: The operator.
+        values: Numbers, strings, sequences of them, numpy arrays, ``ir.DataType`` and graphs. None means not given.
+        place: For messages; the operator's name by default.
+
+    Raises:
+        ModelError: Unknown, missing or wrongly typed attributes.
+    """
+    place = place or str(op)
+    found = opset.find_schema(op)
+    result: dict[str, AttrValue] = dict(_defaults(op))
+    kinds = opset.attribute_types(op) if found is not None else {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        if found is not None and name not in kinds:
+            raise ModelError(
+                f"an attribute of {op} is required",
+                place=place,
+                actual=f"`{name}`",
+                hint=opset.did_you_mean(name, kinds) or f"its attributes: {', '.join(kinds) or 'none'}",
+            )
+        try:
+            result[name] = _coerce(value, kinds.get(name))
+        except (TypeError, ValueError) as error:
+            kind = kinds[name].name if name in kinds else "number, string, tensor or list"
+            message = f"a value of type {kind} is required for attribute `{name}`"
+            raise ModelError(message, place=place, actual=repr(value)) from error
+    missing = [n for n in opset.required_attributes(op) if n not in result] if found is not None else []
+    if missing:
+        raise ModelError("every required attribute must be given", place=place, actual=f"no `{missing[0]}`")
+    return tuple(sorted(result.items(), key=lambda pair: pair[0]))
+
+
+def from_attrs(attrs: Attrs, op: OpKey | None = None) -> list[ir.Attr]:
+    """Attributes of an onnx_ir node.
+
+    Args:
+        attrs: The bundle.
+        op: The operator they belong to; its schema tells the type of an empty list and of numbers.
+    """
+    kinds = opset.attribute_types(op) if op is not None and opset.find_schema(op) is not None else {}
+    return [_to_ir(name, value, kinds.get(name)) for name, value in attrs]
+
+
+def to_protos(attrs: Attrs, op: OpKey | None = None) -> list[onnx.AttributeProto]:
+    """Attributes of an ``onnx.NodeProto``."""
+    return [ir.to_proto(attr) for attr in from_attrs(attrs, op)]
+
+
+def attr(attrs: Attrs, name: str, default: Any = None) -> Any:
+    """Value of an attribute in a bundle."""
+    for key, value in attrs:
+        if key == name:
+            return value
+    return default
+
+
+def with_attrs(attrs: Attrs, **changes: AttrValue | None) -> Attrs:
+    """The bundle with some attributes replaced or, for None, removed."""
+    merged: dict[str, AttrValue | None] = dict(attrs) | changes
+    return tuple(sorted((n, v) for n, v in merged.items() if v is not None))
+
+
+def captured_values(graph: ir.Graph) -> tuple[ir.Value, ...]:
+    """Outer values that a subgraph and the subgraphs in it read, in order of first use."""
+    found: dict[ir.Value, None] = {}
+
+    def visit(inner: ir.Graph, outer: frozenset[ir.Value]) -> None:
+        known = set(outer) | set(inner.inputs) | set(inner.initializers.values())
+        for node in inner:
+            for value in node.inputs:
+                if value is not None and value not in known:
+                    found.setdefault(value)
+            known.update(node.outputs)
+            for body in subgraphs(node):
+                visit(body, frozenset(known))
+        for value in inner.outputs:
+            if value not in known:
+                found.setdefault(value)
+
+    visit(graph, frozenset())
+    return tuple(found)
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs among a node's attributes, in order of the attributes' names."""
+    for name in sorted(node.attributes):
+        value = node.attributes[name]
+        if value.type == _Kind.GRAPH and not value.ref_attr_name:
+            yield value.as_graph()
+        elif value.type == _Kind.GRAPHS and not value.ref_attr_name:
+            yield from value.as_graphs()
+
+
+# ---- single values -------------------------------------------------------------------------------
+
+
+@cache
+def _defaults(op: OpKey) -> tuple[tuple[str, AttrValue], ...]:
+    if opset.find_schema(op) is None:
+        return ()
+    return tuple((name, _from_ir(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
+
+
+@lru_cache(maxsize=4096)
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+def _from_ir(attr: ir.Attr) -> AttrValue:
+    match attr.type:
+        case _Kind.INT | _Kind.STRING:
+            return attr.value
+        case _Kind.FLOAT:
+            return _float32(attr.value)
+        case _Kind.INTS:
+            return tuple(attr.value)
+        case _Kind.FLOATS:
+            return tuple(_float32(v) for v in attr.value)
+        case _Kind.STRINGS:
+            return tuple(attr.value)
+        case _Kind.TENSOR:
+            tensor = attr.as_tensor()
+            return TensorAttr(tensor.numpy(), tensor.dtype)
+        case _Kind.GRAPH:
+            graph = attr.as_graph()
+            return GraphAttr(graph, tuple(v.name or "" for v in captured_values(graph)))
+        case _:
+            return OpaqueAttr(attr)
+
+
+def _to_ir(name: str, value: AttrValue, kind: _Kind | None) -> ir.Attr:
+    match value:
+        case TensorAttr():
+            return ir.AttrTensor(name, ir.tensor(value.array, dtype=value.dtype))
+        case GraphAttr():
+            return ir.AttrGraph(name, value.graph)
+        case OpaqueAttr():
+            return value.attr if value.attr.name == name else ir.Attr(name, value.attr.type, value.attr.value)
+        case tuple():
+            return ir.Attr(name, kind or _list_kind(value), value)
+        case _:
+            return ir.Attr(name, kind or _scalar_kind(value), value)
+
+
+def _scalar_kind(value: int | float | str) -> _Kind:
+    return _Kind.STRING if isinstance(value, str) else _Kind.FLOAT if isinstance(value, float) else _Kind.INT
+
+
+def _list_kind(value: Sequence[Any]) -> _Kind:
+    kinds = {_scalar_kind(v) for v in value}
+    if _Kind.STRING in kinds:
+        return _Kind.STRINGS
+    return _Kind.FLOATS if _Kind.FLOAT in kinds else _Kind.INTS
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str) or int(value) != value:
+        raise ValueError
+    return int(value)
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    return list(value)
+
+
+def _coerce(value: Any, kind: _Kind | None) -> AttrValue:
+    if isinstance(value, (TensorAttr, GraphAttr, OpaqueAttr)):
+        return value
+    if kind is None:
+        kind = _guess(value)
+    match kind:
+        case _Kind.INT:
+            return _integer(value)
+        case _Kind.FLOAT:
+            return _float32(float(value)) if not isinstance(value, str) else _string(None)
+        case _Kind.STRING:
+            return _string(value)
+        case _Kind.INTS:
+            return tuple(_integer(v) for v in _items(value))
+        case _Kind.FLOATS:
+            return tuple(_float32(float(v)) for v in _items(value))
+        case _Kind.STRINGS:
+            return tuple(_string(v) for v in _items(value))
+        case _Kind.TENSOR:
+            if isinstance(value, onnx.TensorProto):
+                value = ir.from_proto(value)
+            if not isinstance(value, ir.TensorProtocol):
+                value = ir.tensor(np.asarray(value))
+            return TensorAttr(value.numpy(), value.dtype)
+        case _Kind.GRAPH:
+            graph = value.graph if isinstance(value, ir.Model) else value
+            if not isinstance(graph, ir.Graph):
+                raise TypeError
+            return GraphAttr(graph, tuple(v.name or "" for v in captured_values(graph)))
+        case _:
+            if not isinstance(value, ir.Attr):
+                raise TypeError
+            return OpaqueAttr(value)
+
+
+def _guess(value: Any) -> _Kind:
+    if isinstance(value, (str, bytes)):
+        return _Kind.STRING
+    if isinstance(value, (np.ndarray, onnx.TensorProto, ir.TensorProtocol)):
+        return _Kind.TENSOR
+    if isinstance(value, (ir.Graph, ir.Model)):
+        return _Kind.GRAPH
+    if isinstance(value, (int, np.integer)):
+        return _Kind.INT
+    if isinstance(value, (float, np.floating)):
+        return _Kind.FLOAT
+    return _list_kind([v.item() if isinstance(v, np.generic) else v for v in _items(value)])

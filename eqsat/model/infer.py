@@ -1,0 +1,215 @@
+"""Type inference of one node, and of a body: which tensor types an operator produces from which.
+
+ONNX's own rules (``onnx.shape_inference``) at the pinned opset do the work; :mod:`eqsat.model.checks` refuses what
+they let pass, :mod:`eqsat.model.contrib` has the rules of ``com.microsoft``, and a function's rule is its body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError
+
+from eqsat.errors import ModelError
+from eqsat.model import contrib, opset
+from eqsat.model.attributes import to_protos
+from eqsat.model.body import Body
+from eqsat.model.checks import check_types
+from eqsat.model.shape_values import propagate
+from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+
+MAX_VALUE = 4096
+"""Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
+
+_OPSETS = dict(opset.OPSETS)
+
+
+def infer_types(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None] = (),
+    outputs: int = 1,
+    *,
+    place: str = "",
+) -> tuple[TensorType | None, ...]:
+    """Types of a node's outputs.
+
+    Args:
+        op: The operator, of ONNX, ``com.microsoft``, or a registered function.
+        attrs: Its attributes.
+        inputs: Types of its inputs, None for an absent optional one; behind them those of the values that
+            the subgraphs among the attributes capture, in the order of ``GraphAttr.captured``.
+        values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
+        outputs: How many outputs the node has.
+        place: Where the node is, for messages; the operator's name by default.
+
+    Returns:
+        One type an output, None where nothing is known or the output is no tensor. Dimensions that are not
+        known are symbols or None.
+
+    Raises:
+        ModelError: The inputs and attributes contradict each other.
+    """
+    place = place or str(op)
+    if op.name == "Constant" and not op.domain:
+        return (constant_type(attrs),)
+    body = opset.function_body(op)
+    if body is not None:
+        return _infer_function(op, body, inputs, values, place)
+    if op.domain == opset.MICROSOFT:
+        return contrib.infer(op, attrs, inputs, values, outputs, place)
+    if opset.canonical_domain(op.domain) not in _OPSETS:
+        return (None,) * outputs
+    found = opset.schema(op)
+    captured = [name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured]
+    own = len(inputs) - len(captured)
+    types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
+    types |= {name: _type_bytes(t) for name, t in zip(captured, inputs[own:], strict=True) if t is not None}
+    data = {
+        f"%{i}": _tensor_bytes(value, known)
+        for i, (known, value) in enumerate(zip(inputs[:own], values, strict=False))
+        if value is not None and known is not None and value.size <= MAX_VALUE and _is_plain(value)
+    }
+    present = tuple(t is not None for t in inputs[:own])
+    node = _node_bytes(op, attrs, present, outputs)
+    try:
+        inferred = found._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)  # type: ignore[call-arg]
+    except (InferenceError, ValidationError) as error:
+        raise contradiction(place, inputs, _plain_message(str(error))) from error
+    result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
+    check_types(op, attrs, inputs[:own], values, result, place)
+    return result
+
+
+def infer_body(
+    body: Body, inputs: Sequence[TensorType | None], values: Sequence[np.ndarray | None] = ()
+) -> list[TensorType | None]:
+    """Types of all numbered values of a body: its inputs first, then the outputs of its nodes in order.
+
+    Args:
+        body: The program.
+        inputs: Types of its inputs.
+        values: Values of its inputs where known. Constants and what follows from shapes are known anyway.
+
+    Raises:
+        ModelError: Two operators of the body do not fit together.
+    """
+    types = list(inputs)
+    known: list[np.ndarray | None] = [*values, *[None] * (body.inputs - len(values))]
+    for node in body.nodes:
+        node_types = [None if i is None else types[i] for i in node.inputs]
+        node_values = [None if i is None else known[i] for i in node.inputs]
+        if any(i is not None and types[i] is None for i in node.inputs):
+            types += [None] * node.outputs
+            known += [None] * node.outputs
+            continue
+        found = infer_types(node.op, node.attrs, node_types, node_values, node.outputs)
+        types += found
+        result = propagate(node.op, node.attrs, node_types, node_values, found[0])
+        known += [result, *[None] * (node.outputs - 1)]
+    return types
+
+
+def constant_type(attrs: Attrs) -> TensorType | None:
+    """Type of a ``Constant`` node, without looking at its contents."""
+    for name, value in attrs:
+        if isinstance(value, TensorAttr):
+            return TensorType(value.dtype, tuple(value.array.shape))
+        dtype = _CONSTANT_DTYPES.get(name)
+        if dtype is not None:
+            return TensorType(dtype, (len(value),) if isinstance(value, tuple) else ())
+    return None
+
+
+def tensor_type(value: ir.Value) -> TensorType | None:
+    """Type of an onnx_ir value, None unless it is a tensor of known element type."""
+    if not isinstance(value.type, ir.TensorType):
+        return None
+    if value.shape is None:
+        return TensorType(value.type.dtype, None)
+    return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
+
+
+def contradiction(place: str, inputs: Sequence[TensorType | None], why: str) -> ModelError:
+    """The error for inputs that do not fit together or not to the attributes."""
+    actual = ", ".join("absent" if t is None else str(t) for t in inputs)
+    return ModelError("inputs and attributes that fit together are required", place=place, actual=actual, hint=why)
+
+
+# ---- details -------------------------------------------------------------------------------------
+
+_CONSTANT_DTYPES = {
+    "value_float": ir.DataType.FLOAT,
+    "value_floats": ir.DataType.FLOAT,
+    "value_int": ir.DataType.INT64,
+    "value_ints": ir.DataType.INT64,
+    "value_string": ir.DataType.STRING,
+    "value_strings": ir.DataType.STRING,
+}
+
+
+def _infer_function(
+    op: OpKey, body: Body, inputs: Sequence[TensorType | None], values: Sequence[np.ndarray | None], place: str
+) -> tuple[TensorType | None, ...]:
+    if len(inputs) > body.inputs:
+        raise ModelError(f"at most {body.inputs} inputs of {op} are required", place=place, actual=f"{len(inputs)}")
+    padded = [*inputs, *[None] * (body.inputs - len(inputs))]
+    types = infer_body(body, padded, values)
+    return tuple(types[i] for i in body.results)
+
+
+def _plain_message(message: str) -> str:
+    return re.sub(r"^\[\w+\] ?|\(op_type:.*?\): ?", "", message.strip()).strip()
+
+
+def _is_plain(value: np.ndarray) -> bool:
+    """Whether the bytes of the array are what a TensorProto has as raw data."""
+    return value.dtype.kind in "biuf" and value.dtype.isbuiltin == 1
+
+
+@lru_cache(maxsize=16384)
+def _type_bytes(known: TensorType) -> bytes:
+    return onnx.helper.make_tensor_type_proto(int(known.dtype), known.shape).SerializeToString()
+
+
+def _tensor_bytes(value: np.ndarray, known: TensorType) -> bytes:
+    if value.dtype.byteorder == ">":
+        value = value.astype(value.dtype.newbyteorder("<"))
+    return onnx.TensorProto(data_type=int(known.dtype), dims=value.shape, raw_data=value.tobytes()).SerializeToString()
+
+
+@lru_cache(maxsize=4096)
+def _node_bytes(op: OpKey, attrs: Attrs, present: tuple[bool, ...], outputs: int) -> bytes:
+    node = onnx.NodeProto(
+        op_type=op.name,
+        domain=op.domain,
+        input=[f"%{i}" if there else "" for i, there in enumerate(present)],
+        output=[f"%out{i}" for i in range(outputs)],
+        attribute=to_protos(attrs, op),
+    )
+    return node.SerializeToString()
+
+
+def _from_proto(data: bytes | None) -> TensorType | None:
+    if data is None:
+        return None
+    return _parse_type(data)
+
+
+@lru_cache(maxsize=16384)
+def _parse_type(data: bytes) -> TensorType | None:
+    proto = onnx.TypeProto.FromString(data)
+    if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
+        return None
+    dtype = ir.DataType(proto.tensor_type.elem_type)
+    if not proto.tensor_type.HasField("shape"):
+        return TensorType(dtype, None)
+    dims = proto.tensor_type.shape.dim
+    return TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims))

@@ -1,0 +1,140 @@
+"""Values that follow from shapes: what ``Shape`` and the small integer arithmetic behind it compute.
+
+Exporters spell ``reshape to (N, -1)`` as Shape, Gather, Unsqueeze, Concat, Reshape; inference must follow
+such chains to know the result's shape. Only small integer tensors are followed, everything else is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.model.attributes import attr
+from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
+
+_LIMIT = 256
+
+
+def propagate(
+    op: OpKey,
+    attrs: Attrs,
+    types: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None],
+    output: TensorType | None,
+) -> np.ndarray | None:
+    """Value of a node's first output where it follows from its inputs' shapes and values, else None.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        types: Types of its inputs, None for an absent one.
+        values: Values of its inputs where known.
+        output: Type of its first output.
+    """
+    if op.domain:
+        return None
+    if op.name == "Constant":
+        return constant_value(attrs)
+    if op.name in ("Shape", "Size"):
+        return _of_shape(op.name, attrs, types[0])
+    rule = _RULES.get(op.name)
+    if rule is None or output is None or output.dtype not in _INTEGERS:
+        return None
+    given = [v for v, t in zip(values, types, strict=True) if t is not None]
+    if not given or any(v is None or v.size > _LIMIT for v in given):
+        return None
+    try:
+        result = rule(attrs, [v for v in given if v is not None])
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):  # the checks report it with a place
+        return None
+    return None if result is None or result.size > _LIMIT else result.astype(output.dtype.numpy())
+
+
+def constant_value(attrs: Attrs) -> np.ndarray | None:
+    """Value of a ``Constant`` node."""
+    for name, value in attrs:
+        if isinstance(value, TensorAttr):
+            return value.array
+        if name in ("value_float", "value_floats"):
+            return np.asarray(value, np.float32)
+        if name in ("value_int", "value_ints"):
+            return np.asarray(value, np.int64)
+        if name in ("value_string", "value_strings"):
+            return np.asarray(value, object)
+    return None
+
+
+_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
+
+
+def _of_shape(name: str, attrs: Attrs, known: TensorType | None) -> np.ndarray | None:
+    if known is None or known.shape is None:
+        return None
+    dims = known.shape
+    if name == "Shape":
+        start, end = attr(attrs, "start", 0), attr(attrs, "end")
+        dims = dims[slice(start, end)]
+    if not all(isinstance(d, int) for d in dims):
+        return None
+    sizes = np.asarray(dims, np.int64).reshape(-1)
+    return sizes if name == "Shape" else np.asarray(np.prod(sizes), np.int64)
+
+
+def _axes(attrs: Attrs, args: list[np.ndarray]) -> tuple[int, ...] | None:
+    return tuple(int(a) for a in np.ravel(args[1])) if len(args) > 1 else None
+
+
+def _slice(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray:
+    x, starts, ends = args[:3]
+    axes = args[3] if len(args) > 3 else np.arange(len(starts))
+    steps = args[4] if len(args) > 4 else np.ones(len(starts), np.int64)
+    index = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        # The end of a reversed slice that takes the first element lies before it, which Python spells None.
+        stop = None if step < 0 and end < -x.shape[axis] else int(end)
+        index[int(axis)] = slice(int(start), stop, int(step))
+    return x[tuple(index)]
+
+
+def _reshape(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray:
+    x, shape = args
+    dims = [x.shape[i] if d == 0 and not attr(attrs, "allowzero", 0) else int(d) for i, d in enumerate(shape)]
+    return x.reshape(dims)
+
+
+def _divide(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray | None:
+    if np.any(args[1] == 0):
+        return None
+    return np.trunc(args[0] / args[1])  # ONNX divides integers towards zero
+
+
+_RULES: dict[str, Callable[[Attrs, list[np.ndarray]], np.ndarray | None]] = {
+    "Identity": lambda a, v: v[0],
+    "Cast": lambda a, v: v[0],
+    "Add": lambda a, v: v[0] + v[1],
+    "Sub": lambda a, v: v[0] - v[1],
+    "Mul": lambda a, v: v[0] * v[1],
+    "Div": _divide,
+    "Neg": lambda a, v: -v[0],
+    "Max": lambda a, v: np.maximum.reduce(np.broadcast_arrays(*v)),
+    "Min": lambda a, v: np.minimum.reduce(np.broadcast_arrays(*v)),
+    "Equal": lambda a, v: v[0] == v[1],
+    "Where": lambda a, v: np.where(v[0], v[1], v[2]),
+    "Gather": lambda a, v: np.take(v[0], v[1], axis=attr(a, "axis", 0)),
+    "Concat": lambda a, v: np.concatenate(v, axis=attr(a, "axis")),
+    "Unsqueeze": lambda a, v: np.expand_dims(v[0], _axes(a, v) or ()),
+    "Squeeze": lambda a, v: np.squeeze(v[0], _axes(a, v)),
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Expand": lambda a, v: v[0] * np.ones(v[1].astype(int), v[0].dtype),
+    "Range": lambda a, v: np.arange(int(v[0]), int(v[1]), int(v[2])),
+    "ReduceProd": lambda a, v: np.prod(v[0], axis=_axes(a, v), keepdims=bool(attr(a, "keepdims", 1))),
+    "ConstantOfShape": lambda a, v: np.full(v[0].astype(int), _fill(a)),
+}
+
+
+def _fill(attrs: Attrs) -> np.ndarray:
+    value = attr(attrs, "value")
+    return value.array.reshape(()) if isinstance(value, TensorAttr) else np.zeros((), np.float32)
