@@ -1,0 +1,1 @@
+"""What an optimization did, said to people (table, page) and to programs (JSON)."""

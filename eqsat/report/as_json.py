@@ -1,0 +1,40 @@
+"""The report for programs. The schema is documented in ``docs/report.md``; what it promises is:
+
+keys are never renamed or removed within one ``schema`` number, new ones may appear, numbers are SI units,
+and what is unknown or infinite is null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from eqsat.report.summary import Summary
+
+SCHEMA = "eqsat-summary-1"
+
+
+def to_dict(summary: Summary) -> dict[str, Any]:
+    """The summary as plain dictionaries, lists, strings and numbers."""
+    tree = {"schema": SCHEMA, **_plain(summary)}
+    tree["speedup"] = _plain(summary.speedup)
+    return tree
+
+
+def to_json(summary: Summary) -> str:
+    """The summary as JSON text with a final newline; equal but for the seconds in each run."""
+    return json.dumps(to_dict(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,41 @@
+"""What the pipeline says while it works, for progress displays and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+STAGES = ("load", "encode", "saturate", "extract", "partition")
+"""The stages of the pipeline in their order; other names may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of one stage. What does not apply, or is not known yet, is None.
+
+    Attributes:
+        stage: One of :data:`STAGES`.
+        done: Whether the stage ends with this event.
+        iteration: Iterations of saturation so far.
+        enodes: Size of the e-graph.
+        cost: Seconds of the best program so far.
+        bound: No program costs less than this.
+    """
+
+    stage: str
+    done: bool = False
+    iteration: int | None = None
+    enodes: int | None = None
+    cost: float | None = None
+    bound: float | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """``(cost - bound) / cost``, None until both are known."""
+        if self.cost is None or self.bound is None:
+            return None
+        return max(0.0, (self.cost - self.bound) / self.cost) if self.cost > 0 else 0.0
+
+
+Progress = Callable[[Event], None]
+"""Receives the events in order; what it raises ends the run."""

@@ -1,0 +1,218 @@
+"""Everything a report says about one optimization, as plain data.
+
+The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but the seconds depends on
+the machine or on the moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """One column of the before/after table. Constant expressions count nowhere: they cost nothing at run time.
+
+    Attributes:
+        cost: Seconds by the targets' cost model.
+        operators: Standard operators that run, also those inside composites.
+        composites: Coarse kernels, on whatever target.
+        regions: Pieces of the program on accelerators; each is one launch from the host.
+        host_operators: Standard operators that run on the host, also those inside its composites.
+    """
+
+    cost: float
+    operators: int
+    composites: int
+    regions: int
+    host_operators: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One launch: a plain operator or a composite.
+
+    Attributes:
+        name: Its first output tensor.
+        op: Operator or composite, such as ``dnnl.conv2d_bias_relu``.
+        region: Name of its region.
+        operators: The standard operators it computes, in order; one for a plain operator.
+        cost: Seconds.
+        rule: What made it; empty for an operator of the input model.
+        place: ``file:line`` of that rule or composite.
+    """
+
+    name: str
+    op: str
+    target: str
+    region: str
+    operators: tuple[str, ...]
+    cost: float
+    rule: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRow:
+    """A piece of the program on one target, host pieces too, in execution order.
+
+    Attributes:
+        kernels: Launches in it.
+        operators: Standard operators in it.
+        inputs: Tensors it reads from outside, constants left out.
+        outputs: Tensors that are read outside.
+        cost: Seconds of its kernels, its dispatch and the copies it needs.
+    """
+
+    name: str
+    target: str
+    kernels: int
+    operators: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a target does not run an operator: what it requires, and what it finds.
+
+    ``actual`` is empty where the requirement says it all ("supports no LRN").
+    """
+
+    target: str
+    requirement: str
+    actual: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.requirement}; got {self.actual}" if self.actual else self.requirement
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """An operator that stays on the host, and the reason for each accelerator."""
+
+    name: str
+    op: str
+    cost: float
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """What one rule or composite did.
+
+    Attributes:
+        place: ``file:line``.
+        matches: How often its left side matched.
+        chosen: Kernels of the result that it made.
+        mismatches: Matches whose two sides differ in type; those are not applied.
+        throttled: Whether it was held back because it made the e-graph explode.
+        seconds: Time of searching and applying.
+    """
+
+    name: str
+    place: str
+    matches: int
+    chosen: int = 0
+    mismatches: int = 0
+    throttled: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """How the e-graph grew.
+
+    Attributes:
+        stop_reason: Such as ``"saturated"``, ``"iterations"``, ``"e-nodes"``, ``"time limit"``.
+    """
+
+    iterations: int
+    enodes: int
+    classes: int
+    stop_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result executed against the input model on one random input.
+
+    Attributes:
+        agrees: Whether every element is within the tolerance of the numerics class.
+        outputs: Number of outputs compared.
+        max_abs_error: Largest absolute difference of two elements.
+        max_rel_error: Largest absolute difference, relative to the largest magnitude in its output.
+        seed: Of the random input.
+    """
+
+    agrees: bool
+    outputs: int
+    max_abs_error: float
+    max_rel_error: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Attributes:
+    model: Name of the graph or the file.
+    targets: Names, the host first.
+    objective: ``"best"``, ``"worst"`` or ``"random"``.
+    numerics: The class of rules that were allowed.
+    before: The input model, wholly on the host.
+    bound: No program in the e-graph costs less than this many seconds.
+    gap: ``(after.cost - bound) / after.cost``.
+    stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ...
+    seconds: By stage, in order.
+    kernels: In execution order.
+    regions: In execution order.
+    rules: In the order of the rule files.
+    """
+
+    model: str
+    targets: tuple[str, ...]
+    objective: str
+    numerics: str
+    before: Totals
+    after: Totals
+    bound: float
+    gap: float
+    stop_reason: str
+    saturation: Saturation
+    seconds: dict[str, float]
+    kernels: tuple[KernelRow, ...]
+    regions: tuple[RegionRow, ...]
+    host_operators: tuple[HostRow, ...]
+    rules: tuple[RuleRow, ...]
+    verification: Verification | None = field(default=None)
+
+    @property
+    def speedup(self) -> float:
+        """Cost before over cost after; infinite where nothing is left to do."""
+        if self.after.cost > 0:
+            return self.before.cost / self.after.cost
+        return math.inf if self.before.cost > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Host operators of one kind that stay for the same reasons."""
+
+    op: str
+    refusals: tuple[Refusal, ...]
+    names: tuple[str, ...]
+    cost: float
+
+
+def group_host_operators(rows: Iterable[HostRow]) -> list[HostGroup]:
+    """The rows with equal operator and equal reasons taken together, in order of first occurrence."""
+    groups: dict[tuple[str, tuple[Refusal, ...]], list[HostRow]] = {}
+    for row in rows:
+        groups.setdefault((row.op, row.refusals), []).append(row)
+    return [
+        HostGroup(op, refusals, tuple(r.name for r in group), sum(r.cost for r in group))
+        for (op, refusals), group in groups.items()
+    ]

@@ -1,0 +1,180 @@
+"""The report for a terminal: before and after, regions, and why something stayed on the host.
+
+Builds rich renderables and prints nothing; :func:`as_text` gives the same as plain text.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eqsat.report import units
+from eqsat.report.summary import Summary, group_host_operators
+
+_NAMES_SHOWN = 3
+_ROWS_SHOWN = 12
+
+_Row = TypeVar("_Row")
+
+
+def before_after(summary: Summary) -> Table:
+    """Cost and counts, one row each, with the input model in one column and the result in the other."""
+    before, after = summary.before, summary.after
+    table = _table("", ">before", ">after", "")
+    table.add_row("cost", units.seconds(before.cost), units.seconds(after.cost), units.factor(summary.speedup))
+    for label, field in (
+        ("operators", "operators"),
+        ("composites", "composites"),
+        ("regions", "regions"),
+        ("host operators", "host_operators"),
+    ):
+        table.add_row(label, f"{getattr(before, field):,}", f"{getattr(after, field):,}", "")
+    return table
+
+
+def regions(summary: Summary, limit: int | None = None) -> Table:
+    """The pieces of the program in execution order, at most ``limit`` of them."""
+    table = _table("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost")
+    shown, left = _cut(summary.regions, limit)
+    for row in shown:
+        counts = (row.kernels, row.operators, len(row.inputs), len(row.outputs))
+        table.add_row(_raw(row.name), row.target, *(f"{n:,}" for n in counts), units.seconds(row.cost))
+    if left:
+        table.add_row(f"… {left:,} more")
+    return table
+
+
+def host_operators(summary: Summary, limit: int | None = None) -> Table:
+    """What stays on the host: operators of one kind and one set of reasons share a row; at most ``limit`` rows."""
+    table = _table("on the host", ">count", ">cost", "which", "why")
+    shown_groups, left = _cut(group_host_operators(summary.host_operators), limit)
+    for group in shown_groups:
+        shown = ", ".join(group.names[:_NAMES_SHOWN])
+        if len(group.names) > _NAMES_SHOWN:
+            shown += ", …"
+        why = "\n".join(f"{r.target}: {r}" for r in group.refusals)
+        table.add_row(_raw(group.op), f"{len(group.names):,}", units.seconds(group.cost), _raw(shown), _raw(why))
+    if left:
+        table.add_row(f"… {left:,} more")
+    return table
+
+
+def kernels(summary: Summary) -> Table:
+    """Every launch of the program in execution order."""
+    table = _table("tensor", "kernel", "region", ">operators", ">cost", "made by")
+    for row in summary.kernels:
+        made_by = f"{row.rule} ({row.place})" if row.place else row.rule
+        table.add_row(
+            _raw(row.name),
+            _raw(row.op),
+            _raw(row.region),
+            str(len(row.operators)),
+            units.seconds(row.cost),
+            _raw(made_by),
+        )
+    return table
+
+
+def rules(summary: Summary) -> Table:
+    """What each rule that matched did."""
+    table = _table("rule", ">matches", ">kernels chosen", ">time", "place", "")
+    for row in summary.rules:
+        if not (row.matches or row.mismatches or row.throttled):
+            continue
+        notes = []
+        if row.throttled:
+            notes.append("throttled: it made the e-graph explode")
+        if row.mismatches:
+            notes.append(f"{row.mismatches:,} not applied: the sides differ in type")
+        table.add_row(
+            _raw(row.name),
+            f"{row.matches:,}",
+            f"{row.chosen:,}",
+            units.seconds(row.seconds),
+            _raw(row.place),
+            "; ".join(notes),
+        )
+    return table
+
+
+def closing_lines(summary: Summary) -> list[str]:
+    """Bound, saturation, times and verification: one line each."""
+    grown = summary.saturation
+    lines = [
+        f"bound     {units.seconds(summary.bound)}, gap {units.percent(summary.gap)} ({summary.stop_reason})",
+        f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
+        f"{grown.iterations:,} iterations ({grown.stop_reason})",
+        "seconds   "
+        + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
+        + f"; together {sum(summary.seconds.values()):.2f}",
+    ]
+    if summary.verification is not None:
+        seen = summary.verification
+        count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
+        lines.append(
+            f"verified  {'PASSED' if seen.agrees else 'FAILED'}: {count} on a random input (seed {seen.seed}), "
+            f"max abs error {units.error(seen.max_abs_error)}, max rel error {units.error(seen.max_rel_error)}"
+        )
+    return lines
+
+
+def render(summary: Summary, *, details: bool = False) -> RenderableType:
+    """The whole report; ``details`` adds the kernels and the rules, and lifts the limit on rows."""
+    return Group(*_parts(summary, details))
+
+
+def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str:
+    """The whole report as plain text, ``width`` characters wide."""
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, legacy_windows=False).print(render(summary, details=details))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
+    host, *accelerators = summary.targets
+    where = " + ".join([*accelerators, host])
+    yield Text(f"{summary.model} for {where}", style="bold")
+    yield before_after(summary)
+    limit = None if details else _ROWS_SHOWN
+    if summary.regions:
+        yield regions(summary, limit)
+    if summary.host_operators:
+        yield host_operators(summary, limit)
+    if details:
+        yield kernels(summary)
+        yield rules(summary)
+    for line in closing_lines(summary):
+        failed = "FAILED" in line
+        yield Text(line, style="bold red" if failed else "")
+
+
+def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
+    """The rows to show and how many are left out; a single row is never left out."""
+    if limit is None or len(rows) <= limit + 1:
+        return rows, 0
+    return rows[:limit], len(rows) - limit
+
+
+def _table(*columns: str) -> Table:
+    """A table without vertical lines; ``>`` in front of a heading aligns its column to the right."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=True, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    return table
+
+
+def _raw(text: str) -> Text:
+    """Text of the model's or the user's making: brackets in it are no markup."""
+    return Text(text, overflow="fold")

@@ -1,0 +1,42 @@
+"""Numbers as people read them: three significant digits and an SI prefix."""
+
+from __future__ import annotations
+
+import math
+
+_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def seconds(value: float) -> str:
+    """A time, such as ``"3.85 ms"``."""
+    if value == 0:
+        return "0 s"
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else ("∞" if value > 0 else "-∞")
+    # Round first, so that 999.9996 µs becomes 1.00 ms and not 1000 µs.
+    magnitude = abs(float(f"{value:.3g}"))
+    scale, unit = next(((s, u) for s, u in _TIME if magnitude >= s), _TIME[-1])
+    return f"{_three_digits(value / scale)} {unit}"
+
+
+def percent(fraction: float) -> str:
+    """A share, such as ``"0.31 %"``; never rounds a gap that is open to 0."""
+    if fraction != 0 and abs(fraction) < 5e-5:
+        return "<0.01 %" if fraction > 0 else ">-0.01 %"
+    return f"{100 * fraction:.2f} %"
+
+
+def factor(value: float) -> str:
+    """A ratio, such as ``"3.85x"``."""
+    return "∞" if math.isinf(value) else f"{_three_digits(value)}x"
+
+
+def error(value: float) -> str:
+    """A numerical error, such as ``"3.1e-06"``."""
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def _three_digits(value: float) -> str:
+    value = float(f"{value:.3g}")
+    whole = len(str(int(abs(value))))
+    return f"{value:.{max(0, 3 - whole)}f}"
