@@ -1,0 +1,62 @@
+"""The JSON holds every field, is valid for strict readers, and keeps to its documented keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from eqsat.report import summary as module
+from eqsat.report.as_json import SCHEMA, to_dict, to_json
+from eqsat.report.summary import Summary
+
+from .sample import SUMMARY, sample
+
+
+def test_every_field_arrives() -> None:
+    tree = json.loads(to_json(SUMMARY))
+    assert tree["schema"] == SCHEMA
+    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} | {"schema", "speedup"}
+    assert tree["speedup"] == 4.0
+    assert tree["after"] == {
+        "cost": 0.003,
+        "operators": 124,
+        "composites": 54,
+        "regions": 2,
+        "host_operators": 3,
+    }
+    assert tree["kernels"][0]["operators"] == ["Conv", "Relu"]
+    assert tree["host_operators"][1]["refusals"] == [
+        {"target": "dnnl", "requirement": "ceil_mode is 0", "actual": "ceil_mode = 1"}
+    ]
+    assert tree["regions"][0]["outputs"] == ["conv1", "y"]
+    assert tree["verification"]["max_abs_error"] == 3.14e-6
+
+
+def test_what_is_unknown_is_null() -> None:
+    text = to_json(sample(bound=float("-inf"), gap=float("nan"), verification=None))
+    tree = json.loads(text, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
+    assert tree["bound"] is None
+    assert tree["gap"] is None
+    assert tree["verification"] is None
+
+
+def test_same_text_each_time_and_equal_to_the_dict() -> None:
+    assert to_json(sample()) == to_json(sample())
+    assert json.loads(to_json(SUMMARY)) == to_dict(SUMMARY)
+
+
+def test_names_of_rows_are_those_documented() -> None:
+    # The schema's promise: a key is never renamed. Change SCHEMA when this has to change.
+    keys = {
+        name: [f.name for f in dataclasses.fields(getattr(module, name))]
+        for name in ("KernelRow", "RegionRow", "HostRow", "Refusal", "RuleRow", "Saturation", "Verification")
+    }
+    assert keys == {
+        "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place"],
+        "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost"],
+        "HostRow": ["name", "op", "cost", "refusals"],
+        "Refusal": ["target", "requirement", "actual"],
+        "RuleRow": ["name", "place", "matches", "chosen", "mismatches", "throttled", "seconds"],
+        "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
+        "Verification": ["agrees", "outputs", "max_abs_error", "max_rel_error", "seed"],
+    }

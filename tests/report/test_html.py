@@ -1,0 +1,88 @@
+"""The page is well-formed, needs nothing from elsewhere, and takes names literally."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from eqsat.report.html import to_html
+
+from .sample import SUMMARY, sample
+
+VOID = {"meta", "input", "br", "hr", "link", "img"}
+
+
+class Page(HTMLParser):
+    """Checks the nesting of the elements and collects text and table rows."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.rows: list[list[str]] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self.open or "script" in self.open:
+            return
+        self.texts.append(data)
+        if ("td" in self.open or "th" in self.open) and self.rows:
+            self.rows[-1][-1] += data
+
+
+def test_well_formed_and_complete() -> None:
+    page = Page(to_html(SUMMARY))
+    assert page.open == []
+    rows = [[cell.strip() for cell in row] for row in page.rows]
+    assert ["cost", "12.0 ms", "3.00 ms"] in rows
+    assert ["host operators", "1,176", "3"] in rows
+    assert ["dnnl_0", "dnnl", "20", "44", "x", "conv1, y", "1.20 ms"] in rows
+    assert ["LRN", "2", "3.00 ms", "norm<1>, norm2", "dnnl", "supports no LRN", ""] in rows
+    assert ["MaxPool", "1", "10.0 µs", "pool", "dnnl", "ceil_mode is 0", "ceil_mode = 1"] in rows
+    kernel = next(row for row in rows if "dnnl.conv2d_bias_relu" in row)
+    assert kernel[1:6] == ["conv1", "dnnl.conv2d_bias_relu", "dnnl_0", "Conv Relu", "100 µs"]
+    assert any(row[0] == "explosive" and "throttled" in row[-1] for row in rows if row)
+    assert not any(row[0] == "never_fired" for row in rows if row)
+
+
+def test_names_are_escaped() -> None:
+    html = to_html(sample(model="<script>alert(1)</script>"))
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    html = to_html(SUMMARY)
+    assert not re.search(r"https?://|@import|url\(", html)
+    assert not {"src", "href"} & {name for name, _ in Page(html).attributes}
+
+
+def test_each_target_has_its_colour() -> None:
+    html = to_html(SUMMARY)
+    assert len(set(re.findall(r"\.t\d \{ background: (.*?);", html))) == 2
+
+
+def test_says_whether_it_was_verified() -> None:
+    assert "PASSED" in "".join(Page(to_html(SUMMARY)).texts)
+    assert "was not executed against the input" in "".join(Page(to_html(sample(verification=None))).texts)
+
+
+def test_empty_summary_and_determinism() -> None:
+    empty = sample(kernels=(), regions=(), host_operators=(), rules=(), seconds={})
+    assert Page(to_html(empty)).open == []
+    assert "Nothing." in to_html(empty)
+    assert to_html(SUMMARY) == to_html(sample())
