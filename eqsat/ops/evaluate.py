@@ -1,0 +1,204 @@
+"""Evaluation of one operator on arrays: our kernel where there is one, else ``onnx.reference``.
+
+Constant folding and the executor share this; only whole models need more (see ``eqsat/execute``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+
+from eqsat.errors import EqsatError, ExecutionError
+from eqsat.model import opset
+from eqsat.model.attributes import to_protos
+from eqsat.model.body import Body
+from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
+from eqsat.ops import kernels
+from eqsat.ops.functions import function_body
+from eqsat.ops.kernels.registry import Fallback, Kernel
+from eqsat.ops.reference import ReferenceNode
+from eqsat.ops.schemas import defaults, since_version
+
+Value = Any
+"""What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
+
+Operation = Callable[[Sequence[Value]], tuple[Value, ...]]
+
+
+def evaluate(
+    op: OpKey, attrs: Attrs, inputs: Sequence[np.ndarray | None], outputs: int = 1
+) -> tuple[np.ndarray | None, ...]:
+    """Evaluate one operator of the pinned opset, of ``com.microsoft``, or a function of ours.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes; defaults need not be filled in.
+        inputs: Arrays, None for an absent optional input. Behind an operator's own inputs stand the values that
+            its subgraphs capture, in the order of ``GraphAttr.captured``.
+        outputs: How many outputs are wanted.
+
+    Raises:
+        ExecutionError: There is no implementation, or it refuses these inputs.
+    """
+    if op == _CONSTANT:
+        return (_constant_value(attrs),)
+    with np.errstate(all="ignore"):
+        return _cached_operation(op, attrs, outputs)(inputs)
+
+
+def evaluate_body(body: Body, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray | None, ...]:
+    """Evaluate a straight-line program.
+
+    Args:
+        body: The program.
+        inputs: Its inputs; missing ones at the end are absent.
+
+    Raises:
+        ExecutionError: A node cannot be evaluated, or there are too many inputs.
+    """
+    if len(inputs) > body.inputs:
+        raise ExecutionError(f"at most {body.inputs} inputs are required", place="body", actual=str(len(inputs)))
+    values: list[np.ndarray | None] = [*inputs, *[None] * (body.inputs - len(inputs))]
+    for node in body.nodes:
+        arguments = [None if i is None else values[i] for i in node.inputs]
+        values.extend(evaluate(node.op, node.attrs, arguments, node.outputs))
+    return tuple(values[i] for i in body.results)
+
+
+_CONSTANT = OpKey("", "Constant")
+
+
+def _constant_value(attrs: Attrs) -> np.ndarray:
+    """Value of a ``Constant`` node; apart, because its attributes are too big to be keys of a cache."""
+    for name, value in attrs:
+        if isinstance(value, TensorAttr):
+            return value.array
+        dtype = _CONSTANT_DTYPES.get(name)
+        if dtype is not None:
+            return np.array(value, dtype)
+    raise ExecutionError("a dense value is required", place="Constant", actual=", ".join(n for n, _ in attrs) or "none")
+
+
+_CONSTANT_DTYPES = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": object,
+    "value_strings": object,
+}
+
+
+@lru_cache(maxsize=4096)
+def _cached_operation(op: OpKey, attrs: Attrs, outputs: int) -> Operation:
+    body = function_body(op, attrs)
+    if body is not None:
+        return lambda inputs: evaluate_body(body, inputs)[:outputs]
+    return operation(op, dict(attrs), None, outputs, lambda: to_protos(attrs, op))
+
+
+def operation(
+    op: OpKey,
+    attrs: Mapping[str, AttrValue],
+    version: int | None,
+    outputs: int,
+    protos: Callable[[], Sequence[onnx.AttributeProto]],
+    place: str = "",
+) -> Operation:
+    """What evaluates a node, chosen once and called for each run.
+
+    Args:
+        op: The operator; functions and control flow with captured values are the caller's.
+        attrs: Its attributes; defaults are filled in here.
+        version: Opset of its domain, None for the pinned one.
+        outputs: How many outputs it has.
+        protos: Its attributes as protobuf, asked for only where ``onnx.reference`` must help.
+        place: Where the node is, for messages.
+
+    Raises:
+        ExecutionError: Of the result when called: there is no implementation, or it refuses the inputs.
+    """
+    place = place or str(op)
+    found = kernels.find(op, since_version(op, version))
+    fallback = _reference(op, version, outputs, protos, attrs)
+    if found is None:
+        return _guarded(fallback, place)
+    filled = {**defaults(op), **defaults(op, version), **attrs}
+    return _guarded(_with_kernel(found, filled, outputs, fallback), place)
+
+
+def _with_kernel(found: Kernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation) -> Operation:
+    extra = {"outputs": outputs} if found.counts_outputs else {}
+    run = found.run
+    assert run is not None
+
+    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        try:
+            result = run(attrs, *inputs, **extra)
+        except Fallback:
+            return fallback(inputs)
+        if type(result) is np.ndarray:
+            return (result,)
+        if isinstance(result, tuple):
+            return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in result)
+        return (np.asarray(result),)
+
+    return call
+
+
+def _reference(
+    op: OpKey,
+    version: int | None,
+    outputs: int,
+    protos: Callable[[], Sequence[onnx.AttributeProto]],
+    attrs: Mapping[str, AttrValue],
+) -> Operation:
+    node: ReferenceNode | None = None
+    graphs = [a for a in attrs.values() if isinstance(a, GraphAttr)]
+
+    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        nonlocal node
+        if node is None:
+            number = opset.opset_version(op.domain) if version is None else version
+            node = ReferenceNode(op, number, protos(), outputs, None if op.domain else number)
+        names = _captured_names(graphs, len(inputs))
+        own = len(inputs) - len(names)
+        return node(inputs[:own], dict(zip(names, inputs[own:], strict=True)))
+
+    return call
+
+
+def _captured_names(graphs: Sequence[GraphAttr], inputs: int) -> list[str]:
+    return [name for graph in graphs for name in graph.captured][:inputs]
+
+
+def _guarded(call: Operation, place: str) -> Operation:
+    """Turn whatever goes wrong inside an implementation into one message that says where and with what."""
+
+    def guarded(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        try:
+            return call(inputs)
+        except EqsatError:
+            raise
+        except Exception as error:
+            given = ", ".join(describe(x) for x in inputs) or "no inputs"
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ExecutionError(
+                "inputs that the operator is defined for are required", place=place, actual=given, hint=reason[:300]
+            ) from error
+
+    return guarded
+
+
+def describe(value: Value) -> str:
+    """Type and shape of a value, for messages."""
+    if value is None:
+        return "absent"
+    if isinstance(value, list):
+        return f"sequence of {len(value)}"
+    array = np.asarray(value)
+    return f"{array.dtype}[{', '.join(str(d) for d in array.shape)}]"

@@ -1,0 +1,79 @@
+"""Operators without a kernel of ours, evaluated by ``onnx.reference``, the specification's own implementation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+from onnx.reference import ReferenceEvaluator
+
+from eqsat.model.types import OpKey
+
+
+class ReferenceNode:
+    """One node as a model of its own, built for the types it meets.
+
+    Operators that ONNX defines as functions of their types get another body for other types; so one evaluator
+    is kept for each signature.
+    """
+
+    def __init__(
+        self, op: OpKey, version: int, attributes: Sequence[onnx.AttributeProto], outputs: int, opset: int | None = None
+    ) -> None:
+        self._op = op
+        self._attributes = attributes
+        self._outputs = [f"output_{i}" for i in range(outputs)]
+        opsets = {op.domain: version}
+        opsets.setdefault("", opset if opset is not None else onnx.defs.onnx_opset_version())
+        self._opsets = [onnx.helper.make_opsetid(domain, number) for domain, number in opsets.items()]
+        self._evaluators: dict[tuple[Any, ...], ReferenceEvaluator] = {}
+
+    def __call__(self, inputs: Sequence[Any], captured: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+        """Evaluate.
+
+        Args:
+            inputs: Arrays, lists for sequences, None for absent inputs.
+            captured: Outer values that the node's subgraphs read, by name.
+        """
+        names = ["" if x is None else f"input_{i}" for i, x in enumerate(inputs)]
+        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name}
+        feeds.update(captured or {})
+        key = (tuple(names), tuple((name, _signature(x)) for name, x in feeds.items()))
+        if key not in self._evaluators:
+            self._evaluators[key] = self._build(names, feeds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return tuple(self._evaluators[key].run(None, feeds))
+
+    def _build(self, names: Sequence[str], feeds: Mapping[str, Any]) -> ReferenceEvaluator:
+        node = onnx.helper.make_node(self._op.name, names, self._outputs, domain=self._op.domain)
+        node.attribute.extend(self._attributes)
+        graph = onnx.helper.make_graph(
+            [node],
+            "node",
+            [onnx.helper.make_value_info(name, _type_proto(x)) for name, x in feeds.items()],
+            [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
+        )
+        return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets))
+
+
+def _signature(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, list):
+        return ("sequence", _signature(value[0]) if value else None)
+    array = np.asarray(value)
+    return (array.dtype, array.shape)
+
+
+def _type_proto(value: Any) -> onnx.TypeProto:
+    if isinstance(value, list):
+        element = _type_proto(value[0]) if value else onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        if element.HasField("tensor_type"):
+            element.tensor_type.ClearField("shape")
+        return onnx.helper.make_sequence_type_proto(element)
+    array = np.asarray(value)
+    kind = onnx.TensorProto.STRING if array.dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_type_proto(kind, array.shape)
