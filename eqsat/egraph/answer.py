@@ -1,0 +1,195 @@
+"""Answers one signature of a clause: does it apply, and with which attributes, constants or composite.
+
+Called once for each distinct combination of attributes, types and small constants that a pattern met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.egraph.compile import CompiledClause, const_names
+from eqsat.egraph.intern import Tables
+from eqsat.egraph.template import Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.model.body import Body, BodyNode
+from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
+from eqsat.rules.ast import Composite
+from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
+
+
+@dataclass(frozen=True)
+class CompositeInstance:
+    """What a composite e-node is: its definition and the concrete body that was matched.
+
+    Attributes:
+        leaves: Name in the pattern of each input, None where it has none.
+        nodes: Name of a bound node -> operator and attributes.
+        attributes: Name of a bound attribute -> value.
+    """
+
+    target: str
+    composite: Composite
+    body: Body
+    leaves: tuple[str | None, ...]
+    nodes: tuple[tuple[str, NodeFacts], ...]
+    attributes: tuple[tuple[str, object], ...]
+
+
+class Answerer:
+    """Answers signatures of one clause.
+
+    Attributes:
+        mismatch: First message of a type mismatch, empty if there was none.
+        mismatches: How many signatures had one.
+    """
+
+    def __init__(self, clause: CompiledClause, tables: Tables) -> None:
+        self.clause = clause
+        self.tables = tables
+        self.mismatch = ""
+        self.mismatches = 0
+        self._names = {v: k for k, v in clause.query.tensors.items()}
+
+    def answer(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Output columns for a signature, or None where the clause does not apply."""
+        clause = self.clause
+        facts, attrs = self._facts(key)
+        if not self._numbers_match(facts):
+            return None
+        env = self._env(facts, attrs)
+        try:
+            if not self._bind(env, attrs):
+                return None
+            for name, expr in clause.definition.lets:
+                env[name] = evaluate(expr, env)
+        except Unknown:
+            return None
+        conditions = [c for c in clause.definition.where if not const_names(c)]
+        if holds(conditions, env) is not None:
+            return None
+        if clause.layout is None:
+            return (self.tables.composites.id(self._instance(facts, attrs, env)),)
+        roots = [self._root_type(facts, root) for root in clause.query.roots]
+        try:
+            return Evaluation(clause.layout, self.tables, facts, env, roots).columns()
+        except NotApplicable:
+            return None
+        except TypeMismatch as error:
+            self.mismatches += 1
+            self.mismatch = self.mismatch or str(error)
+            return None
+
+    def _root_type(self, facts: Mapping[str, TensorFacts], root: str) -> TensorType:
+        found = facts[root].type
+        assert found is not None
+        return found
+
+    def _facts(self, key: tuple[int, ...]) -> tuple[dict[str, TensorFacts], dict[str, Attrs]]:
+        types: dict[str, TensorType | None] = {}
+        values: dict[str, np.ndarray | None] = {}
+        attrs: dict[str, Attrs] = {}
+        for column, number in zip(self.clause.columns, key, strict=True):
+            if column.kind == "attrs":
+                attrs[column.variable] = self.tables.attrs[number]
+            elif column.kind == "type":
+                types[column.variable] = self.tables.types[number]
+            else:
+                constant = self.tables.constants[number]
+                values[column.variable] = constant.numpy()
+                types.setdefault(column.variable, constant.type)
+        query = self.clause.query
+        variables = [*query.leaves, *(s.value for s in query.sites), *(v for v, _ in query.numbers)]
+        facts = {}
+        for v in variables:
+            constant = v in self.clause.constants or v in values
+            facts[v] = TensorFacts(types.get(v), values.get(v), constant, True)
+        return facts, attrs
+
+    def _numbers_match(self, facts: Mapping[str, TensorFacts]) -> bool:
+        for variable, wanted in self.clause.query.numbers:
+            fact = facts[variable]
+            if fact.value is None or fact.type is None or fact.value.size == 0:
+                return False
+            try:
+                if not np.all(fact.value == literal(wanted, fact.type.dtype)):
+                    return False
+            except (ValueError, OverflowError, TypeError):
+                return False
+        return True
+
+    def _env(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object]:
+        query = self.clause.query
+        env: dict[str, object] = {}
+        for name in sorted(self.clause.absent):
+            env[name] = TensorFacts(None, None, True, False)
+        for name, variable in query.tensors.items():
+            env[name] = facts[variable]
+        for name, variables in query.rests.items():
+            env[name] = [facts[v] for v in variables]
+        for site in query.sites:
+            if site.match.bind is not None:
+                tensor = facts[site.value]
+                env[site.match.bind] = NodeFacts(site.constructor.op, attrs.get(site.attrs, ()), tensor)
+        return env
+
+    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs]) -> bool:
+        """Binds attributes by name; False where a required value differs."""
+        required = []
+        for site in self.clause.query.sites:
+            bundle = dict(attrs.get(site.attrs, ()))
+            for bind in site.match.attrs:
+                value = bundle.get(bind.attribute)
+                if value is None:
+                    return False
+                if bind.name is None:
+                    required.append((value, bind.equals))
+                elif bind.name in env:
+                    if env[bind.name] != value:
+                        return False
+                else:
+                    env[bind.name] = value
+        for value, expr in required:
+            wanted = evaluate(expr, env)
+            if isinstance(wanted, np.ndarray | list):
+                wanted = tuple(np.asarray(wanted).tolist())
+            if isinstance(wanted, float) and isinstance(value, float):
+                wanted = float(np.float32(wanted))
+            if wanted != value:
+                return False
+        return True
+
+    def _instance(
+        self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs], env: Mapping[str, object]
+    ) -> CompositeInstance:
+        clause, query = self.clause, self.clause.query
+        assert isinstance(clause.definition, Composite)
+        values: dict[str, int | None] = {v: i for i, v in enumerate(query.leaves)}
+        nodes: list[BodyNode] = []
+        count = len(values)
+        for variable, _ in query.numbers:
+            fact = facts[variable]
+            assert fact.value is not None and fact.type is not None
+            constant = (("value", TensorAttr(fact.value, fact.type.dtype)),)
+            nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
+            values[variable] = count
+            count += 1
+        for site in query.sites:
+            inputs = tuple(values[o] if o in values else None for o in site.operands)
+            outputs = max(site.constructor.outputs, 1)
+            nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
+            values[site.value] = count + site.match.output
+            count += outputs
+        result = values[query.roots[0]]
+        assert result is not None
+        names = {s.match.bind for s in query.sites}
+        bound = {b.name for s in query.sites for b in s.match.attrs if b.name is not None}
+        return CompositeInstance(
+            clause.target,
+            clause.definition,
+            Body(len(query.leaves), tuple(nodes), (result,)),
+            tuple(query.names_of.get(v) for v in query.leaves),
+            tuple((n, NodeFacts(f.op, f.attrs)) for n, f in sorted(env.items()) if n in names and isinstance(f, NodeFacts)),
+            tuple((n, v) for n, v in sorted(env.items()) if n in bound),
+        )

@@ -1,0 +1,177 @@
+"""Lowers an ONNX graph into the e-graph: one e-node for each node, one class for each value.
+
+Nodes go in by chunks, each one egglog rule without premises: a thousand top-level ``let`` commands would cost
+seconds, one rule with as many actions some hundredths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+from egglog import bindings
+
+from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.intern import Tables
+from eqsat.egraph.language import Constructor
+from eqsat.model.attributes import captured_values, op_key, to_attrs
+from eqsat.model.opset import find_schema
+from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
+from eqsat.ops.properties import is_deterministic
+
+CHUNK = 300
+ORIGINAL = 0
+"""Rule number of e-nodes that stand for the model's own nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedNode:
+    """A node of the model: its constructor, attributes, and operands and results as numbers (None where absent)."""
+
+    constructor: Constructor
+    attrs: Attrs
+    operands: tuple[int | None, ...]
+    results: tuple[int, ...]
+
+
+@dataclass
+class Encoding:
+    """How the values of the model map into the e-graph.
+
+    Attributes:
+        inputs: The graph inputs; ``(Input k)`` is the k-th.
+        values: All encoded values; ``(ref k)`` is the class of the k-th.
+        number: Value -> k.
+        nodes: In the model's order.
+        constructors: In order of first use.
+    """
+
+    inputs: list[ir.Value] = field(default_factory=list)
+    values: list[ir.Value] = field(default_factory=list)
+    number: dict[ir.Value, int] = field(default_factory=dict)
+    nodes: list[EncodedNode] = field(default_factory=list)
+    constructors: list[Constructor] = field(default_factory=list)
+
+    def add(self, value: ir.Value) -> int:
+        self.number[value] = len(self.values)
+        self.values.append(value)
+        return self.number[value]
+
+
+def type_of(value: ir.Value) -> TensorType | None:
+    """The static type that the model declares for a value, None where it does not."""
+    if value.dtype is None or value.shape is None or isinstance(value.type, ir.SequenceType | ir.OptionalType):
+        return None
+    return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
+
+
+def node_constructor(node: ir.Node, inputs: int) -> Constructor:
+    """The constructor of a node: plain where only its first output is used and may stand alone."""
+    used = max((i + 1 for i, v in enumerate(node.outputs) if i == 0 or v.uses() or v.is_graph_output()), default=1)
+    if has_variadic_outputs(op_key(node)):
+        return Constructor(op_key(node), inputs, len(node.outputs))
+    return Constructor(op_key(node), inputs, 0 if used == 1 else len(node.outputs))
+
+
+def has_variadic_outputs(op: OpKey) -> bool:
+    """Whether the number of outputs is part of the operator's meaning (Split, TopK, If, Loop)."""
+    schema = find_schema(op)
+    if schema is None or not schema.outputs:
+        return False
+    return schema.min_output > 1 or schema.outputs[-1].option.name == "Variadic"
+
+
+class Encoder:
+    """Writes one model's main graph into an engine."""
+
+    def __init__(self, engine: Engine, tables: Tables) -> None:
+        self.engine = engine
+        self.tables = tables
+        self.encoding = Encoding()
+        self._actions: list[Any] = []
+        self._local: dict[int, bindings.Var] = {}
+        self._chunk = 0
+
+    def plan(self, model: ir.Model) -> list[Constructor]:
+        """The constructors that the model needs, before anything is written."""
+        found: dict[Constructor, None] = {}
+        for node in model.graph:
+            found.setdefault(node_constructor(node, len(operands(node)[0])))
+        self.encoding.constructors = list(found)
+        return self.encoding.constructors
+
+    def write(self, model: ir.Model) -> Encoding:
+        """Loads all nodes; the constructors of ``plan`` must have been declared."""
+        encoding = self.encoding
+        for value in model.graph.initializers.values():
+            assert value.const_value is not None
+            self._define(value, call("Const", integer(self.tables.constants.of_tensor(value.const_value))))
+        for value in model.graph.inputs:
+            if value in encoding.number:
+                continue
+            encoding.inputs.append(value)
+            self._define(value, call("Input", integer(len(encoding.inputs) - 1)))
+        for node in model.graph:
+            self._node(node)
+        self._flush()
+        return encoding
+
+    def _define(self, value: ir.Value, expression: Any) -> None:
+        k = self.encoding.add(value)
+        variable = bindings.Var(SPAN, f"v{k}")
+        self._actions.append(bindings.Let(SPAN, variable.name, expression))
+        self._actions.append(bindings.Union(SPAN, call("ref", integer(k)), variable))
+        self._local[k] = variable
+
+    def _read(self, value: ir.Value | None) -> Any:
+        if value is None:
+            return call("Const", integer(0))
+        k = self.encoding.number[value]
+        return self._local[k] if k in self._local else call("ref", integer(k))
+
+    def _node(self, node: ir.Node) -> None:
+        inputs, attrs = operands(node)
+        constructor = node_constructor(node, len(inputs))
+        training = len(node.inputs) > 2 and node.inputs[2] is not None
+        shared = is_deterministic(constructor.op, attrs, training=training)
+        number = self.tables.attrs.id(attrs) if shared else self.tables.attrs.fresh(attrs)
+        args = [integer(number), *(self._read(v) for v in inputs)]
+        self._actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(ORIGINAL)))
+        expression = call(constructor.name, *args)
+        if constructor.outputs:
+            name = f"m{len(self.encoding.nodes)}"
+            self._actions.append(bindings.Let(SPAN, name, expression))
+            for i, output in enumerate(node.outputs):
+                self._define(output, call("out", bindings.Var(SPAN, name), integer(i)))
+        else:
+            self._define(node.outputs[0], expression)
+        number_of = self.encoding.number
+        read = tuple(None if v is None else number_of[v] for v in inputs)
+        results = tuple(number_of[v] for v in node.outputs if v in number_of)
+        self.encoding.nodes.append(EncodedNode(constructor, attrs, read, results))
+        if len(self._actions) > 3 * CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        name = f"load{self._chunk}"
+        rule = bindings.Rule(SPAN, list(self._actions), [], name, name)
+        self.engine.run_commands([bindings.AddRuleset(SPAN, name), bindings.RuleCommand(rule)])
+        self.engine.step(name)
+        self._actions.clear()
+        self._local.clear()
+        self._chunk += 1
+
+
+def operands(node: ir.Node) -> tuple[list[ir.Value | None], Attrs]:
+    """Inputs without trailing absent ones, behind them the values that subgraphs capture; and the attributes."""
+    inputs = list(node.inputs)
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    attrs = to_attrs(node)
+    captured: dict[ir.Value, None] = {}
+    for _, attr in attrs:
+        if isinstance(attr, GraphAttr):
+            for value in captured_values(attr.graph):
+                captured.setdefault(value)
+    return inputs + list(captured), attrs

@@ -1,0 +1,86 @@
+"""A thin hand on egglog's bindings: run commands, read tables as integers, keep the statistics.
+
+Commands are parsed one at a time: spans hold their whole source text, so that parsing many commands at once
+is quadratic in their number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from egglog import bindings
+
+from eqsat.errors import OptimizationError
+
+SPAN = bindings.PanicSpan()
+
+
+def integer(value: int) -> bindings.Lit:
+    return bindings.Lit(SPAN, bindings.Int(value))
+
+
+def call(name: str, *args: Any) -> bindings.Call:
+    return bindings.Call(SPAN, name, list(args))
+
+
+class Engine:
+    """One egglog e-graph.
+
+    Attributes:
+        seconds: Search and apply time by egglog rule name.
+        matches: Number of matches by egglog rule name.
+    """
+
+    def __init__(self) -> None:
+        self.egraph = bindings.EGraph()
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.matches: dict[str, int] = defaultdict(int)
+
+    def run_text(self, commands: Iterable[str]) -> None:
+        """Runs declarations and rules, each string one command."""
+        parsed = [c for text in commands for c in self.egraph.parse_program(text)]
+        if parsed:
+            self.run_commands(parsed)
+
+    def run_commands(self, commands: list[Any]) -> list[Any]:
+        try:
+            return self.egraph.run_program(*commands)
+        except bindings.EggSmolError as error:
+            raise OptimizationError(
+                "egglog accepts the program", place="e-graph", actual=str(error), hint="check raw *.egg rules"
+            ) from error
+
+    def step(self, ruleset: str, saturate: bool = False) -> bool:
+        """Runs one ruleset once, or to its fixed point; returns whether anything changed."""
+        schedule: Any = bindings.Run(SPAN, bindings.RunConfig(ruleset))
+        if saturate:
+            schedule = bindings.Saturate(SPAN, schedule)
+        report = self.run_commands([bindings.RunSchedule(schedule)])[0].report
+        for name, count in report.num_matches_per_rule.items():
+            self.matches[name] += count
+        for name, time in report.search_and_apply_time_per_rule.items():
+            self.seconds[name] += time.total_seconds()
+        return report.updated
+
+    def set_facts(self, facts: Iterable[tuple[str, tuple[int, ...], int | None]]) -> None:
+        """Writes ``(function, arguments, value)``; a value of None adds a row of a relation."""
+        actions: list[Any] = []
+        for function, args, value in facts:
+            keys = [integer(a) for a in args]
+            if value is None:
+                actions.append(bindings.Expr_(SPAN, bindings.Call(SPAN, function, keys)))
+            else:
+                actions.append(bindings.Set(SPAN, function, keys, integer(value)))
+        if actions:
+            self.run_commands([bindings.ActionCommand(a) for a in actions])
+
+    def tables(self) -> dict[str, Any]:
+        """The frozen tables by name; rows have ``inputs`` and ``output`` values."""
+        return self.egraph.freeze().functions
+
+    def integers(self, rows: Iterable[Any]) -> list[tuple[int, ...]]:
+        """Rows whose columns are all integers."""
+        to_int = self.egraph.value_to_i64
+        return [tuple(map(to_int, row.inputs)) for row in rows]

@@ -1,0 +1,210 @@
+"""Demand tables: types and constant values, evaluated in Python once for each distinct signature.
+
+For each constructor two egglog rules write the signature of an e-node whose operands' facts are known
+(attribute id and type ids; constant ids where a value decides the type) into a ``need`` relation; Python
+answers each new row once, and a third rule joins the answer. The number of Python calls is thus the
+number of distinct layer configurations, not of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.engine import Engine
+from eqsat.egraph.intern import SMALL, Tables
+from eqsat.egraph.language import Constructor
+from eqsat.errors import EqsatError
+from eqsat.model.infer import infer_types
+from eqsat.model.types import GraphAttr, OpKey, TensorType
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.properties import is_deterministic, value_inputs
+
+STATIC_SHAPE = (OpKey("", "Shape"), OpKey("", "Size"))
+"""Operators whose result follows from the operand's type alone."""
+
+
+def analysis_rules(c: Constructor) -> list[str]:
+    """Declarations and rules that derive type, constness and small values of one constructor's e-nodes."""
+    if c.composite:
+        return []
+    by_value = set(value_inputs(c.op))
+    node = f"(= {'m' if c.outputs else 'e'} {c.call('a', c.operands)})"
+    facts = [f"(= f{i} ({'cval' if i in by_value else 'type'} x{i}))" for i in range(c.inputs)]
+    columns = ["a"] + [f"f{i}" for i in range(c.inputs)]
+    keys, sorts = " ".join(columns), " ".join(["i64"] * len(columns))
+    name = c.name
+    rules = [
+        f"(relation need_type_{name} ({sorts}))",
+        f"(function type_{name} ({sorts}) i64 :merge old)",
+        f"(rule ({node} {' '.join(facts)}) ((need_type_{name} {keys})) :ruleset analysis)",
+    ]
+    answer = f"{node} {' '.join(facts)} (= r (type_{name} {keys}))"
+    if c.outputs:
+        rules.append(f"(rule ({answer} (= e (out m k)) (= t (part r k))) ((set (type e) t)) :ruleset analysis)")
+    else:
+        rules.append(f"(rule ({answer}) ((set (type e) r)) :ruleset analysis)")
+    if c.op in STATIC_SHAPE:
+        return rules + [
+            f"(relation need_value_{name} (i64 i64))",
+            f"(function value_{name} (i64 i64) i64 :merge old)",
+            f"(rule ({node} (= t (type x0))) ((need_value_{name} a t)) :ruleset analysis)",
+            f"(rule ({node} (= t (type x0)) (= r (value_{name} a t))) ((set (cval e) r)) :ruleset analysis)",
+        ]
+    if not is_deterministic(c.op) or not c.inputs:
+        return rules
+    constant = " ".join(f"(isc x{i})" for i in range(c.inputs))
+    rules.append(f"(rule ({node} {constant}) (({'iscm m' if c.outputs else 'isc e'})) :ruleset analysis)")
+    values = " ".join(f"(= f{i} (cval x{i}))" for i in range(c.inputs))
+    rules += [
+        f"(relation need_value_{name} ({sorts}))",
+        f"(function value_{name} ({sorts}) i64 :merge old)",
+        f"(rule ({node} {values}) ((need_value_{name} {keys})) :ruleset analysis)",
+    ]
+    known = f"{node} {values} (= r (value_{name} {keys}))"
+    if c.outputs:
+        rules.append(f"(rule ({known} (= e (out m k)) (= v (part r k))) ((set (cval e) v)) :ruleset analysis)")
+    else:
+        rules.append(f"(rule ({known}) ((set (cval e) r)) :ruleset analysis)")
+    return rules
+
+
+class Facts:
+    """Answers the demands of one e-graph.
+
+    Attributes:
+        calls: How many signatures were evaluated in Python.
+        contradictions: Messages of type inference for e-nodes that cannot be typed.
+    """
+
+    def __init__(self, engine: Engine, tables: Tables) -> None:
+        self.engine = engine
+        self.tables = tables
+        self.calls = 0
+        self.contradictions: dict[str, str] = {}
+        self._constructors: list[Constructor] = []
+        self._served: dict[str, set[tuple[int, ...]]] = {}
+        self._types: dict[tuple[Constructor, tuple[int, ...]], tuple[int, ...] | None] = {}
+        self._constants = 0
+
+    def declare(self, constructor: Constructor) -> None:
+        self.engine.run_text(analysis_rules(constructor))
+        if not constructor.composite:
+            self._constructors.append(constructor)
+
+    def saturate(self) -> None:
+        """Runs the analysis until no demand is left."""
+        self.announce_constants()
+        while True:
+            self.engine.step("analysis", saturate=True)
+            if not self._serve():
+                return
+
+    def announce_constants(self) -> None:
+        """Tells egglog type and smallness of constants interned since the last call."""
+        facts: list[tuple[str, tuple[int, ...], int | None]] = []
+        for number in range(self._constants, len(self.tables.constants)):
+            constant = self.tables.constants[number]
+            facts.append(("const_type", (number,), self.tables.types.id(constant.type)))
+            if constant.is_small or number == 0:
+                facts.append(("const_small", (number,), None))
+        self._constants = len(self.tables.constants)
+        self.engine.set_facts(facts)
+
+    def _serve(self) -> bool:
+        frozen = self.engine.tables()
+        facts: list[tuple[str, tuple[int, ...], int | None]] = []
+        for c in self._constructors:
+            for kind, answer in (("type", self.types_of), ("value", self._values_of)):
+                table = frozen.get(f"need_{kind}_{c.name}")
+                if table is None or not table.rows:
+                    continue
+                served = self._served.setdefault(f"{kind}_{c.name}", set())
+                for key in self.engine.integers(table.rows):
+                    if key in served:
+                        continue
+                    served.add(key)
+                    self.calls += 1
+                    found = answer(c, key)
+                    if found is None:
+                        continue
+                    if c.outputs:
+                        number = self.tables.tuples.id(found)
+                        facts += [("part", (number, k), part) for k, part in enumerate(found) if part]
+                    else:
+                        number = found[0]
+                    if number or c.outputs:
+                        facts.append((f"{kind}_{c.name}", key, number))
+        self.announce_constants()
+        self.engine.set_facts(facts)
+        return bool(facts)
+
+    def types_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""
+        if (c, key) not in self._types:
+            self._types[c, key] = self._infer(c, key)
+        return self._types[c, key]
+
+    def _infer(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        by_value = set(value_inputs(c.op))
+        types: list[TensorType | None] = []
+        values: list[np.ndarray | None] = []
+        for i, fact in enumerate(key[1:]):
+            if i in by_value:
+                constant = self.tables.constants[fact]
+                types.append(constant.type)
+                values.append(constant.numpy())
+            else:
+                types.append(self.tables.types[fact])
+                values.append(None)
+        attrs = self.tables.attrs[key[0]]
+        if any(isinstance(v, GraphAttr) for _, v in attrs):
+            return None
+        try:
+            found = infer_types(c.op, attrs, types, values, max(c.outputs, 1))
+        except EqsatError as error:
+            self.contradictions.setdefault(str(c.op), str(error))
+            return None
+        return self.type_ids(found)
+
+    def type_ids(self, found: Sequence[TensorType | None]) -> tuple[int, ...] | None:
+        """Ids of inferred types; those of unknown rank count as unknown."""
+        ids = tuple(self.tables.types.id(t) if t is not None and t.shape is not None else 0 for t in found)
+        return ids if any(ids) else None
+
+    def _values_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        attrs = self.tables.attrs[key[0]]
+        if c.op in STATIC_SHAPE:
+            return self._static_shape(c, key)
+        if any(isinstance(v, GraphAttr) for _, v in attrs):
+            return None
+        constants = [self.tables.constants[k] for k in key[1:]]
+        arrays = [k.numpy() for k in constants]
+        try:
+            types = infer_types(c.op, attrs, [k.type for k in constants], arrays, max(c.outputs, 1))
+            if any(t is None or t.elements is None or t.elements > SMALL for t in types):
+                return None
+            with np.errstate(all="ignore"):
+                results = evaluate(c.op, attrs, arrays, max(c.outputs, 1))
+        except EqsatError as error:
+            self.contradictions.setdefault(str(c.op), str(error))
+            return None
+        return tuple(
+            self.tables.constants.of_array(np.asarray(r), t.dtype) if r is not None and t is not None else 0
+            for r, t in zip(results, types, strict=True)
+        )
+
+    def _static_shape(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        kind = self.tables.types[key[1]]
+        if kind is None or not kind.is_static or kind.shape is None:
+            return None
+        attrs = dict(self.tables.attrs[key[0]])
+        if c.op.name == "Size":
+            value = np.asarray(kind.elements, dtype=np.int64)
+        else:
+            start, end = attrs.get("start", 0), attrs.get("end")
+            assert isinstance(start, int) and (end is None or isinstance(end, int))
+            value = np.asarray(kind.shape[start:end], dtype=np.int64)
+        return (self.tables.constants.of_array(value, ir.DataType.INT64),)

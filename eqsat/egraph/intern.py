@@ -1,0 +1,114 @@
+"""Integers for everything an e-node carries besides its children: attributes, types, constants, composites.
+
+egglog joins integers fast and knows nothing of tensors; these tables are the bridge. Identifier 0 of the types
+and of the constants stands for an absent optional input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.model.types import Attrs, TensorType
+
+SMALL = 4096
+"""Constants up to this many elements are compared and folded by value inside the e-graph."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Table(Generic[K]):
+    """Dense identifiers for hashable values, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._ids: dict[K, int] = {}
+        self._items: list[K] = []
+
+    def id(self, item: K) -> int:
+        found = self._ids.get(item)
+        if found is None:
+            found = self._ids[item] = len(self._items)
+            self._items.append(item)
+        return found
+
+    def fresh(self, item: K) -> int:
+        """An identifier shared with no other, for what must never be taken for the same (random operators)."""
+        self._items.append(item)
+        return len(self._items) - 1
+
+    def __getitem__(self, number: int) -> K:
+        return self._items[number]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A constant tensor; ``tensor`` is None for the absent input."""
+
+    type: TensorType | None
+    tensor: ir.TensorProtocol | None
+
+    @property
+    def is_small(self) -> bool:
+        return self.type is not None and (self.type.elements or 0) <= SMALL
+
+    def numpy(self) -> np.ndarray | None:
+        """The contents, None for the absent input."""
+        return None if self.tensor is None else self.tensor.numpy()
+
+
+class Constants:
+    """Constants by content when small, by identity of the tensor when large."""
+
+    def __init__(self) -> None:
+        self._items: list[Constant] = [Constant(None, None)]
+        self._ids: dict[Hashable, int] = {}
+        self._kept: list[ir.TensorProtocol] = []
+
+    def of_tensor(self, tensor: ir.TensorProtocol) -> int:
+        kind = TensorType(tensor.dtype, tuple(int(d) for d in tensor.shape))
+        if (kind.elements or 0) <= SMALL:
+            array = tensor.numpy()
+            key: Hashable = (kind, array.tobytes() if array.dtype != object else tuple(array.ravel().tolist()))
+        else:
+            key = id(tensor)
+            self._kept.append(tensor)
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self._items)
+            self._items.append(Constant(kind, tensor))
+        return found
+
+    def of_array(self, array: np.ndarray, dtype: ir.DataType) -> int:
+        return self.of_tensor(ir.Tensor(np.ascontiguousarray(array), dtype=dtype, shape=ir.Shape(array.shape)))
+
+    def __getitem__(self, number: int) -> Constant:
+        return self._items[number]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class Types(Table[TensorType | None]):
+    """Tensor types; 0 is the type of an absent input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.id(None)
+
+
+class Tables:
+    """All tables of one e-graph."""
+
+    def __init__(self) -> None:
+        self.attrs: Table[Attrs] = Table()
+        self.types = Types()
+        self.constants = Constants()
+        self.tuples: Table[tuple[int, ...]] = Table()
+        self.composites: Table[Hashable] = Table()

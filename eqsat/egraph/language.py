@@ -1,0 +1,102 @@
+"""The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
+
+A value has sort ``T``. An operator of which several outputs are used is one e-node of the tuple sort ``M``;
+``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that remembers which rule made an
+e-node first; egglog keeps its keys canonical, so the answer survives merges.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from dataclasses import dataclass
+
+from eqsat.model.types import OpKey
+from eqsat.ops.properties import is_commutative
+
+PRELUDE = """
+(sort T)
+(sort M)
+(constructor Const (i64) T)
+(constructor Input (i64) T)
+(constructor out (M i64) T)
+(constructor ref (i64) T)
+(function type (T) i64 :merge old)
+(function cval (T) i64 :merge old)
+(relation isc (T))
+(relation iscm (M))
+(function const_type (i64) i64 :merge old)
+(relation const_small (i64))
+(function part (i64 i64) i64 :merge old)
+(ruleset load)
+(ruleset analysis)
+(ruleset commute)
+(rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")
+(rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")
+(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")
+(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")
+"""
+
+ABSENT = "(Const 0)"
+
+
+@dataclass(frozen=True)
+class Constructor:
+    """One egglog constructor.
+
+    Attributes:
+        inputs: Number of operands, absent ones in the middle included.
+        outputs: 0 for one plain value; else the size of the tuple.
+        composite: Whether ``op`` is (target, composite name).
+    """
+
+    op: OpKey
+    inputs: int
+    outputs: int = 0
+    composite: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        domain = "".join(c if c.isalnum() else "_" for c in self.op.domain)
+        head = f"composite__{domain}__" if self.composite else f"{domain}__" if domain else ""
+        tail = f"_{self.outputs}" if self.outputs else ""
+        return f"{head}{self.op.name}_{self.inputs}{tail}"
+
+    @property
+    def sort(self) -> str:
+        return "M" if self.outputs else "T"
+
+    @property
+    def is_commutative(self) -> bool:
+        return not self.composite and self.inputs == 2 and not self.outputs and is_commutative(self.op)
+
+    @cached_property
+    def operands(self) -> list[str]:
+        return [f"x{i}" for i in range(self.inputs)]
+
+    def call(self, attrs: str, operands: list[str] | tuple[str, ...]) -> str:
+        return f"({self.name} {' '.join([attrs, *operands])})"
+
+    def made(self, attrs: str, operands: list[str] | tuple[str, ...], rule: str) -> str:
+        return f"(set (made_{self.name} {' '.join([attrs, *operands])}) {rule})"
+
+
+def declare(constructor: Constructor, commutativity: int) -> list[str]:
+    """egglog commands that declare a constructor, its provenance table and its commutativity.
+
+    Args:
+        commutativity: Number under which e-nodes with swapped operands are recorded.
+    """
+    c = constructor
+    sorts = " ".join(["i64"] + ["T"] * c.inputs)
+    commands = [
+        f"(constructor {c.name} ({sorts}) {c.sort})",
+        f"(function made_{c.name} ({sorts}) i64 :merge old)",
+    ]
+    if c.is_commutative:
+        swapped = ["x1", "x0"]
+        commands.append(
+            f"(rule ((= e {c.call('a', c.operands)})) "
+            f"((union e {c.call('a', swapped)}) {c.made('a', swapped, str(commutativity))}) "
+            f':ruleset commute :name "commute {c.name}")'
+        )
+    return commands

@@ -1,0 +1,169 @@
+"""The left side of a clause as an egglog query: atoms, bound variables, and the facts its conditions look at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eqsat.egraph.language import ABSENT, Constructor
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One matched operator: its constructor, the egglog variables of its value and attributes, its operands."""
+
+    match: Match
+    constructor: Constructor
+    value: str
+    attrs: str
+    operands: tuple[str, ...]
+
+
+@dataclass
+class Query:
+    """A conjunctive query.
+
+    Attributes:
+        atoms: egglog facts.
+        sites: Matched operators, roots after their operands (topological).
+        roots: egglog variables of the roots' values.
+        tensors: Name in the rule -> egglog variable; nodes bound by ``c:`` included.
+        rests: Name of a ``xs...`` -> egglog variables.
+        leaves: egglog variables that no pattern operator produces, in order of first occurrence.
+        numbers: (egglog variable, required value) of number patterns.
+        names_of: egglog variable -> name in the rule, for leaves that have one.
+    """
+
+    atoms: list[str] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    roots: list[str] = field(default_factory=list)
+    tensors: dict[str, str] = field(default_factory=dict)
+    rests: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    leaves: dict[str, None] = field(default_factory=dict)
+    numbers: list[tuple[str, int | float]] = field(default_factory=list)
+    names_of: dict[str, str] = field(default_factory=dict)
+
+
+class _Missing(Exception):
+    """A constructor that the pattern needs does not occur in the e-graph."""
+
+
+class QueryBuilder:
+    """Builds the queries of one clause, one for each choice of arities and tuple sizes.
+
+    Args:
+        constructors: By operator, those that occur.
+        absent: Names that are absent in this clause.
+    """
+
+    def __init__(self, constructors: Mapping[OpKey, Sequence[Constructor]], absent: frozenset[str]) -> None:
+        self.constructors = constructors
+        self.absent = absent
+
+    def queries(self, roots: Sequence[Match]) -> Iterator[Query]:
+        """All queries whose constructors occur; none if some operator does not."""
+        matches = {id(m): m for root in roots for m in _matches(root)}
+        options = [self._options(m) for m in matches.values()]
+        if not all(options):
+            return
+        for choice in itertools.product(*options):
+            builder = _Builder(dict(zip(matches, choice, strict=True)), self.absent)
+            for root in roots:
+                builder.query.roots.append(builder.value(root))
+            yield builder.query
+
+    def _options(self, match: Match) -> list[Constructor]:
+        args = self._trimmed(match)
+        rest = bool(args) and isinstance(args[-1], Rest)
+        least = len(args) - 1 if rest else len(args)
+        found = []
+        for c in self.constructors.get(match.ops[0], ()):
+            arity_fits = c.inputs >= least if rest else c.inputs == least
+            if not arity_fits or c.composite:
+                continue
+            if c.outputs == 0 and match.output == 0 or match.output < c.outputs:
+                found.append(c)
+        plain = [c for c in found if c.outputs == 0]
+        # A tuple's first output is also there as a plain e-node, so the plain form finds both.
+        return plain or found
+
+    def _trimmed(self, match: Match) -> list[Pattern | None]:
+        return trim(match.args, self.absent)
+
+
+def trim(args: Sequence[Pattern | None], absent: frozenset[str]) -> list[Pattern | None]:
+    """Operands with those that are absent in this clause as None, and no None at the end."""
+    kept: list[Pattern | None] = [None if isinstance(a, Var) and a.name in absent else a for a in args]
+    while kept and kept[-1] is None:
+        kept.pop()
+    return kept
+
+
+def _matches(pattern: Pattern | None) -> Iterator[Match]:
+    if isinstance(pattern, Match):
+        for arg in pattern.args:
+            yield from _matches(arg)
+        yield pattern
+
+
+class _Builder:
+    def __init__(self, chosen: Mapping[int, Constructor], absent: frozenset[str]) -> None:
+        self.chosen = chosen
+        self.absent = absent
+        self.query = Query()
+        self._done: dict[int, str] = {}
+
+    def value(self, pattern: Pattern | None) -> str:
+        """The egglog variable (or absent constant) that stands for a pattern's value."""
+        query = self.query
+        if pattern is None:
+            return ABSENT
+        if isinstance(pattern, Var):
+            name = f"x_{pattern.name}"
+            query.tensors[pattern.name] = name
+            query.leaves.setdefault(name)
+            query.names_of[name] = pattern.name
+            return name
+        if isinstance(pattern, Wildcard):
+            name = f"w{len(query.leaves)}_{len(query.atoms)}"
+            query.leaves.setdefault(name)
+            return name
+        if isinstance(pattern, Number):
+            name = f"n{len(query.numbers)}"
+            query.numbers.append((name, pattern.value))
+            return name
+        assert isinstance(pattern, Match), f"{pattern} is not expanded"
+        if id(pattern) not in self._done:
+            self._done[id(pattern)] = self._site(pattern)
+        return self._done[id(pattern)]
+
+    def _site(self, match: Match) -> str:
+        query = self.query
+        constructor = self.chosen[id(match)]
+        args = trim(match.args, self.absent)
+        operands: list[str] = []
+        for arg in args:
+            if isinstance(arg, Rest):
+                names = tuple(f"r_{arg.name}_{i}" for i in range(constructor.inputs - len(args) + 1))
+                query.rests[arg.name] = names
+                for name in names:
+                    query.leaves.setdefault(name)
+                operands += names
+            else:
+                operands.append(self.value(arg))
+        number = len(query.sites)
+        value = f"x_{match.bind}" if match.bind else f"e{number}"
+        if match.bind:
+            query.tensors[match.bind] = value
+            query.leaves.pop(value, None)
+        attrs = f"a{number}"
+        call = constructor.call(attrs, operands)
+        if constructor.outputs:
+            query.atoms += [f"(= m{number} {call})", f"(= {value} (out m{number} {match.output}))"]
+        else:
+            query.atoms.append(f"(= {value} {call})")
+        query.sites.append(Site(match, constructor, value, attrs, tuple(operands)))
+        return value

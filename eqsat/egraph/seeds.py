@@ -1,0 +1,55 @@
+"""Types that inference inside the e-graph cannot find are taken from the model's own declarations.
+
+Inputs always; further values only where an operator resists inference (control flow, data-dependent shapes,
+operators without a schema), and only at the frontier, so that everything behind them is inferred again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+from egglog import bindings
+
+from eqsat.egraph.encode import Encoding, type_of
+from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.facts import Facts
+from eqsat.egraph.intern import Types
+
+
+def seed_unknown_types(
+    engine: Engine, facts: Facts, types: Types, encoding: Encoding, inputs: Sequence[tuple[int, ir.Value]]
+) -> None:
+    """Types all values that can be typed; leaves the analysis saturated."""
+    _set_types(engine, types, [("Input", k, v) for k, v in inputs])
+    tried: set[int] = set()
+    while True:
+        facts.saturate()
+        typed = _typed(engine)
+        frontier = []
+        for node in encoding.nodes:
+            missing = [r for r in node.results if r not in typed and r not in tried]
+            if missing and all(o is None or o in typed or o in tried for o in node.operands):
+                frontier += missing
+        if not frontier:
+            return
+        tried.update(frontier)
+        _set_types(engine, types, [("ref", k, encoding.values[k]) for k in frontier])
+
+
+def _typed(engine: Engine) -> set[int]:
+    """Numbers of the values whose class has a type."""
+    tables = engine.tables()
+    known = {row.inputs[0] for row in tables["type"].rows}
+    to_int = engine.egraph.value_to_i64
+    return {to_int(row.inputs[0]) for row in tables["ref"].rows if row.output in known}
+
+
+def _set_types(engine: Engine, types: Types, items: list[tuple[str, int, ir.Value]]) -> None:
+    actions = []
+    for function, k, value in items:
+        kind = type_of(value)
+        if kind is not None:
+            actions.append(bindings.Set(SPAN, "type", [call(function, integer(k))], integer(types.id(kind))))
+    if actions:
+        engine.run_commands([bindings.ActionCommand(a) for a in actions])

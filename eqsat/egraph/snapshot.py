@@ -1,0 +1,164 @@
+"""The saturated e-graph as plain data: classes with types, e-nodes with operators and provenance.
+
+Read once from egglog; everything after it (cost, extraction, plan) works on this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.egraph.answer import CompositeInstance
+from eqsat.egraph.encode import ORIGINAL
+from eqsat.egraph.intern import Constant, Tables
+from eqsat.egraph.language import Constructor
+from eqsat.egraph.saturate import Saturation
+from eqsat.model.types import Attrs, OpKey, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class ENode:
+    """One way to compute a class.
+
+    Attributes:
+        kind: ``"op"``, ``"composite"``, ``"input"``, ``"const"``, ``"part"`` (projection of a tuple).
+        op: The operator; for a composite (target, name); empty for the others.
+        children: Operand classes; None for an absent operand.
+        number: Input number, constant id, output index of a projection; else 0.
+        outputs: Size of the tuple, 0 for a plain value.
+        rule: Number of the rule that made it, 0 for the model's own.
+    """
+
+    kind: str
+    op: OpKey
+    attrs: Attrs
+    children: tuple[int | None, ...]
+    eclass: int
+    number: int = 0
+    outputs: int = 0
+    rule: int = ORIGINAL
+    composite: CompositeInstance | None = None
+
+
+@dataclass
+class Snapshot:
+    """A saturated e-graph.
+
+    Attributes:
+        nodes: All e-nodes, ordered by class.
+        classes: Per class the indices of its e-nodes.
+        types: Per class its type where known; tuples have none.
+        constant: Per class whether it is a constant expression.
+        value: Per class the small constant it equals, if known.
+        refs: Value of the model -> class.
+        inputs: The model's inputs; ``number`` of an input e-node indexes it.
+        rules: Names by rule number.
+    """
+
+    nodes: list[ENode]
+    classes: list[list[int]]
+    types: list[TensorType | None]
+    constant: list[bool]
+    value: list[Constant | None]
+    refs: dict[ir.Value, int]
+    inputs: list[ir.Value]
+    rules: list[str]
+    tables: Tables
+
+
+_NO_OP = OpKey("", "")
+
+
+def snapshot(saturation: Saturation) -> Snapshot:
+    """Reads the e-graph; commuted copies of an e-node are left out."""
+    return _Reader(saturation).read()
+
+
+class _Reader:
+    def __init__(self, saturation: Saturation) -> None:
+        self.saturation = saturation
+        self.engine = saturation.engine
+        self.tables = self.engine.tables()
+        self.to_int = self.engine.egraph.value_to_i64
+        self.ids: dict[Any, int] = {}
+        self.absent: int | None = None
+
+    def read(self) -> Snapshot:
+        saturation, constants = self.saturation, self.saturation.tables.constants
+        refs = {self.to_int(row.inputs[0]): self._class(row.output) for row in self.tables["ref"].rows}
+        encoding = saturation.encoding
+        nodes = self._leaves()
+        for constructor in saturation.constructors.values():
+            nodes += self._nodes_of(constructor)
+        size = len(self.ids)
+        types: list[TensorType | None] = [None] * size
+        constant = [False] * size
+        value: list[Constant | None] = [None] * size
+        for row in self.tables["type"].rows:
+            types[self._class(row.inputs[0])] = saturation.tables.types[self.to_int(row.output)]
+        for name in ("isc", "iscm"):
+            for row in self.tables[name].rows:
+                constant[self._class(row.inputs[0])] = True
+        for row in self.tables["cval"].rows:
+            value[self._class(row.inputs[0])] = constants[self.to_int(row.output)]
+        nodes.sort(key=lambda n: n.eclass)
+        classes: list[list[int]] = [[] for _ in range(size)]
+        for i, node in enumerate(nodes):
+            classes[node.eclass].append(i)
+        return Snapshot(
+            nodes,
+            classes,
+            types,
+            constant,
+            value,
+            {v: refs[k] for k, v in enumerate(encoding.values)},
+            encoding.inputs,
+            saturation.names,
+            saturation.tables,
+        )
+
+    def _class(self, value: Any) -> int:
+        return self.ids.setdefault(value, len(self.ids))
+
+    def _leaves(self) -> list[ENode]:
+        nodes = []
+        for kind, table in (("const", "Const"), ("input", "Input")):
+            for row in self.tables[table].rows:
+                number, eclass = self.to_int(row.inputs[0]), self._class(row.output)
+                if kind == "const" and number == 0:
+                    self.absent = eclass
+                    continue
+                nodes.append(ENode(kind, _NO_OP, (), (), eclass, number))
+        for row in self.tables["out"].rows:
+            tuple_class, index = self._class(row.inputs[0]), self.to_int(row.inputs[1])
+            nodes.append(ENode("part", _NO_OP, (), (tuple_class,), self._class(row.output), index))
+        return nodes
+
+    def _nodes_of(self, constructor: Constructor) -> list[ENode]:
+        attrs_of, composites = self.saturation.tables.attrs, self.saturation.tables.composites
+        made = {row.inputs_key if hasattr(row, "inputs_key") else tuple(row.inputs): row.output for row in self.tables[f"made_{constructor.name}"].rows}
+        found: dict[tuple[Any, ...], ENode] = {}
+        for row in self.tables[constructor.name].rows:
+            inputs = tuple(row.inputs)
+            rule = self.to_int(made[inputs]) if inputs in made else ORIGINAL
+            number = self.to_int(inputs[0])
+            eclass = self._class(row.output)
+            children = tuple(self._operand(v) for v in inputs[1:])
+            if constructor.composite:
+                instance = composites[number]
+                assert isinstance(instance, CompositeInstance)
+                node = ENode("composite", constructor.op, (), children, eclass, 0, 0, rule, instance)
+            else:
+                node = ENode("op", constructor.op, attrs_of[number], children, eclass, 0, constructor.outputs, rule)
+            key: tuple[Any, ...] = (number, eclass, children)
+            if constructor.is_commutative:
+                key = (number, eclass, tuple(sorted(c if c is not None else -1 for c in children)))
+            if key not in found or (found[key].rule, found[key].children) > (rule, children):
+                found[key] = node
+        return list(found.values())
+
+    def _operand(self, value: Any) -> int | None:
+        eclass = self._class(value)
+        return None if eclass == self.absent else eclass

@@ -1,0 +1,250 @@
+"""From the saturated e-graph and the cost model to the extraction problem.
+
+Constant expressions vanish here: they are computed before run time, lie in every memory and cost nothing. What
+is left is one class for each run-time value, with every e-node priced on every target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.encode import EncodedNode, Encoding
+from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.errors import OptimizationError
+from eqsat.extract.problem import Choice, Problem
+from eqsat.model.types import TensorType
+from eqsat.rules.expression import TensorFacts
+from eqsat.targets.cost import CostModel
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """An extraction problem and how it maps back.
+
+    Attributes:
+        node: Problem node -> index into ``snapshot.nodes``.
+        eclass: Problem class -> class of the snapshot.
+        position: Class of the snapshot -> problem class.
+        original: The input's own program on the host, each value computed once.
+        baseline: Seconds of the input as it stands on the host, duplicates included.
+        original_nodes: Snapshot nodes of the input's own operators that run (constants excluded), one entry each.
+    """
+
+    snapshot: Snapshot
+    problem: Problem
+    node: tuple[int, ...]
+    eclass: tuple[int, ...]
+    position: dict[int, int]
+    original: dict[int, Choice]
+    baseline: float
+    original_nodes: tuple[int, ...]
+
+
+class Pricing:
+    """Costs of e-nodes, with the facts of their operands looked up once a class."""
+
+    def __init__(self, snapshot: Snapshot, costs: CostModel) -> None:
+        self.snapshot = snapshot
+        self.costs = costs
+        self.facts = [
+            TensorFacts(t, None if v is None else v.numpy(), c or v is not None, True)
+            for t, v, c in zip(snapshot.types, snapshot.value, snapshot.constant, strict=True)
+        ]
+        self._parts: dict[int, dict[int, int]] = {}
+        for node in snapshot.nodes:
+            if node.kind == "part":
+                assert node.children[0] is not None
+                self._parts.setdefault(node.children[0], {})[node.number] = node.eclass
+
+    def outputs(self, node: ENode) -> list[TensorType | None]:
+        """Types of a node's outputs, None for one that nobody reads."""
+        types = self.snapshot.types
+        if not node.outputs:
+            return [types[node.eclass]]
+        parts = self._parts.get(node.eclass, {})
+        return [types[parts[k]] if k in parts else None for k in range(node.outputs)]
+
+    def operands(self, node: ENode) -> list[TensorFacts | None]:
+        return [None if c is None else self.facts[c] for c in node.children]
+
+    def cost(self, node: ENode, target: int) -> float:
+        """Seconds of an e-node on a target, ``inf`` where it cannot run there."""
+        if node.kind == "input":
+            return 0.0 if target == 0 else np.inf
+        if node.kind == "part":
+            return 0.0
+        if node.kind == "op":
+            return self.costs.operator(target, node.op, node.attrs, self.operands(node), self.outputs(node))
+        instance = node.composite
+        assert instance is not None
+        if instance.target != self.costs.targets[target].name:
+            return np.inf
+        env: dict[str, object] = dict(instance.nodes) | dict(instance.attributes)
+        operands = self.operands(node)
+        for name, facts in zip(instance.leaves, operands, strict=True):
+            if name is not None and facts is not None:
+                env[name] = facts
+        output = self.snapshot.types[node.eclass]
+        assert output is not None
+        inputs = [None if o is None else o.type for o in operands]
+        return self.costs.composite(target, instance.composite, env, instance.body, inputs, output)
+
+
+def formulate(snapshot: Snapshot, encoding: Encoding, outputs: list[ir.Value], pricing: Pricing) -> Formulation:
+    """Builds the extraction problem for a model's outputs.
+
+    Raises:
+        OptimizationError: The type of a run-time value is not known.
+    """
+    fixed = [c or v is not None for c, v in zip(snapshot.constant, snapshot.value, strict=True)]
+    roots = [snapshot.refs[v] for v in outputs if not fixed[snapshot.refs[v]]]
+    reached = _reachable(snapshot, roots, fixed)
+    position = {c: i for i, c in enumerate(reached)}
+    targets = range(len(pricing.costs.targets))
+    nodes: list[int] = []
+    children: list[tuple[int, ...]] = []
+    rows: list[list[float]] = []
+    for eclass in reached:
+        for n in snapshot.classes[eclass]:
+            node = snapshot.nodes[n]
+            operands = {c for c in node.children if c is not None and not fixed[c]}
+            if node.kind == "const" or eclass in operands:
+                continue
+            costs = [pricing.cost(node, d) for d in targets]
+            if all(np.isinf(costs)):
+                continue
+            nodes.append(n)
+            children.append(tuple(sorted(position[c] for c in operands)))
+            rows.append(costs)
+    problem = Problem(
+        targets=tuple(t.name for t in pricing.costs.targets),
+        classes=len(reached),
+        node_class=np.array([position[snapshot.nodes[n].eclass] for n in nodes], dtype=np.int64),
+        children=tuple(children),
+        cost=np.array(rows, dtype=np.float64).reshape(len(nodes), len(targets)),
+        copy_in=_copies(snapshot, reached, pricing, "copy_in"),
+        copy_out=_copies(snapshot, reached, pricing, "copy_out"),
+        dispatch=np.array([pricing.costs.dispatch(d) for d in targets]),
+        roots=tuple(dict.fromkeys(position[r] for r in roots)),
+    )
+    original, own = _original(snapshot, encoding, nodes, position, fixed)
+    baseline = float(sum(pricing.cost(snapshot.nodes[n], 0) for n in own))
+    return Formulation(snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own)
+
+
+def require_static_types(encoding: Encoding, snapshot: Snapshot) -> None:
+    """Costs need sizes.
+
+    Raises:
+        OptimizationError: A graph input has a symbolic or unknown dimension.
+    """
+    for value in encoding.inputs:
+        kind = snapshot.types[snapshot.refs[value]]
+        if kind is None or not kind.is_static:
+            symbols = [d for d in (kind.shape if kind and kind.shape else ()) if isinstance(d, str)]
+            example = symbols[0] if symbols else "N"
+            raise OptimizationError(
+                "every dimension of the inputs must be a number",
+                place=f"input {value.name!r}",
+                actual=str(kind) if kind else "no shape",
+                hint=f'bind it with dims={{"{example}": 1}}, on the command line --dim {example}=1',
+            )
+
+
+def _reachable(snapshot: Snapshot, roots: list[int], fixed: list[bool]) -> list[int]:
+    """Run-time classes that some program may need, in a deterministic order."""
+    seen = dict.fromkeys(roots)
+    stack = list(reversed(roots))
+    while stack:
+        for n in snapshot.classes[stack.pop()]:
+            for child in snapshot.nodes[n].children:
+                if child is not None and not fixed[child] and child not in seen:
+                    seen[child] = None
+                    stack.append(child)
+    return list(seen)
+
+
+def _copies(snapshot: Snapshot, reached: list[int], pricing: Pricing, direction: str) -> np.ndarray:
+    """Copy costs; tuples have no type and never move."""
+    price = getattr(pricing.costs, direction)
+    targets = range(len(pricing.costs.targets))
+    rows = np.full((len(reached), len(targets)), np.inf)
+    for i, eclass in enumerate(reached):
+        kind = snapshot.types[eclass]
+        for d in targets:
+            if d == 0:
+                rows[i, d] = 0.0
+            elif kind is not None:
+                rows[i, d] = price(d, kind)
+    return rows
+
+
+def _original(
+    snapshot: Snapshot, encoding: Encoding, nodes: list[int], position: dict[int, int], fixed: list[bool]
+) -> tuple[dict[int, Choice], tuple[int, ...]]:
+    """The input's own program: per problem class the first of its nodes that computes it, all on the host."""
+    index = {n: i for i, n in enumerate(nodes)}
+    choices: dict[int, Choice] = {}
+    own: list[int] = []
+
+    def choose(eclass: int, n: int | None) -> None:
+        if n is not None and eclass in position and position[eclass] not in choices and n in index:
+            choices[position[eclass]] = Choice(index[n], 0)
+
+    for value in encoding.inputs:
+        eclass = snapshot.refs[value]
+        leaf = (n for n in snapshot.classes[eclass] if snapshot.nodes[n].kind == "input")
+        choose(eclass, next((n for n in leaf if encoding.inputs[snapshot.nodes[n].number] is value), None))
+    for own_node in encoding.nodes:
+        children = tuple(None if o is None else snapshot.refs[encoding.values[o]] for o in own_node.operands)
+        classes = [snapshot.refs[encoding.values[r]] for r in own_node.results]
+        if all(fixed[c] for c in classes):
+            continue
+        if own_node.constructor.outputs:
+            parts = [_part(snapshot, c, k, own_node, children) for k, c in enumerate(classes)]
+            holder = snapshot.nodes[parts[0]].children[0]
+            found = find_node(snapshot, holder, own_node, children)
+            assert holder is not None
+            choose(holder, found)
+            for c, n in zip(classes, parts, strict=True):
+                choose(c, n)
+        else:
+            found = find_node(snapshot, classes[0], own_node, children)
+            choose(classes[0], found)
+        assert found is not None, "an operator of the model is lost"
+        own.append(found)
+    return choices, tuple(own)
+
+
+def find_node(
+    snapshot: Snapshot, eclass: int | None, node: EncodedNode, children: tuple[int | None, ...]
+) -> int | None:
+    """The e-node of a class that stands for a node of the model (operands in either order if they commute)."""
+    if eclass is None:
+        return None
+    wanted = sorted_operands(children)
+    for n in snapshot.classes[eclass]:
+        found = snapshot.nodes[n]
+        same = found.kind == "op" and found.op == node.constructor.op and found.outputs == node.constructor.outputs
+        if same and found.attrs == node.attrs:
+            if found.children == children or node.constructor.is_commutative and sorted_operands(found.children) == wanted:
+                return n
+    return None
+
+
+def _part(snapshot: Snapshot, eclass: int, index: int, node: EncodedNode, children: tuple[int | None, ...]) -> int:
+    """The projection e-node of a class that reads output ``index`` of a tuple node of the model."""
+    for n in snapshot.classes[eclass]:
+        part = snapshot.nodes[n]
+        if part.kind == "part" and part.number == index:
+            if find_node(snapshot, part.children[0], node, children) is not None:
+                return n
+    raise AssertionError("an output of the model is lost")
+
+
+def sorted_operands(children: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Operands as a multiset."""
+    return tuple(sorted(-1 if c is None else c for c in children))

@@ -1,0 +1,196 @@
+"""From the extractor's choices to a plan: kernels over numbered values, constants folded where they are used.
+
+Only here are big constant expressions computed, and only those that the chosen program reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.errors import OptimizationError
+from eqsat.extract.formulate import Formulation, Pricing
+from eqsat.extract.problem import Choice
+from eqsat.model.types import GraphAttr
+from eqsat.ops.evaluate import evaluate
+from eqsat.partition.plan import Plan, PlanNode
+
+
+def assemble(
+    formulation: Formulation,
+    choices: dict[int, Choice],
+    encoding: Encoding,
+    outputs: list[ir.Value],
+    pricing: Pricing,
+) -> Plan:
+    """The plan of a feasible program; value ids are classes of the snapshot.
+
+    Args:
+        choices: Problem class -> choice, children before parents.
+    """
+    snapshot = formulation.snapshot
+    constants = _Constants(snapshot)
+    nodes: list[PlanNode] = []
+    captured: dict[str, int] = {}
+    parts = _chosen_parts(formulation, choices)
+    for position, choice in choices.items():
+        node = snapshot.nodes[formulation.node[choice.node]]
+        if node.kind in ("part", "input"):
+            continue
+        eclass = formulation.eclass[position]
+        results = parts.get(eclass, {})
+        produced = tuple(results.get(k) for k in range(node.outputs)) if node.outputs else (eclass,)
+        body = node.composite.body if node.composite is not None else None
+        nodes.append(
+            PlanNode(
+                op=node.op,
+                attrs=node.attrs,
+                inputs=node.children,
+                outputs=produced,
+                target=choice.target,
+                body=body,
+                cost=float(formulation.problem.cost[choice.node, choice.target]),
+                rule=snapshot.rules[node.rule],
+            )
+        )
+        captured.update(_captured(node))
+        constants.need(c for c in node.children if c is not None)
+    constants.need(snapshot.refs[v] for v in outputs)
+    names: dict[int, str] = {}
+    for value, eclass in snapshot.refs.items():
+        if value.name and (eclass not in names):
+            names[eclass] = value.name
+    return Plan(
+        targets=formulation.problem.targets,
+        dispatch=tuple(float(d) for d in formulation.problem.dispatch),
+        nodes=tuple(nodes),
+        inputs=tuple((snapshot.refs[v], v) for v in encoding.inputs),
+        outputs=tuple((snapshot.refs[v], v) for v in outputs),
+        constants=constants.found,
+        types={c: t for c, t in enumerate(snapshot.types) if t is not None},
+        names=names,
+        subgraph_names=captured,
+    )
+
+
+def _chosen_parts(formulation: Formulation, choices: dict[int, Choice]) -> dict[int, dict[int, int]]:
+    """Tuple class -> output index -> class of the projection that the program uses."""
+    parts: dict[int, dict[int, int]] = {}
+    for position, choice in choices.items():
+        node = formulation.snapshot.nodes[formulation.node[choice.node]]
+        if node.kind == "part":
+            assert node.children[0] is not None
+            parts.setdefault(node.children[0], {})[node.number] = formulation.eclass[position]
+    return parts
+
+
+def _captured(node: ENode) -> dict[str, int]:
+    """Names of outer values that a node's subgraphs read -> classes; they are its last operands."""
+    names = dict.fromkeys(n for _, v in node.attrs if isinstance(v, GraphAttr) for n in v.captured)
+    classes = node.children[len(node.children) - len(names) :] if names else ()
+    return {n: c for n, c in zip(names, classes, strict=True) if c is not None}
+
+
+class _Constants:
+    """Evaluates constant classes on demand, each once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.found: dict[int, ir.TensorProtocol] = {}
+        self._arrays: dict[int, np.ndarray] = {}
+        self._ranks: dict[int, int] | None = None
+
+    def need(self, classes: Iterable[int]) -> None:
+        for eclass in classes:
+            if eclass not in self.found and (self.snapshot.constant[eclass] or self.snapshot.value[eclass] is not None):
+                self.found[eclass] = self._tensor(eclass)
+
+    def _tensor(self, eclass: int) -> ir.TensorProtocol:
+        leaf = self._leaf(eclass)
+        if leaf is not None:
+            return leaf
+        kind = self.snapshot.types[eclass]
+        array = self._array(eclass)
+        if kind is None:
+            return ir.Tensor(array)
+        return ir.Tensor(array, dtype=kind.dtype, shape=ir.Shape(array.shape))
+
+    def _leaf(self, eclass: int) -> ir.TensorProtocol | None:
+        value = self.snapshot.value[eclass]
+        if value is not None:
+            return value.tensor
+        for n in self.snapshot.classes[eclass]:
+            node = self.snapshot.nodes[n]
+            if node.kind == "const":
+                return self.snapshot.tables.constants[node.number].tensor
+        return None
+
+    def _array(self, eclass: int) -> np.ndarray:
+        if eclass not in self._arrays:
+            leaf = self._leaf(eclass)
+            self._arrays[eclass] = leaf.numpy() if leaf is not None else self._compute(eclass)
+        return self._arrays[eclass]
+
+    def _compute(self, eclass: int) -> np.ndarray:
+        node, index = self._producer(eclass)
+        inputs = [None if c is None else self._array(c) for c in node.children]
+        with np.errstate(all="ignore"):
+            results = evaluate(node.op, node.attrs, inputs, max(node.outputs, 1))
+        result = results[index]
+        assert result is not None
+        return result
+
+    def _producer(self, eclass: int) -> tuple[ENode, int]:
+        """An e-node of the class whose operands are derivable without the class itself."""
+        ranks = self._derive()
+        best: tuple[int, int] | None = None
+        for n in self.snapshot.classes[eclass]:
+            rank = self._rank(self.snapshot.nodes[n], ranks)
+            if rank is not None and rank < ranks[eclass] and (best is None or rank < best[0]):
+                best = (rank, n)
+        if best is None:
+            raise OptimizationError(
+                "a constant expression can be computed", actual=f"class {eclass} without a producer"
+            )
+        node = self.snapshot.nodes[best[1]]
+        if node.kind != "part":
+            return node, 0
+        holder = node.children[0]
+        assert holder is not None
+        inner, _ = self._producer(holder)
+        return inner, node.number
+
+    def _rank(self, node: ENode, ranks: dict[int, int]) -> int | None:
+        if node.kind not in ("op", "part"):
+            return 0 if node.kind == "const" else None
+        worst = 0
+        for child in node.children:
+            if child is not None:
+                if child not in ranks:
+                    return None
+                worst = max(worst, ranks[child])
+        return worst
+
+    def _derive(self) -> dict[int, int]:
+        """Per constant class the height of its lowest derivation: an order in which all can be computed."""
+        if self._ranks is None:
+            ranks = {c: 0 for c, v in enumerate(self.snapshot.value) if v is not None}
+            waiting = [c for c, fixed in enumerate(self.snapshot.constant) if fixed and c not in ranks]
+            height = 0
+            while waiting:
+                height += 1
+                ready = []
+                for c in waiting:
+                    found = (self._rank(self.snapshot.nodes[n], ranks) for n in self.snapshot.classes[c])
+                    if any(r is not None for r in found):
+                        ready.append(c)
+                if not ready:
+                    break
+                ranks.update(dict.fromkeys(ready, height))
+                waiting = [c for c in waiting if c not in ranks]
+            self._ranks = ranks
+        return self._ranks
