@@ -1,0 +1,87 @@
+"""The command line, and the only place that prints.
+
+Each command is a file of its own and imports what it needs when it runs, so that ``eqsat --help`` is instant.
+Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from eqsat import __version__
+from eqsat.cli.compare import compare
+from eqsat.cli.optimize import optimize
+from eqsat.cli.options import debug_option
+from eqsat.cli.rules import rules
+from eqsat.cli.run import run
+from eqsat.cli.targets import targets
+from eqsat.errors import EqsatError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="eqsat", message="%(prog)s %(version)s")
+@debug_option
+def cli() -> None:
+    """Optimize ONNX models by equality saturation and place them on accelerators."""
+
+
+for _command in (optimize, run, compare, rules, targets):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the console script exits with what this returns."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return cli.main(arguments, prog_name="eqsat", standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:  # wrong usage: click shows the command's usage with it
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted", "yellow")
+        return 130
+    except EqsatError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        _say(f"error: {error}", "red")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has left (`eqsat ... | head`): end quietly, also at the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except MemoryError:
+        _say("error: not enough memory", "red")
+        return 1
+    except OSError as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        place = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {place}{error.strerror or error}", "red")
+        return 1
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+            return 1
+        _say(f"internal error: {type(error).__name__}: {_first_line(error)}", "red")
+        _say(
+            f"  This is a defect of eqsat {__version__}, not of your input. "
+            "Please report it, with what the same command shows with --debug."
+        )
+        return 1
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def _say(message: str, colour: str | None = None) -> None:
+    head, colon, rest = message.partition(":")
+    click.echo(click.style(head + colon, fg=colour, bold=True) + rest if colour else message, err=True)

@@ -1,0 +1,78 @@
+"""``eqsat compare``: do two models compute the same, and where do they first differ?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+
+if TYPE_CHECKING:
+    from eqsat.execute.compare import Comparison
+
+
+@click.command(short_help="Say whether two models compute the same, and where they first differ.")
+@click.argument("first", type=MODEL)
+@click.argument("second", type=MODEL)
+@inputs_option
+@dims_option
+@seed_option("the inputs that are not given")
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    metavar="X",
+    help="Allowed difference, relative to the largest magnitude in the tensor.  [default: by element type]",
+)
+@click.option("--atol", type=click.FloatRange(min=0), metavar="X", help="Allowed absolute difference.  [default: 0]")
+@click.option("--exact", is_flag=True, help="Equal to the bit; the same as --rtol 0 --atol 0.")
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@debug_option
+def compare(
+    first: Path,
+    second: Path,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    rtol: float | None,
+    atol: float | None,
+    exact: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Execute FIRST and SECOND on the same input and compare their outputs.
+
+    Where they differ, the tensors inside that both know by name are compared as well, and the first in
+    execution order that differs is named. The exit code is 1 if an output differs.
+    """
+    from eqsat import api
+    from eqsat.execute.inputs import input_names
+
+    if exact and (rtol or atol):
+        raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")
+    a, b = api.load(first), api.load(second)
+    given = read_inputs(inputs, input_names(a))
+    comparison = api.compare(
+        a, b, given, dims=dims, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
+    )
+    if as_json:
+        click.echo(json.dumps(comparison.to_dict(), indent=2))
+    elif not quiet:
+        _print(comparison, first, second)
+    return 0 if comparison.agrees else 1
+
+
+def _print(comparison: Comparison, first: Path, second: Path) -> None:
+    for difference in comparison.outputs:
+        verdict = click.style("same", fg="green") if difference.agrees else click.style("DIFFERENT", fg="red")
+        click.echo(f"{verdict}  {difference.name}  {difference}")
+    if comparison.agrees:
+        click.echo(f"PASSED: {first} and {second} compute the same")
+        return
+    if comparison.first is not None:
+        click.echo(f"first     {comparison.first.name}  {comparison.first}")
+        click.echo(f"          of {comparison.shared:,} tensors that both models name, in execution order")
+    click.echo(f"FAILED: {first} and {second} differ")

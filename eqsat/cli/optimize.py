@@ -1,0 +1,176 @@
+"""``eqsat optimize``: a model in, a cheaper, partitioned and verified model out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.options import MODEL, comma_separated, debug_option, dims_option, seed_option
+from eqsat.cli.progress import showing_progress
+
+if TYPE_CHECKING:
+    from eqsat.execute.compare import Comparison
+    from eqsat.report.summary import Summary
+
+
+@click.command(short_help="Make a model cheaper and place it on accelerators.")
+@click.argument("model", type=MODEL)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result.")
+@click.option(
+    "-t",
+    "--target",
+    "targets",
+    multiple=True,
+    callback=comma_separated,
+    metavar="NAME[,NAME]",
+    help="Accelerators: names from `eqsat targets list`, or paths of target files. The host is always there.",
+)
+@click.option(
+    "-r",
+    "--rules",
+    "rule_files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of rules to use beside the shipped ones. May be repeated.",
+)
+@click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules.")
+@dims_option
+@click.option(
+    "--numerics",
+    default="real",
+    show_default=True,
+    metavar="CLASS",
+    help="How far rules may change values: `exact` (to the bit), `real` (equal over the reals).",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["best", "worst", "random"]),
+    default="best",
+    show_default=True,
+    help="Which program to take; `worst` and `random` serve to test rules.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For the whole search; the best program so far is the result.",
+)
+@click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting.")
+@click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph.")
+@seed_option("`--objective random` and of the input that verifies the result")
+@click.option("--verify/--no-verify", default=True, help="Execute the result against the input model.  [default: verify]")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the report; .html, .json or .txt by the name.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every kernel and every rule as well.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@debug_option
+def optimize(
+    model: Path,
+    output: Path | None,
+    targets: tuple[str, ...],
+    rule_files: tuple[Path, ...],
+    no_default_rules: bool,
+    dims: dict[str, int],
+    numerics: str,
+    objective: str,
+    time_limit: float,
+    iterations: int | None,
+    enodes: int | None,
+    seed: int,
+    verify: bool,
+    report: Path | None,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Optimize MODEL for the targets and print what that changes.
+
+    Without -o nothing is written. The result is executed against MODEL on a random input before it is
+    written; if the two disagree, it is not.
+
+    \b
+    eqsat optimize model.onnx -t dnnl -o out.onnx
+    eqsat optimize model.onnx -t ethos_n,dnnl --report report.html
+    """
+    from eqsat import api
+    from eqsat.errors import OptimizationError
+    from eqsat.report.event import Event
+    from eqsat.report.write import check_suffix, write
+
+    if report is not None:
+        check_suffix(report)
+    with showing_progress(quiet) as progress:
+        result = api.optimize(
+            model,
+            targets=targets,
+            rules=_rules(rule_files, no_default_rules),
+            dims=dims,
+            numerics=numerics,
+            objective=objective,
+            time_limit=time_limit,
+            iterations=iterations,
+            enodes=enodes,
+            seed=seed,
+            progress=progress,
+        )
+        summary, comparison = result.summary, None
+        if verify:
+            if progress is not None:
+                progress(Event("verify"))
+            comparison = api.compare(model, result.model, dims=dims, seed=seed, numerics=numerics)
+            summary = dataclasses.replace(summary, verification=comparison.verification())
+
+    if report is not None:
+        write(summary, report)
+    _print(summary, as_json=as_json, verbose=verbose, quiet=quiet)
+    if comparison is not None and not comparison.agrees:
+        raise OptimizationError(
+            "the optimized model computes what the input model computes",
+            place=str(model),
+            actual=_difference(comparison),
+            hint="Nothing was written. One of the rules is wrong or too coarse for this model: try --numerics exact, "
+            "and look for the rule with `eqsat rules check`. --no-verify writes the result as it is.",
+        )
+    if output is not None:
+        result.save(output)
+        if not quiet and not as_json:
+            click.echo(f"saved     {output}")
+    return 0
+
+
+def _rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
+    """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
+    from eqsat.rules.location import shipped_rules
+
+    if no_defaults:
+        return list(files)
+    return [*shipped_rules(), *files] if files else None
+
+
+def _print(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+    if as_json:
+        from eqsat.report.as_json import to_json
+
+        click.echo(to_json(summary), nl=False)
+    elif not quiet:
+        from rich.console import Console
+
+        from eqsat.report.table import render
+
+        Console().print(render(summary, details=verbose))
+
+
+def _difference(comparison: Comparison) -> str:
+    worst = next(d for d in comparison.outputs if not d.agrees)
+    first = comparison.first
+    where = f"; they first differ at {first.name!r}" if first is not None and first.name != worst.name else ""
+    return f"output {worst.name!r}: {worst}{where}"

@@ -1,0 +1,121 @@
+"""Options that several commands share, and how their text becomes values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def debug_option(command: _Command) -> _Command:
+    """``--debug``; the entry point looks for it itself, since errors end up there."""
+    return click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")(command)
+
+
+def seed_option(what: str) -> Callable[[_Command], _Command]:
+    """``--seed``."""
+    return click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help=f"Seed of {what}."
+    )
+
+
+def dims_option(command: _Command) -> _Command:
+    """``--dim N=1``, any number of times; arrives as a dictionary."""
+    return click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=SIZE",
+        callback=_dims,
+        help="Bind a symbolic dimension of the model's inputs. May be repeated.",
+    )(command)
+
+
+def inputs_option(command: _Command) -> _Command:
+    """``--input``, any number of times; arrives as a tuple of texts for :func:`read_inputs`."""
+    return click.option(
+        "--input",
+        "-i",
+        "inputs",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="An array from a .npy file (NAME may be left out if the model has one input), "
+        "or arrays by input name from a .npz file. Inputs not given are drawn at random.",
+    )(command)
+
+
+def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarray]:
+    """The arrays named on the command line.
+
+    Args:
+        given: ``NAME=x.npy``, ``x.npy`` or ``all.npz``.
+        names: The model's inputs.
+    """
+    import numpy as np
+
+    arrays: dict[str, np.ndarray] = {}
+    for text in given:
+        name, file = _split_input(text, names)
+        path = Path(file)
+        if not path.is_file():
+            raise click.BadParameter(f"file {file!r} does not exist", param_hint="'--input'")
+        try:
+            # Pickled objects would run code on loading.
+            content = np.load(path, allow_pickle=False)
+            loaded = dict(content) if isinstance(content, np.lib.npyio.NpzFile) else {name: content}
+        except (ValueError, OSError, EOFError) as error:
+            raise click.BadParameter(f"{file}: not a .npy or .npz file ({error})", param_hint="'--input'") from error
+        if isinstance(content, np.lib.npyio.NpzFile) and name is not None:
+            raise click.BadParameter(f"{text}: a .npz file names its arrays itself", param_hint="'--input'")
+        for key, array in loaded.items():
+            if key is None:
+                raise click.BadParameter(
+                    f"{text}: say which input this is, as NAME={file}; the model has {', '.join(names) or 'none'}",
+                    param_hint="'--input'",
+                )
+            if key not in names:
+                raise click.BadParameter(
+                    f"{text}: the model has no input {key!r}; it has {', '.join(names) or 'none'}",
+                    param_hint="'--input'",
+                )
+            if key in arrays:
+                raise click.BadParameter(f"input {key!r} is given twice", param_hint="'--input'")
+            arrays[key] = array
+    return arrays
+
+
+def _split_input(text: str, names: list[str]) -> tuple[str | None, str]:
+    # Names of tensors may contain "=", and so may paths: an existing name in front decides.
+    for name in sorted(names, key=len, reverse=True):
+        if text.startswith(f"{name}="):
+            return name, text[len(name) + 1 :]
+    if Path(text).is_file() or "=" not in text:
+        return (names[0] if len(names) == 1 and not text.endswith(".npz") else None), text
+    name, _, file = text.partition("=")
+    return name, file
+
+
+def comma_separated(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """``-t a -t b,c`` is a, b, c; each once, in the order given."""
+    parts = (part.strip() for value in values for part in value.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    dims: dict[str, int] = {}
+    for text in values:
+        name, equals, size = text.rpartition("=")
+        if not equals or not name or not size.isdecimal():
+            raise click.BadParameter(f"{text!r} is not of the form NAME=SIZE, such as N=1")
+        if dims.setdefault(name, int(size)) != int(size):
+            raise click.BadParameter(f"{name} is given twice, as {dims[name]} and as {size}")
+    return dims

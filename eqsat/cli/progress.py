@@ -1,0 +1,50 @@
+"""One line on stderr that says what the pipeline is doing, only where somebody is looking."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eqsat.report.event import Event, Progress
+
+_DOING = {
+    "load": "loading the model",
+    "encode": "building the e-graph",
+    "saturate": "applying rules",
+    "extract": "choosing the cheapest program",
+    "partition": "forming regions",
+    "verify": "executing both models",
+}
+
+
+@contextmanager
+def showing_progress(quiet: bool) -> Iterator[Progress | None]:
+    """A receiver of events that keeps one line up to date; None where stderr is no terminal or ``quiet``."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        yield lambda event: status.update(describe(event))
+
+
+def describe(event: Event) -> str:
+    """The line for an event, such as ``"choosing the cheapest program: 3.20 ms, gap 0.41 %"``."""
+    from eqsat.report import units
+
+    facts: list[str] = []
+    if event.iteration is not None:
+        facts.append(f"iteration {event.iteration}")
+    if event.enodes is not None:
+        facts.append(f"{event.enodes:,} e-nodes")
+    if event.cost is not None:
+        facts.append(units.seconds(event.cost))
+    if event.gap is not None:
+        facts.append(f"gap {units.percent(event.gap)}")
+    doing = _DOING.get(event.stage, event.stage)
+    return f"{doing}: {', '.join(facts)}" if facts else doing

@@ -1,0 +1,115 @@
+"""``eqsat run``: execute a model and show or save its outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@click.command(short_help="Execute a model.")
+@click.argument("model", type=MODEL)
+@inputs_option
+@dims_option
+@seed_option("the inputs that are not given")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the outputs: .npz, or .npy if there is one.",
+)
+@click.option("--full", is_flag=True, help="Print all elements.")
+@click.option("--json", "as_json", is_flag=True, help="Print shapes, types and statistics as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@debug_option
+def run(
+    model: Path,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    output: Path | None,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Execute MODEL and print its outputs.
+
+    \b
+    eqsat run model.onnx                          random inputs
+    eqsat run model.onnx -i x=image.npy -o y.npz
+    """
+    from eqsat import api
+    from eqsat.execute.inputs import complete_inputs, input_names
+
+    if output is not None and output.suffix not in (".npy", ".npz"):
+        raise click.BadParameter(f"{output} ends in neither .npy nor .npz", param_hint="'--output'")
+    loaded = api.load(model)
+    names = input_names(loaded)
+    given = read_inputs(inputs, names)
+    arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
+    drawn = [name for name in names if name not in given]
+    if drawn and not quiet and not as_json:
+        click.echo(f"random    {', '.join(drawn)} (seed {seed})", err=True)
+
+    results = api.run(loaded, arrays)
+    if output is not None:
+        _save(results, output)
+    if as_json:
+        click.echo(json.dumps({name: statistics(array) for name, array in results.items()}, indent=2))
+    elif not quiet:
+        for name, array in results.items():
+            click.echo(f"{name}  {describe(array, full=full)}")
+    return 0
+
+
+def describe(array: np.ndarray, *, full: bool = False) -> str:
+    """Type, shape, range and elements of an array."""
+    import numpy as np
+
+    facts = statistics(array)
+    shape = ", ".join(map(str, array.shape))
+    parts = [f"{array.dtype}[{shape}]"]
+    if "min" in facts:
+        parts.append(f"min {facts['min']:.6g}, mean {facts['mean']:.6g}, max {facts['max']:.6g}")
+    if facts.get("nonfinite"):
+        parts.append(f"{facts['nonfinite']:,} not finite")
+    threshold = array.size + 1 if full else 16
+    elements = np.array2string(array, threshold=threshold, edgeitems=3, precision=8 if full else 6, max_line_width=110)
+    return "  ".join(parts) + "\n" + elements
+
+
+def statistics(array: np.ndarray) -> dict[str, object]:
+    """Type and shape; of numbers also the range and the mean of what is finite."""
+    import numpy as np
+
+    facts: dict[str, object] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.dtype.kind in "OUSc":
+        return facts
+    values = array.astype(np.float64)  # also for ml_dtypes, whose kind is "V"
+    finite = values[np.isfinite(values)]
+    if finite.size:
+        facts |= {"min": float(finite.min()), "mean": float(finite.mean()), "max": float(finite.max())}
+    if finite.size < values.size:
+        facts["nonfinite"] = int(values.size - finite.size)
+    return facts
+
+
+def _save(arrays: dict[str, np.ndarray], path: Path) -> None:
+    import numpy as np
+
+    from eqsat.report.write import replacing
+
+    if path.suffix == ".npy" and len(arrays) != 1:
+        raise click.BadParameter(f"{path}: a .npy file holds one array, the model has {len(arrays)} outputs: use .npz")
+    with replacing(path) as file:
+        if path.suffix == ".npy":
+            np.save(file, next(iter(arrays.values())), allow_pickle=False)
+        else:
+            np.savez(file, allow_pickle=False, **arrays)

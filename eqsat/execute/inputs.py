@@ -1,0 +1,140 @@
+"""Inputs for a model: those that are given, checked and completed by random ones that it can be run on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import ExecutionError
+
+_INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
+_MOVEMENT = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def input_names(model: ir.Model) -> list[str]:
+    """Names of the inputs that must be given; initialisers among the inputs have a value already."""
+    return [value.name or "" for value in _inputs(model)]
+
+
+def complete_inputs(
+    model: ir.Model,
+    given: Mapping[str, np.ndarray] | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """The given inputs, and random ones for the rest.
+
+    Floats are drawn from N(0, 1), 8-bit integers from their whole range, wider integers from the range of what
+    they index where a Gather shows it and else from {0, 1}. Each input has a stream of its own, by name.
+
+    Args:
+        model: The model.
+        given: Arrays by input name.
+        dims: Sizes of symbolic dimensions. What neither this nor a given array says is 1.
+        seed: Of the random inputs.
+
+    Raises:
+        ExecutionError: An input is unknown, has the wrong type or shape, or is of a kind that cannot be drawn.
+    """
+    given = dict(given or {})
+    values = _inputs(model)
+    names = [value.name or "" for value in values]
+    for name in given:
+        if name not in names:
+            raise ExecutionError(
+                "an input of the model is required", place=repr(name), hint=f"its inputs: {', '.join(names) or 'none'}"
+            )
+    sizes = dict(dims or {})
+    for value in values:
+        if value.name in given:
+            _check(value, given[value.name], sizes)
+    return {
+        value.name or "": given[value.name] if value.name in given else _random(model, value, sizes, seed)
+        for value in values
+    }
+
+
+def _inputs(model: ir.Model) -> list[ir.Value]:
+    return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+
+
+def _check(value: ir.Value, array: np.ndarray, sizes: dict[str, int]) -> None:
+    """Compare an array with the declared type, and learn the sizes of symbolic dimensions from it."""
+    place = f"input {value.name!r}"
+    if value.dtype is not None and value.dtype != ir.DataType.STRING and array.dtype != value.dtype.numpy():
+        raise ExecutionError(
+            f"element type {value.dtype.numpy()} is required", place=place, actual=str(array.dtype), hint=_cast_hint
+        )
+    if value.shape is None:
+        return
+    wanted = ", ".join("?" if _symbol(d) is None and not isinstance(d, int) else str(d) for d in value.shape)
+    if len(value.shape) != array.ndim:
+        raise ExecutionError(f"shape [{wanted}] is required", place=place, actual=str(list(array.shape)))
+    for dim, size in zip(value.shape, array.shape, strict=True):
+        symbol = _symbol(dim)
+        expected = dim if isinstance(dim, int) else sizes.setdefault(symbol, size) if symbol is not None else size
+        if expected != size:
+            bound = f" with {symbol} = {expected}" if symbol is not None else ""
+            raise ExecutionError(f"shape [{wanted}]{bound} is required", place=place, actual=str(list(array.shape)))
+
+
+_cast_hint = "convert the array, for example with numpy's astype"
+
+
+def _symbol(dim: int | ir.SymbolicDim) -> str | None:
+    return None if isinstance(dim, int) or dim.value is None else str(dim.value)
+
+
+def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> np.ndarray:
+    place = f"input {value.name!r}"
+    hint = "give it, with --input or as an array"
+    if value.dtype is None or not isinstance(value.type, ir.TensorType):
+        raise ExecutionError(
+            "a tensor is required to draw a random input", place=place, actual=str(value.type), hint=hint
+        )
+    if value.shape is None:
+        raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
+    shape = tuple(d if isinstance(d, int) else sizes.get(_symbol(d) or "", 1) for d in value.shape)
+    dtype = value.dtype.numpy()
+    rng = np.random.default_rng([seed, zlib.crc32((value.name or "").encode())])
+    if value.dtype.is_floating_point():
+        return rng.standard_normal(shape).astype(dtype)
+    if value.dtype == ir.DataType.BOOL:
+        return rng.integers(0, 2, shape).astype(dtype)
+    if value.dtype.is_integer():
+        low, high = _integer_range(model, value)
+        return rng.integers(low, high, shape).astype(dtype)
+    raise ExecutionError("numbers are required to draw a random input", place=place, actual=value.dtype.name, hint=hint)
+
+
+def _integer_range(model: ir.Model, value: ir.Value) -> tuple[int, int]:
+    assert value.dtype is not None
+    width = value.dtype.bitwidth
+    if width <= 8:
+        return (-(1 << width - 1), 1 << width - 1) if value.dtype.is_signed() else (0, 1 << width)
+    sizes = _indexed_sizes(model, value)
+    return 0, max(1, min(sizes)) if sizes else 2
+
+
+def _indexed_sizes(model: ir.Model, value: ir.Value) -> list[int]:
+    """Lengths of the axes that a value indexes, looking through movement and into functions."""
+    found: list[int] = []
+    for node, index in value.uses():
+        function = model.functions.get(node.op_identifier())
+        if function is not None:
+            found += _indexed_sizes(model, function.inputs[index])
+        elif node.op_type in _MOVEMENT and index == 0:
+            found += _indexed_sizes(model, node.outputs[0])
+        elif (node.domain, node.op_type) in _INDEXED_BY and index == 1:
+            data = node.inputs[0]
+            axis = node.attributes.get("axis")
+            if data is None or data.shape is None or (axis is not None and axis.ref_attr_name):
+                continue
+            size = data.shape[axis.as_int() if axis is not None else 0]
+            if isinstance(size, int):
+                found.append(size)
+    return found
