@@ -106,19 +106,21 @@ class RuleRow:
 
     Attributes:
         place: ``file:line``.
-        matches: How often its left side matched.
+        matches: How often its pattern matched.
+        applied: On how many distinct signatures its conditions held.
         chosen: Kernels of the result that it made.
-        mismatches: Matches whose two sides differ in type; those are not applied.
-        throttled: Whether it was held back because it made the e-graph explode.
+        held_back: Rounds in which it was held back because it matched too often.
+        mismatch: First contradiction of types between its sides, empty if none; such matches are not applied.
         seconds: Time of searching and applying.
     """
 
     name: str
     place: str
     matches: int
+    applied: int = 0
     chosen: int = 0
-    mismatches: int = 0
-    throttled: bool = False
+    held_back: int = 0
+    mismatch: str = ""
     seconds: float = 0.0
 
 
@@ -127,7 +129,7 @@ class Saturation:
     """How the e-graph grew.
 
     Attributes:
-        stop_reason: Such as ``"saturated"``, ``"iterations"``, ``"e-nodes"``, ``"time limit"``.
+        stop_reason: Such as ``"saturated"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
     """
 
     iterations: int

@@ -83,22 +83,23 @@ def kernels(summary: Summary) -> Table:
 
 def rules(summary: Summary) -> Table:
     """What each rule that matched did."""
-    table = _table("rule", ">matches", ">kernels chosen", ">time", "place", "")
+    table = _table("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
     for row in summary.rules:
-        if not (row.matches or row.mismatches or row.throttled):
+        if not row.matches:
             continue
         notes = []
-        if row.throttled:
-            notes.append("throttled: it made the e-graph explode")
-        if row.mismatches:
-            notes.append(f"{row.mismatches:,} not applied: the sides differ in type")
+        if row.held_back:
+            notes.append(f"held back in {row.held_back:,} rounds: it matched too often")
+        if row.mismatch:
+            notes.append(f"unsound, not applied where {row.mismatch}")
         table.add_row(
             _raw(row.name),
             f"{row.matches:,}",
+            f"{row.applied:,}",
             f"{row.chosen:,}",
             units.seconds(row.seconds),
             _raw(row.place),
-            "; ".join(notes),
+            _raw("; ".join(notes)),
         )
     return table
 

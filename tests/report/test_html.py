@@ -55,7 +55,7 @@ def test_well_formed_and_complete() -> None:
     assert ["MaxPool", "1", "10.0 µs", "pool", "dnnl", "ceil_mode is 0", "ceil_mode = 1"] in rows
     kernel = next(row for row in rows if "dnnl.conv2d_bias_relu" in row)
     assert kernel[1:6] == ["conv1", "dnnl.conv2d_bias_relu", "dnnl_0", "Conv Relu", "100 µs"]
-    assert any(row[0] == "explosive" and "throttled" in row[-1] for row in rows if row)
+    assert any(row[0] == "explosive" and "held back in 3 rounds" in row[-1] for row in rows if row)
     assert not any(row[0] == "never_fired" for row in rows if row)
 
 

@@ -42,8 +42,10 @@ def test_details_show_kernels_and_rules_that_matched() -> None:
     assert "conv2d_bias_relu" not in short
     assert row(long, "conv1")[:5] == ["conv1", "dnnl.conv2d_bias_relu", "dnnl_0", "2", "100 µs"]
     assert "conv2d_bias_relu (dnnl.target:31)" in long
-    assert row(long, "fold_batchnorm") == ["fold_batchnorm", "53", "53", "3.00 ms", "fusion.rules:12"]
-    assert "throttled" in long
+    assert row(long, "fold_batchnorm") == ["fold_batchnorm", "53", "12", "53", "3.00 ms", "fusion.rules:12"]
+    said = " ".join(long.split())
+    assert "held back in 3 rounds" in said
+    assert "int8[] is not float32[2]" in said
     assert "never_fired" not in long
 
 
