@@ -114,6 +114,16 @@ def with_attrs(attrs: Attrs, **changes: AttrValue | None) -> Attrs:
     return tuple(sorted((n, v) for n, v in merged.items() if v is not None))
 
 
+def tensor_of(array: np.ndarray, dtype: ir.DataType, name: str | None = None) -> ir.TensorProtocol:
+    """A tensor of the given element type around an array, strings included."""
+    if dtype == ir.DataType.STRING:
+        strings = [s.encode() if isinstance(s, str) else bytes(s) for s in array.ravel().tolist()]
+        content = np.empty(len(strings), object)
+        content[:] = strings
+        return ir.StringTensor(content.reshape(array.shape), shape=ir.Shape(array.shape), name=name)
+    return ir.Tensor(array, dtype=dtype, name=name)
+
+
 def captured_values(graph: ir.Graph) -> tuple[ir.Value, ...]:
     """Outer values that a subgraph and the subgraphs in it read, in order of first use."""
     found: dict[ir.Value, None] = {}
@@ -185,7 +195,7 @@ def _from_ir(attr: ir.Attr) -> AttrValue:
 def _to_ir(name: str, value: AttrValue, kind: _Kind | None) -> ir.Attr:
     match value:
         case TensorAttr():
-            return ir.AttrTensor(name, ir.tensor(value.array, dtype=value.dtype))
+            return ir.AttrTensor(name, tensor_of(value.array, value.dtype))
         case GraphAttr():
             return ir.AttrGraph(name, value.graph)
         case OpaqueAttr():

@@ -1,20 +1,76 @@
-"""Type rules of the ``com.microsoft`` operators: those of the ``onnx-shape-inference`` package, and what it lacks.
+"""Type rules of the ``com.microsoft`` operators.
 
-They are registered with that package, so that the inference of whole graphs knows them too.
+Those that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their types:
+the standard operator's rule (and with it every check) applied to the operands that carry the data. For the others the
+``onnx-shape-inference`` package has rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs
-from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+from eqsat.model import opset, symbolic
+from eqsat.model.attributes import attr, make_attrs
+from eqsat.model.types import Attrs, OpKey, TensorType
+
+Infer = Callable[..., tuple[TensorType | None, ...]]
+_FLOAT = ir.DataType.FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class _Like:
+    """Types as the standard operator's.
+
+    Attributes:
+        standard: Its name.
+        operands: Positions of the operands it would have; a last ``-3`` means every third input from there on.
+        result: Position of the input whose element type the result has, or an element type.
+    """
+
+    standard: str
+    operands: tuple[int, ...] = (0,)
+    result: int | ir.DataType = 0
+
+
+_LIKE: dict[str, _Like] = {
+    "BiasAdd": _Like("Sum", (0, 1, 2)),
+    "BiasGelu": _Like("Add", (0, 1)),
+    "BiasSoftmax": _Like("Identity"),
+    "DequantizeLinear": _Like("Identity", (0,), 1),
+    "DynamicQuantizeMatMul": _Like("MatMul", (0, 1), _FLOAT),
+    "ExpandDims": _Like("Unsqueeze", (0, 1)),
+    "FastGelu": _Like("Identity"),
+    "FusedConv": _Like("Conv", (0, 1, 2)),
+    "FusedGemm": _Like("Gemm", (0, 1, 2)),
+    "Gelu": _Like("Gelu"),
+    "GridSample": _Like("GridSample", (0, 1)),
+    "Inverse": _Like("Identity"),
+    "MatMulInteger16": _Like("MatMul", (0, 1), ir.DataType.INT32),
+    "MatMulIntegerToFloat": _Like("MatMul", (0, 1), 2),
+    "NhwcMaxPool": _Like("MaxPool"),
+    "Pad": _Like("Pad", (0, 1, 2)),
+    "QGemm": _Like("Gemm", (0, 3, 6)),
+    "QLinearAdd": _Like("Add", (0, 3)),
+    "QLinearAveragePool": _Like("AveragePool"),
+    "QLinearConcat": _Like("Concat", (2, -3), 1),
+    "QLinearGlobalAveragePool": _Like("GlobalAveragePool"),
+    "QLinearLeakyRelu": _Like("LeakyRelu"),
+    "QLinearMul": _Like("Mul", (0, 3)),
+    "QLinearSigmoid": _Like("Sigmoid"),
+    "QLinearSoftmax": _Like("Softmax"),
+    "QLinearWhere": _Like("Where", (0, 1, 4), 1),
+    "QuantizeLinear": _Like("Identity", (0,), 2),
+    "QuickGelu": _Like("Identity"),
+    "Trilu": _Like("Trilu", (0, 1)),
+}
+_CHANNELS_LAST = ("NhwcMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool")
+_INTEGER_OPERANDS = {"ExpandDims": (1,), "Pad": (1,), "QLinearWhere": (0,), "Trilu": (1,)}
 
 
 def infer(
@@ -24,49 +80,121 @@ def infer(
     values: Sequence[np.ndarray | None],
     outputs: int,
     place: str,
+    standard: Infer,
 ) -> tuple[TensorType | None, ...]:
-    """Types of the outputs of a ``com.microsoft`` node, as :func:`eqsat.model.infer.infer_types`."""
-    osi.registry.collect()
-    rule = osi.registry.get(op.domain, op.name, opset.opset_version(op.domain))
-    if rule is None:
+    """Types of the outputs of a ``com.microsoft`` node.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        inputs: Types of its inputs, None for an absent one.
+        values: Their values where known.
+        outputs: How many outputs it has.
+        place: For messages.
+        standard: :func:`eqsat.model.infer.infer_types`, for the standard operators.
+
+    Raises:
+        ModelError: The inputs and attributes contradict each other.
+    """
+    _check_dtypes(op, inputs, place)
+    like = _LIKE.get(op.name)
+    if like is None:
+        return symbolic.infer(op, attrs, inputs, values, outputs, place)
+    positions = list(like.operands)
+    if positions[-1] == -3:
+        positions = [*positions[:-1], *range(positions[-2] + 3, len(inputs), 3)]
+    integer = _INTEGER_OPERANDS.get(op.name, ())
+    operands: list[TensorType | None] = []
+    operand_values: list[np.ndarray | None] = []
+    for i in positions:
+        known = inputs[i] if i < len(inputs) else None
+        value = values[i] if i < len(values) else None
+        keep = known is None or i in integer or (op.name == "QLinearWhere" and i == 0)
+        operands.append(known if keep or known is None else TensorType(_FLOAT, known.shape))
+        operand_values.append(value if i in integer else None)
+    if op.name == "ExpandDims" and operands[1] is not None:
+        operands[1] = TensorType(ir.DataType.INT64, operands[1].shape)
+        operand_values[1] = None if operand_values[1] is None else operand_values[1].astype(np.int64)
+    last = op.name in _CHANNELS_LAST and (op.name == "NhwcMaxPool" or bool(attr(attrs, "channels_last", 0)))
+    if last:
+        operands[0] = _permuted(operands[0], first=True)
+    while operands and operands[-1] is None:
+        operands.pop()
+    key = OpKey("", like.standard)
+    shared = {n: v for n, v in attrs if n in opset.attribute_types(key)}
+    found = standard(key, make_attrs(key, shared), operands, operand_values, place=place)[0]
+    if found is None:
         return (None,) * outputs
-    operands: list[ir.Value | None] = []
+    dtype = _result_dtype(op, like, inputs)
+    result = _permuted(TensorType(dtype, found.shape), first=False) if last else TensorType(dtype, found.shape)
+    return (result, *[None] * (outputs - 1))
+
+
+def _result_dtype(op: OpKey, like: _Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
+    if op.name == "QGemm" and (len(inputs) < 9 or inputs[8] is None):
+        return _FLOAT  # without an output zero point the result is not quantized again
+    if isinstance(like.result, ir.DataType):
+        return like.result
+    known = inputs[like.result] if like.result < len(inputs) else None
+    return ir.DataType.UINT8 if known is None else known.dtype
+
+
+def _permuted(known: TensorType | None, *, first: bool) -> TensorType | None:
+    """The type with the channels moved to axis 1 (``first``) or to the end."""
+    if known is None or known.shape is None or len(known.shape) < 3:
+        return known
+    n, *rest = known.shape
+    return TensorType(known.dtype, (n, rest[-1], *rest[:-1]) if first else (n, *rest[1:], rest[0]))
+
+
+def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) -> None:
+    """Refuses element types that the schema does not allow, and operands of one type parameter that differ."""
+    formal = opset.schema(op).inputs
+    least, most = opset.input_arity(op)
+    if not least <= len(inputs) <= most:
+        raise ModelError(f"{least} to {most} inputs of {op} are required", place=place, actual=f"{len(inputs)}")
+    bound: dict[str, TensorType] = {}
     for i, known in enumerate(inputs):
         if known is None:
-            operands.append(None)
             continue
-        value = ir.Value(name=f"%{i}", type=ir.TensorType(known.dtype))
-        value.shape = None if known.shape is None else ir.Shape(known.shape)
-        if i < len(values) and (array := values[i]) is not None:
-            value.const_value = ir.tensor(array, dtype=known.dtype)
-        operands.append(value)
-    node = ir.Node(op.domain, op.name, operands, from_attrs(attrs, op), num_outputs=outputs)
-    context = osi.ShapeInferenceContext({op.domain: opset.opset_version(op.domain), "": opset.PINNED_OPSET})
-    try:
-        for operand in operands:
-            if operand is not None:
-                context.name_anonymous_dims(operand)
-        rule(context, node)
-    except (ValueError, TypeError, IndexError, KeyError) as error:
-        raise _contradiction(place, inputs, str(error)) from error
-    if context.errors:
-        raise _contradiction(place, inputs, context.errors[0].message)
-    generated = context.generated_dim_names
-    return tuple(_known(value, generated) for value in node.outputs)
+        parameter = formal[min(i, len(formal) - 1)]
+        allowed = opset.input_dtypes(op, i)
+        if allowed and known.dtype not in allowed:
+            names = ", ".join(sorted(d.name.lower() for d in allowed))
+            raise ModelError(f"{parameter.name} of {op} must be one of {names}", place=place, actual=str(known))
+        if parameter.is_homogeneous and not parameter.type_str.startswith("tensor("):
+            other = bound.setdefault(parameter.type_str, known)
+            if other.dtype != known.dtype:
+                actual = f"{other} and {known}"
+                raise ModelError(f"inputs of {op} of one element type are required", place=place, actual=actual)
 
 
-def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
-    if not isinstance(value.type, ir.TensorType):
-        return None
-    if value.shape is None:
-        return TensorType(value.type.dtype, None)
-    dims: list[Dim] = []
-    for d in value.shape:
-        symbol = d if isinstance(d, int) else d.value
-        dims.append(None if symbol in generated else symbol)
-    return TensorType(value.type.dtype, tuple(dims))
+def register_symbolic(standard: Infer) -> None:
+    """Makes the rules that the package lacks known to it, so that the inference of whole graphs has them."""
+    osi.registry.collect()
+    for name in _LIKE:
+        if not osi.registry.has(opset.MICROSOFT, name):
+            osi.registry.register(opset.MICROSOFT, name)(_rule(standard))
 
 
-def _contradiction(place: str, inputs: Sequence[TensorType | None], why: str) -> ModelError:
-    actual = ", ".join("absent" if t is None else str(t) for t in inputs)
-    return ModelError("inputs and attributes that fit together are required", place=place, actual=actual, hint=why)
+def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+    def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        from eqsat.model.attributes import op_key, to_attrs
+        from eqsat.model.infer import tensor_type
+
+        inputs = [None if v is None else tensor_type(v) for v in node.inputs]
+        if any(v is not None and t is None for v, t in zip(node.inputs, inputs, strict=True)):
+            return
+        constants = [None if v is None else ir.convenience.get_const_tensor(v) for v in node.inputs]
+        values = [None if c is None else c.numpy() for c in constants]
+        try:
+            found = infer(op_key(node), to_attrs(node), inputs, values, len(node.outputs), str(node.name), standard)
+        except ModelError as error:
+            context.record_error(node, error.hint or str(error))
+            return
+        for value, known in zip(node.outputs, found, strict=True):
+            if known is not None:
+                shape = None if known.shape is None else context.name_anonymous_dims_in_shape(ir.Shape(known.shape))
+                context.set_shape_and_dtype(value, shape, known.dtype)
+
+    return rule

@@ -17,10 +17,11 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
 from eqsat.errors import ModelError
-from eqsat.model import contrib, opset
+from eqsat.model import checks_nn as checks_nn
+from eqsat.model import contrib, opset, symbolic
 from eqsat.model.attributes import to_protos
 from eqsat.model.body import Body
-from eqsat.model.checks import check_types
+from eqsat.model.checks import check_types, contradiction
 from eqsat.model.shape_values import propagate
 from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
@@ -64,7 +65,7 @@ def infer_types(
     if body is not None:
         return _infer_function(op, body, inputs, values, place)
     if op.domain == opset.MICROSOFT:
-        return contrib.infer(op, attrs, inputs, values, outputs, place)
+        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types)
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
     found = opset.schema(op)
@@ -85,6 +86,8 @@ def infer_types(
         raise contradiction(place, inputs, _plain_message(str(error))) from error
     result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
     check_types(op, attrs, inputs[:own], values, result, place)
+    if not captured and any(t is None or not t.is_static for t in result):
+        return _refined(result, symbolic.infer(op, attrs, inputs, values, outputs, place))
     return result
 
 
@@ -137,12 +140,6 @@ def tensor_type(value: ir.Value) -> TensorType | None:
     return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
 
 
-def contradiction(place: str, inputs: Sequence[TensorType | None], why: str) -> ModelError:
-    """The error for inputs that do not fit together or not to the attributes."""
-    actual = ", ".join("absent" if t is None else str(t) for t in inputs)
-    return ModelError("inputs and attributes that fit together are required", place=place, actual=actual, hint=why)
-
-
 # ---- details -------------------------------------------------------------------------------------
 
 _CONSTANT_DTYPES = {
@@ -163,6 +160,21 @@ def _infer_function(
     padded = [*inputs, *[None] * (body.inputs - len(inputs))]
     types = infer_body(body, padded, values)
     return tuple(types[i] for i in body.results)
+
+
+def _refined(
+    found: tuple[TensorType | None, ...], other: tuple[TensorType | None, ...]
+) -> tuple[TensorType | None, ...]:
+    """What the first leaves open taken from the second: ONNX's rules do not reckon with symbols."""
+
+    def refine(a: TensorType | None, b: TensorType | None) -> TensorType | None:
+        if a is None or a.shape is None or b is None or b.shape is None:
+            return b if a is None or (b is not None and b.shape is not None) else a
+        if len(a.shape) != len(b.shape):
+            return a
+        return TensorType(a.dtype, tuple(e if d is None else d for d, e in zip(a.shape, b.shape, strict=True)))
+
+    return tuple(map(refine, found, other))
 
 
 def _plain_message(message: str) -> str:
@@ -213,3 +225,6 @@ def _parse_type(data: bytes) -> TensorType | None:
         return TensorType(dtype, None)
     dims = proto.tensor_type.shape.dim
     return TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims))
+
+
+contrib.register_symbolic(infer_types)

@@ -1,0 +1,74 @@
+"""Inference of one node by the ``onnx-shape-inference`` package, which knows symbols' arithmetic and ``com.microsoft``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+import onnx_shape_inference as osi
+
+from eqsat.model import opset
+from eqsat.model.attributes import from_attrs
+from eqsat.model.checks import contradiction
+from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+
+
+def infer(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None],
+    outputs: int,
+    place: str,
+) -> tuple[TensorType | None, ...]:
+    """Types of a node's outputs, all None for an operator that the package does not know.
+
+    Arguments and errors as :func:`eqsat.model.infer.infer_types`.
+    """
+    osi.registry.collect()
+    rule = osi.registry.get(op.domain, op.name, opset.opset_version(op.domain))
+    if rule is None:
+        return (None,) * outputs
+    operands: list[ir.Value | None] = []
+    for i, known in enumerate(inputs):
+        if known is None:
+            operands.append(None)
+            continue
+        value = ir.Value(name=f"%{i}", type=ir.TensorType(known.dtype))
+        value.shape = None if known.shape is None else ir.Shape(known.shape)
+        if i < len(values) and (array := values[i]) is not None:
+            value.const_value = ir.Tensor(array, dtype=known.dtype)
+        operands.append(value)
+    node = ir.Node(op.domain, op.name, operands, from_attrs(attrs, op), num_outputs=outputs)
+    for i, value in enumerate(node.outputs):
+        value.name = f"%out{i}"
+    context = osi.ShapeInferenceContext({op.domain: opset.opset_version(op.domain), "": opset.PINNED_OPSET})
+    context.reserve_symbol_names(
+        {d for t in inputs if t is not None and t.shape is not None for d in t.shape if isinstance(d, str)}
+    )
+    try:
+        for operand in operands:
+            if operand is not None:
+                context.name_anonymous_dims(operand)
+        rule(context, node)
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+        raise contradiction(place, inputs, str(error)) from error
+    if context.errors:
+        raise contradiction(place, inputs, context.errors[0].message)
+    generated = context.generated_dim_names
+    return tuple(_known(value, generated) for value in node.outputs)
+
+
+def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
+    if not isinstance(value.type, ir.TensorType):
+        return None
+    if value.shape is None:
+        return TensorType(value.type.dtype, None)
+    dims: list[Dim] = []
+    for d in value.shape:
+        symbol = d if isinstance(d, int) else d.value
+        # An expression over a symbol that was made up says no more than the symbol itself.
+        made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
+        dims.append(None if made_up else symbol)
+    return TensorType(value.type.dtype, tuple(dims))
