@@ -1,0 +1,266 @@
+"""Composites as shared model-local functions: one function for all calls that differ in attributes only.
+
+A composite's definition says which operators it is made of. All 53 convolutions of a ResNet are one
+``conv_relu`` with different strides and pads, so the function declares those as its own attributes, its nodes
+refer to them, and each call gives the values. Two definitions of a composite that differ in more than
+attributes, say with and without a bias, are two functions; each is then named after its operators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.errors import OptimizationError
+from eqsat.model import opset
+from eqsat.model.attributes import from_attrs
+from eqsat.model.body import Body, BodyNode
+from eqsat.model.types import OpKey
+from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs, make_node
+from eqsat.partition.names import Namer
+
+_PARAMETERS = (
+    ir.AttributeType.INT,
+    ir.AttributeType.INTS,
+    ir.AttributeType.FLOAT,
+    ir.AttributeType.FLOATS,
+    ir.AttributeType.STRING,
+    ir.AttributeType.STRINGS,
+)
+# Kernels of onnx.reference 1.23 that cannot refer to a function's attribute; theirs are part of the definition.
+_FIXED = {
+    "BitShift",
+    "Elu",
+    "Flatten",
+    "HardSigmoid",
+    "Hardmax",
+    "LeakyRelu",
+    "LogSoftmax",
+    "LpNormalization",
+    "Softmax",
+    "Swish",
+    "ThresholdedRelu",
+}
+_BIAS_OPERAND = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "DeformConv": 3, "QLinearConv": 8}
+
+_Skeleton = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """How to call a composite's function.
+
+    Attributes:
+        op: The function.
+        attributes: What the function's own attributes are at this call.
+        operands: Which operands of the composite are passed on; absent ones are not.
+    """
+
+    op: OpKey
+    attributes: tuple[ir.Attr, ...]
+    operands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """A body with its absent operands resolved, and its attributes apart from what all calls share."""
+
+    skeleton: _Skeleton
+    body: Body
+    operands: tuple[int, ...]
+    attributes: tuple[tuple[ir.Attr, ...], ...]
+
+
+class Composites:
+    """The functions of all composites of a program.
+
+    Args:
+        uses: Target, composite name, body and presence of each operand, of all calls that will be asked for;
+            names of functions depend on all of them but not on their order.
+    """
+
+    def __init__(self, uses: Iterable[tuple[str, str, Body, tuple[bool, ...]]]) -> None:
+        self._defined: dict[tuple[Body, tuple[bool, ...]], _Definition] = {}
+        families: dict[tuple[str, str], dict[_Skeleton, _Definition]] = {}
+        for target, name, body, present in uses:
+            definition = self._define(body, present)
+            families.setdefault((target, name), {}).setdefault(definition.skeleton, definition)
+        self._names: dict[tuple[str, str, _Skeleton], OpKey] = {}
+        self._parameters: dict[_Skeleton, tuple[tuple[str | None, ...], ...]] = {}
+        self.functions: list[ir.Function] = []
+        namers: dict[str, Namer] = {}
+        # Composites with one definition are called as in the target file, whatever the others' names are.
+        for (target, name), variants in sorted(families.items(), key=lambda item: (len(item[1]) > 1, item[0])):
+            namer = namers.setdefault(target, Namer())
+            for skeleton, definition in sorted(variants.items(), key=lambda item: repr(item[0])):
+                op = OpKey(
+                    composite_domain(target),
+                    namer.keep(name if len(variants) == 1 else operators_name(definition.body)),
+                )
+                self._names[target, name, skeleton] = op
+                self.functions.append(self._function(op, target, name, definition))
+
+    def call(self, target: str, name: str, body: Body, present: tuple[bool, ...]) -> Call:
+        """The function and the attributes for one use of a composite."""
+        definition = self._define(body, present)
+        parameters = self._parameters[definition.skeleton]
+        attributes = [
+            ir.Attr(parameter, attribute.type, attribute.value)
+            for names, node in zip(parameters, definition.attributes, strict=True)
+            for parameter, attribute in zip(names, node, strict=True)
+            if parameter is not None
+        ]
+        return Call(self._names[target, name, definition.skeleton], tuple(attributes), definition.operands)
+
+    def _define(self, body: Body, present: tuple[bool, ...]) -> _Definition:
+        key = (body, present)
+        if key not in self._defined:
+            self._defined[key] = _definition(body, present)
+        return self._defined[key]
+
+    def _function(self, op: OpKey, target: str, name: str, definition: _Definition) -> ir.Function:
+        parameters = self._parameters.setdefault(definition.skeleton, _parameter_names(definition))
+        function = body_function(op, definition.body, definition.attributes, parameters)
+        function.metadata_props.update(
+            {TARGET: target, COMPOSITE: name, OPERANDS: ",".join(str(i) for i in definition.operands)}
+        )
+        return function
+
+
+def operators_name(body: Body) -> str:
+    """A name after the operators of a body: ``conv_bias_relu``."""
+    words = []
+    for node in body.nodes:
+        if node.op == ("", "Constant"):
+            continue
+        words.append(_word(node.op))
+        at = _BIAS_OPERAND.get(node.op.name, len(node.inputs))
+        if at < len(node.inputs) and node.inputs[at] is not None:
+            words.append("bias")
+    return "_".join(words) or "identity"
+
+
+def body_function(
+    op: OpKey,
+    body: Body,
+    attributes: tuple[tuple[ir.Attr, ...], ...] | None = None,
+    parameters: tuple[tuple[str | None, ...], ...] | None = None,
+    inputs: tuple[str, ...] = (),
+) -> ir.Function:
+    """A body as an ONNX function.
+
+    Args:
+        op: Domain and name of the function.
+        body: What it computes.
+        attributes: Per node its attributes; by default those in the body.
+        parameters: Per node and attribute the function's attribute that it refers to, None where the value is
+            fixed; by default everything is fixed.
+        inputs: Names of the inputs; by default those of the operators that read them first.
+    """
+    if attributes is None:
+        attributes = tuple(tuple(from_attrs(node.attrs, node.op)) for node in body.nodes)
+    namer = Namer()
+    names = inputs if len(inputs) == body.inputs else _input_names(body)
+    values = [ir.Value(name=namer.keep(name)) for name in names]
+    formal = list(values)
+    nodes: list[ir.Node] = []
+    declared: dict[str, ir.Attr] = {}
+    for k, node in enumerate(body.nodes):
+        own = []
+        for i, attribute in enumerate(attributes[k]):
+            parameter = parameters[k][i] if parameters is not None else None
+            if parameter is not None:
+                declared[parameter] = ir.Attr(parameter, attribute.type, None)
+                attribute = ir.RefAttr(attribute.name, parameter, attribute.type)
+            own.append(attribute)
+        outputs = [ir.Value(name=namer.keep(_word(node.op))) for _ in range(node.outputs)]
+        operands = [None if v is None else values[v] for v in node.inputs]
+        nodes.append(make_node(node.op, own, operands, outputs, name=outputs[0].name))
+        values.extend(outputs)
+    results: list[ir.Value] = []
+    for v in body.results:
+        value = values[v]
+        if v < body.inputs or value in results:
+            # ONNX Runtime rejects a function that returns an input, or one value twice.
+            value = ir.Value(name=namer.keep("result"))
+            nodes.append(make_node(OpKey("", "Identity"), [], [values[v]], [value], name=value.name))
+        results.append(value)
+    domains = dict.fromkeys(("", *(node.op.domain for node in body.nodes)))
+    imports = {domain: opset.opset_version(domain) for domain in domains}
+    graph = ir.Graph(formal, results, nodes=nodes, opset_imports=imports, name=op.name)
+    return ir.Function(op.domain, op.name, graph=graph, attributes=declared)
+
+
+def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
+    if len(present) != body.inputs:
+        raise OptimizationError(
+            "a composite must be called with all the operands of its definition",
+            place=operators_name(body),
+            actual=f"{len(present)} instead of {body.inputs}",
+        )
+    if any(has_subgraphs(node.attrs) for node in body.nodes):
+        raise OptimizationError("a composite must not contain control flow", place=operators_name(body))
+    operands = tuple(i for i in range(body.inputs) if present[i])
+    number: dict[int, int] = {old: new for new, old in enumerate(operands)}
+    defined = sum(node.outputs for node in body.nodes)
+    number.update({body.inputs + i: len(operands) + i for i in range(defined)})
+    nodes = tuple(
+        BodyNode(n.op, n.attrs, tuple(None if v is None else number.get(v) for v in n.inputs), n.outputs)
+        for n in body.nodes
+    )
+    resolved = Body(len(operands), nodes, tuple(number[v] for v in body.results))
+    attributes = tuple(tuple(from_attrs(node.attrs, node.op)) for node in nodes)
+    shape = tuple(
+        (node.op, node.inputs, node.outputs, tuple(_shared_part(node.op, a) for a in own))
+        for node, own in zip(nodes, attributes, strict=True)
+    )
+    return _Definition((resolved.inputs, shape, resolved.results), resolved, operands, attributes)
+
+
+def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
+    """Whether calls may differ in it; a constant is part of what the composite is."""
+    return attribute.type in _PARAMETERS and op != ("", "Constant") and not (op.domain == "" and op.name in _FIXED)
+
+
+def _shared_part(op: OpKey, attribute: ir.Attr) -> tuple[str, str, str]:
+    if _is_parameter(op, attribute):
+        return attribute.name, attribute.type.name, ""
+    content = ir.to_proto(attribute).SerializeToString(deterministic=True)
+    return attribute.name, attribute.type.name, hashlib.sha256(content).hexdigest()
+
+
+def _parameter_names(definition: _Definition) -> tuple[tuple[str | None, ...], ...]:
+    """The function's attribute for each attribute of its nodes: its own name where free, else behind the operator's."""
+    namer = Namer()
+    names = []
+    for node, attributes in zip(definition.body.nodes, definition.attributes, strict=True):
+        own: list[str | None] = []
+        for attribute in attributes:
+            if not _is_parameter(node.op, attribute):
+                own.append(None)
+            elif attribute.name not in namer.taken:
+                own.append(namer.keep(attribute.name))
+            else:
+                own.append(namer.keep(f"{_word(node.op)}_{attribute.name}"))
+        names.append(tuple(own))
+    return tuple(names)
+
+
+def _input_names(body: Body) -> list[str]:
+    """Each input called as the operator that reads it first calls it."""
+    names = [f"input_{i}" for i in range(body.inputs)]
+    seen: set[int] = set()
+    for node in body.nodes:
+        schema = opset.find_schema(node.op)
+        for position, v in enumerate(node.inputs):
+            if v is not None and v < body.inputs and v not in seen and schema is not None and schema.inputs:
+                names[v] = schema.inputs[min(position, len(schema.inputs) - 1)].name.lower()
+                seen.add(v)
+    return names
+
+
+def _word(op: OpKey) -> str:
+    return op.name.partition(":")[0].lower()

@@ -1,0 +1,98 @@
+"""Reading partitioned models back: which regions a saved model has, and the same model without any function of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from eqsat.errors import ModelError
+from eqsat.partition.calls import inner_nodes
+from eqsat.partition.emit import REGION, TARGET, is_ours
+
+_PREFIX = "eqsat."
+
+
+@dataclass(frozen=True)
+class SavedRegion:
+    """A region as found in a model.
+
+    Attributes:
+        name: Such as ``dnnl_0``; empty for nodes of the main graph that belong to none.
+        target: Name of the target; empty where nothing says so.
+        function: The region's function; None for a piece on the host, which lies in the main graph.
+        nodes: Its nodes in execution order: calls of composites and plain operators.
+        call: The node of the main graph that calls the function; None for a piece on the host.
+    """
+
+    name: str
+    target: str
+    function: ir.Function | None
+    nodes: tuple[ir.Node, ...]
+    call: ir.Node | None
+
+
+def read_regions(model: ir.Model) -> list[SavedRegion]:
+    """Regions of a partitioned model in the order of its nodes, pieces on the host included.
+
+    A model that eqsat did not write is one piece without name and target.
+
+    Raises:
+        ModelError: A call of a region whose function is missing.
+    """
+    result: list[SavedRegion] = []
+    pending: list[ir.Node] = []
+
+    def flush() -> None:
+        if pending:
+            marks = pending[0].metadata_props
+            result.append(SavedRegion(marks.get(REGION, ""), marks.get(TARGET, ""), None, tuple(pending), None))
+            pending.clear()
+
+    for node in model.graph:
+        function = model.functions.get(node.op_identifier())
+        if function is not None and REGION in function.metadata_props:
+            flush()
+            marks = function.metadata_props
+            result.append(SavedRegion(marks[REGION], marks.get(TARGET, ""), function, tuple(function), node))
+        elif function is None and is_ours(node.domain):
+            raise ModelError(
+                "every function that is called must be part of the model",
+                place=f"node {node.name!r}",
+                actual=f"no `{node.domain}.{node.op_type}`",
+            )
+        else:
+            if pending and node.metadata_props.get(REGION) != pending[-1].metadata_props.get(REGION):
+                flush()
+            pending.append(node)
+    flush()
+    return result
+
+
+def inline(model: ir.Model) -> ir.Model:
+    """The model in plain ONNX: without regions, composites and functions of eqsat, and without its marks.
+
+    Other functions of the model stay. Tensors are shared, the given model is left as it is.
+    """
+    result = model.clone()
+    InlinePass(criteria=lambda function: is_ours(function.domain))(result)
+    for identifier in [f.identifier() for f in result.functions.values() if is_ours(f.domain)]:
+        del result.functions[identifier]
+    scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
+    for scope in scopes:
+        for domain in [d for d in scope.opset_imports if is_ours(d)]:
+            del scope.opset_imports[domain]
+        for node in _all_nodes(scope):
+            for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
+                del node.metadata_props[key]
+    for key in [k for k in result.metadata_props if k.startswith(_PREFIX)]:
+        del result.metadata_props[key]
+    return result
+
+
+def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:
+    for node in scope:
+        yield node
+        yield from inner_nodes(node)

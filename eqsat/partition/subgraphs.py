@@ -1,0 +1,104 @@
+"""Bodies of If, Loop and Scan in a rewritten program: what they read from outside, under its new name.
+
+A body names the outer values it captures. After rewriting those may be computed elsewhere and be called
+otherwise, and a name that the body defines itself may have been given to an outer value; ONNX allows neither
+dangling names nor shadowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+
+from eqsat.errors import OptimizationError
+from eqsat.model.attributes import subgraphs
+from eqsat.model.types import Attrs, GraphAttr
+from eqsat.partition.plan import Plan, PlanNode
+
+
+def captured_names(attrs: Attrs) -> tuple[str, ...]:
+    """Outer values that the subgraphs among the attributes read, each once, in order of first use."""
+    graphs = (value for _, value in attrs if isinstance(value, GraphAttr))
+    return tuple(dict.fromkeys(name for graph in graphs for name in graph.captured))
+
+
+def operands(node: PlanNode) -> tuple[int | None, ...]:
+    """A node's inputs without those that stand for captured values, which come last."""
+    captured = len(captured_names(node.attrs))
+    return node.inputs[: len(node.inputs) - captured] if captured else node.inputs
+
+
+def captured_values(plan: Plan, node: PlanNode) -> dict[str, int]:
+    """Name in the node's subgraphs -> value id that now holds the captured value.
+
+    Raises:
+        OptimizationError: The plan does not say where a captured value is.
+    """
+    found = {}
+    for name in captured_names(node.attrs):
+        if name not in plan.subgraph_names:
+            raise OptimizationError(
+                "every value that a subgraph captures must be part of the program",
+                place=f"a subgraph of {node.op}",
+                actual=f"{name!r}",
+            )
+        found[name] = plan.subgraph_names[name]
+    return found
+
+
+def reads(plan: Plan, node: PlanNode) -> tuple[int, ...]:
+    """Distinct values that a node reads, captured ones included, in order."""
+    ids = (*operands(node), *captured_values(plan, node).values())
+    return tuple(dict.fromkeys(v for v in ids if v is not None))
+
+
+def defined_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Values that a graph and the graphs inside it define."""
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+        for body in subgraphs(node):
+            yield from defined_values(body)
+
+
+def defined_names(graph: ir.Graph) -> tuple[str, ...]:
+    """Names that a graph and the graphs inside it define, each once."""
+    return tuple(dict.fromkeys(v.name for v in defined_values(graph) if v.name))
+
+
+def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: set[str]) -> ir.Graph:
+    """A copy of a body that reads its captured values from elsewhere.
+
+    Args:
+        graph: The body as loaded; it is left as it is.
+        captured: Name of a captured value in the body -> the value to read instead.
+        outer: Names of the enclosing scopes, which the copy must not define.
+
+    Returns:
+        The copy; what it defines is renamed where an outer value has the name.
+    """
+    copy = graph.clone(allow_outer_scope_values=True)
+    own = list(dict.fromkeys(defined_values(copy)))
+    known = set(own)
+    for node in _all_nodes(copy):
+        for i, value in enumerate(node.inputs):
+            if value is not None and value not in known:
+                node.replace_input_with(i, captured[value.name or ""])
+    taken = outer | {v.name for v in own if v.name}
+    for value in own:
+        if value.name and value.name in outer:
+            k = 1
+            while f"{value.name}_{k}" in taken:
+                k += 1
+            value.name = f"{value.name}_{k}"
+            taken.add(value.name)
+    return copy
+
+
+def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    for node in graph:
+        yield node
+        for body in subgraphs(node):
+            yield from _all_nodes(body)
