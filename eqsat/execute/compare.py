@@ -1,0 +1,138 @@
+"""Do two models compute the same, and if not, where do they first differ?
+
+Both are executed on one input. If an output differs, every tensor that both models know by name is compared as
+well, also those inside regions; the first in execution order that differs is where to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+from eqsat.execute.executor import run
+from onnx_ir.passes.common import InlinePass
+
+from eqsat.errors import ExecutionError
+from eqsat.execute.difference import Difference, Numerics, compare_values
+from eqsat.execute.inputs import complete_inputs, input_names
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The verdict on two models.
+
+    Attributes:
+        outputs: One entry an output, in the first model's order.
+        first: The first tensor in execution order that differs, among those that both models name; None if the
+            outputs agree.
+        shared: Number of such tensors that were compared; 0 if the outputs agree.
+        seed: Of the inputs that were drawn.
+    """
+
+    outputs: tuple[Difference, ...]
+    first: Difference | None
+    shared: int
+    seed: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every output is within the tolerance."""
+        return all(d.agrees for d in self.outputs)
+
+    @property
+    def max_abs_error(self) -> float:
+        """Over all outputs."""
+        return max((d.max_abs_error for d in self.outputs), default=0.0)
+
+    @property
+    def max_rel_error(self) -> float:
+        """Over all outputs."""
+        return max((d.max_rel_error for d in self.outputs), default=0.0)
+
+
+def compare(
+    a: ir.Model,
+    b: ir.Model,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    numerics: Numerics = "real",
+    rtol: float | None = None,
+    atol: float | None = None,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Execute two models on the same input and compare what they compute.
+
+    Inputs and outputs belong together by name, or by position where the names differ.
+
+    Args:
+        a: The model that is taken to be right.
+        b: The model to compare with it.
+        inputs: Arrays by input name of ``a``; what is missing is drawn at random.
+        numerics: ``"exact"``: equal to the bit; ``"real"``: within the tolerance of the element type.
+        rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
+        atol: Absolute tolerance, added to that.
+        dims: Sizes of symbolic dimensions.
+        seed: Of the inputs that are drawn.
+
+    Raises:
+        ExecutionError: The models differ in number of inputs or outputs, or cannot be executed.
+    """
+    arrays = complete_inputs(a, inputs, dims=dims, seed=seed)
+    renamed = _pair(input_names(a), input_names(b), "inputs")
+    paired = _pair(_output_names(a), _output_names(b), "outputs")
+    for_b = {renamed[name]: value for name, value in arrays.items()}
+
+    def differ(name: str, left: Any, right: Any) -> Difference:
+        return compare_values(name, left, right, numerics=numerics, rtol=rtol, atol=atol)
+
+    left, right = run(a, arrays), run(b, for_b)
+    outputs = tuple(differ(name, left[name], right[other]) for name, other in paired.items())
+    if all(d.agrees for d in outputs):
+        return Comparison(outputs, None, 0, seed)
+
+    inner_a, inner_b = _without_regions(a), _without_regions(b)
+    known = set(_inner_names(inner_b))
+    shared = [name for name in _inner_names(inner_a) if name in known]
+    left, right = run(_returning(inner_a, shared), arrays), run(_returning(inner_b, shared), for_b)
+    inner = (differ(name, left[name], right[name]) for name in shared)
+    first = next((d for d in inner if not d.agrees), None)
+    return Comparison(outputs, first or next(d for d in outputs if not d.agrees), len(shared), seed)
+
+
+def _output_names(model: ir.Model) -> list[str]:
+    return [value.name or "" for value in model.graph.outputs]
+
+
+def _pair(a: list[str], b: list[str], what: str) -> dict[str, str]:
+    """Name in ``a`` -> name in ``b``."""
+    if len(a) != len(b):
+        raise ExecutionError(
+            f"two models with equally many {what} are required",
+            actual=f"{len(a)} ({', '.join(a)}) and {len(b)} ({', '.join(b)})",
+        )
+    return {n: n for n in a} if set(a) == set(b) else dict(zip(a, b, strict=True))
+
+
+def _without_regions(model: ir.Model) -> ir.Model:
+    """The model with its regions' functions inlined, so that the tensors inside can be returned.
+
+    Composites stay: names inside them are not the model's.
+    """
+    copy = model.clone()
+    InlinePass(criteria=lambda function: "eqsat.region" in function.metadata_props)(copy)
+    return copy
+
+
+def _inner_names(model: ir.Model) -> list[str]:
+    """Tensors that nodes of the main graph compute, in execution order."""
+    return [value.name for node in model.graph for value in node.outputs if value.name]
+
+
+def _returning(model: ir.Model, names: list[str]) -> ir.Model:
+    """The model with these tensors as its outputs; changes the model."""
+    values = {value.name: value for node in model.graph for value in node.outputs if value.name}
+    model.graph.outputs[:] = [values[name] for name in names]
+    return model

@@ -1,0 +1,168 @@
+"""How two values differ: the tolerance of their element type, the worst error, the first element beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+Numerics = Literal["exact", "real"]
+"""``"exact"``: equal to the bit but for what a NaN carries; ``"real"``: within the tolerance of the element type."""
+
+_RTOL = {
+    "float64": 1e-9,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+}
+"""Allowed difference of two elements, relative to the largest magnitude in the tensor, where rules may change rounding.
+
+Rounding errors of a sum grow with its terms and not with its result, so that a relative error of each element means
+nothing near zero; the scale of the tensor is what they are relative to.
+"""
+_RTOL_TINY = 0.25  # 8 bits and less: three bits of mantissa at most
+_ATOL_QUANTIZED = 1.0  # a float that is rounded to an integer may fall to either side
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one tensor of the first model differs from its counterpart in the second.
+
+    Attributes:
+        agrees: Whether all elements are within the tolerance.
+        reason: Why elements cannot be compared, such as unequal shapes; empty if they can.
+        max_abs_error: Largest absolute difference; infinite where only one is a NaN or an infinity.
+        max_rel_error: That, relative to the largest finite magnitude in the first model's tensor.
+        differing: Elements beyond the tolerance.
+        index: The first of them.
+        values: What the two models have there.
+    """
+
+    name: str
+    agrees: bool
+    reason: str = ""
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    differing: int = 0
+    elements: int = 0
+    index: tuple[int, ...] | None = None
+    values: tuple[str, str] | None = None
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        text = f"max abs error {self.max_abs_error:.2g}, max rel error {self.max_rel_error:.2g}"
+        if self.values is not None and self.index is not None:
+            where = f"[{', '.join(map(str, self.index))}]"
+            text += f"; {self.differing:,} of {self.elements:,} elements differ, first {where}: "
+            text += f"{self.values[0]} against {self.values[1]}"
+        return text
+
+
+def compare_values(
+    name: str,
+    a: Any,
+    b: Any,
+    *,
+    numerics: Numerics = "real",
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Difference:
+    """Compare two values: arrays, sequences of arrays, or absent optionals (None)."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if len(a) != len(b):
+            return _incomparable(name, f"a sequence of {len(a)} against one of {len(b)}")
+        parts = [
+            compare_values(f"{name}[{i}]", x, y, numerics=numerics, rtol=rtol, atol=atol)
+            for i, (x, y) in enumerate(zip(a, b, strict=True))
+        ]
+        worst = next((p for p in parts if not p.agrees), None)
+        return worst or Difference(
+            name,
+            True,
+            max_abs_error=max((p.max_abs_error for p in parts), default=0.0),
+            max_rel_error=max((p.max_rel_error for p in parts), default=0.0),
+            elements=sum(p.elements for p in parts),
+        )
+    if a is None or b is None or isinstance(a, list | tuple) or isinstance(b, list | tuple):
+        return Difference(name, True) if a is b else _incomparable(name, f"{_kind(a)} against {_kind(b)}")
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return _incomparable(name, f"{_kind(a)} against {_kind(b)}")
+    return _compare_arrays(name, a, b, numerics, *_tolerance(a.dtype, numerics, rtol, atol))
+
+
+def _tolerance(dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    if numerics == "exact" or rtol is not None or atol is not None:
+        return rtol or 0.0, atol or 0.0
+    if _is_integer(dtype):
+        return 0.0, _ATOL_QUANTIZED if dtype.itemsize <= 2 else 0.0
+    if dtype.kind in "bOUS":
+        return 0.0, 0.0
+    return _RTOL.get(dtype.name, _RTOL["float32"] if dtype.itemsize > 2 else _RTOL_TINY), 0.0
+
+
+def _is_integer(dtype: np.dtype) -> bool:
+    # The 2- and 4-bit integers of ml_dtypes are of numpy's kind "V".
+    return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
+
+
+def _compare_arrays(
+    name: str, a: np.ndarray, b: np.ndarray, numerics: Numerics, rtol: float, atol: float
+) -> Difference:
+    error, scale = _error(a, b)
+    worst = float(error.max(initial=0.0))
+    beyond = error > rtol * scale + atol
+    if numerics == "exact" and not _is_integer(a.dtype) and a.dtype.kind not in "bOUSc":
+        beyond |= (a == 0) & (np.signbit(a.astype(np.float64)) != np.signbit(b.astype(np.float64)))
+    differing = int(np.count_nonzero(beyond))
+    index = values = None
+    if differing:
+        index = tuple(int(i) for i in np.unravel_index(int(np.argmax(beyond)), beyond.shape))
+        values = (str(a[index]), str(b[index]))
+    return Difference(
+        name,
+        agrees=not differing,
+        max_abs_error=worst,
+        max_rel_error=worst / scale if scale > 0 else (0.0 if worst == 0 else float("inf")),
+        differing=differing,
+        elements=a.size,
+        index=index,
+        values=values,
+    )
+
+
+def _error(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
+    """Absolute differences, and the scale that relative ones refer to."""
+    if a.dtype.kind in "OUS":
+        return np.where(a == b, 0.0, np.inf), 0.0
+    if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+        # 64 bits do not fit a float: the larger less the smaller, as unsigned numbers, cannot overflow.
+        larger, smaller = np.maximum(a, b).astype(np.uint64), np.minimum(a, b).astype(np.uint64)
+        return (larger - smaller).astype(np.float64), _largest(a)
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    with np.errstate(all="ignore"):
+        error = np.abs(x - y)
+    # Equal infinities and NaN in both are no difference, NaN or infinity in one is.
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error)), _largest(a)
+
+
+def _largest(array: np.ndarray) -> float:
+    magnitude = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
+    return float(np.max(magnitude, where=np.isfinite(magnitude), initial=0.0))
+
+
+def _incomparable(name: str, reason: str) -> Difference:
+    return Difference(name, False, reason, max_abs_error=float("inf"), max_rel_error=float("inf"))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, list | tuple):
+        return f"a sequence of {len(value)}"
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
