@@ -52,7 +52,8 @@ class RuleStatistics:
         applied: On how many distinct signatures it applied.
         seconds: Search and apply time inside egglog and answering time in Python.
         held_back: Rounds in which it was held back because it matched too often.
-        mismatch: First contradiction of types between its sides, empty if none.
+        mismatches: Signatures on which its two sides have different types; there it is not applied.
+        mismatch: The first such contradiction, empty if none.
     """
 
     name: str
@@ -61,6 +62,7 @@ class RuleStatistics:
     applied: int = 0
     seconds: float = 0.0
     held_back: int = 0
+    mismatches: int = 0
     mismatch: str = ""
 
 
@@ -291,6 +293,7 @@ class Saturation:
             key, statistics = state.clause.key, state.statistics
             statistics.matches += self.engine.matches[f"find {key}"]
             statistics.seconds += self.engine.seconds[f"find {key}"] + self.engine.seconds[f"apply {key}"]
+            statistics.mismatches += state.answerer.mismatches
             statistics.mismatch = statistics.mismatch or state.answerer.mismatch
 
 

@@ -6,6 +6,7 @@ Only here are big constant expressions computed, and only those that the chosen 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -13,11 +14,19 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
-from eqsat.extract.formulate import Formulation, Pricing
+from eqsat.extract.formulate import Formulation
 from eqsat.extract.problem import Choice
 from eqsat.model.types import GraphAttr
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A plan, and for each of its nodes the e-node it comes from."""
+
+    plan: Plan
+    enodes: tuple[ENode, ...]
 
 
 def assemble(
@@ -25,8 +34,7 @@ def assemble(
     choices: dict[int, Choice],
     encoding: Encoding,
     outputs: list[ir.Value],
-    pricing: Pricing,
-) -> Plan:
+) -> Assembled:
     """The plan of a feasible program; value ids are classes of the snapshot.
 
     Args:
@@ -35,6 +43,7 @@ def assemble(
     snapshot = formulation.snapshot
     constants = _Constants(snapshot)
     nodes: list[PlanNode] = []
+    enodes: list[ENode] = []
     captured: dict[str, int] = {}
     parts = _chosen_parts(formulation, choices)
     for position, choice in choices.items():
@@ -57,6 +66,7 @@ def assemble(
                 rule=snapshot.rules[node.rule],
             )
         )
+        enodes.append(node)
         captured.update(_captured(node))
         constants.need(c for c in node.children if c is not None)
     constants.need(snapshot.refs[v] for v in outputs)
@@ -64,7 +74,7 @@ def assemble(
     for value, eclass in snapshot.refs.items():
         if value.name and (eclass not in names):
             names[eclass] = value.name
-    return Plan(
+    plan = Plan(
         targets=formulation.problem.targets,
         dispatch=tuple(float(d) for d in formulation.problem.dispatch),
         nodes=tuple(nodes),
@@ -75,6 +85,7 @@ def assemble(
         names=names,
         subgraph_names=captured,
     )
+    return Assembled(plan, tuple(enodes))
 
 
 def _chosen_parts(formulation: Formulation, choices: dict[int, Choice]) -> dict[int, dict[int, int]]:

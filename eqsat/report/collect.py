@@ -1,0 +1,177 @@
+"""Gathers what a report says from the parts of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.egraph.saturate import RuleStatistics, Saturation
+from eqsat.extract.cost import readers
+from eqsat.extract.formulate import Formulation, Pricing
+from eqsat.extract.problem import Solution
+from eqsat.partition.assemble import Assembled
+from eqsat.partition.describe import describe, operators
+from eqsat.partition.names import value_names
+from eqsat.partition.plan import Region
+from eqsat.report import summary as report
+from eqsat.rules.ast import Target
+
+
+@dataclass(frozen=True, slots=True)
+class RegionInfo:
+    """A region of the result.
+
+    Attributes:
+        target: Name.
+        nodes: Its kernels in execution order (operator or composite); a composite counts once.
+        inputs: Names of tensors it reads from outside, constants left out.
+        outputs: Names of tensors read outside.
+        cost: Seconds of its kernels, its dispatch and its copies.
+    """
+
+    name: str
+    target: str
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    cost: float
+
+
+def collect(
+    model: ir.Model,
+    saturation: Saturation,
+    formulation: Formulation,
+    solution: Solution,
+    assembled: Assembled,
+    pieces: Sequence[Region],
+    pricing: Pricing,
+    targets: Sequence[Target],
+    seconds: Mapping[str, float],
+    objective: str,
+    numerics: str,
+) -> report.Summary:
+    """The summary of one optimization."""
+    plan = assembled.plan
+    rows = _region_rows(formulation, solution, assembled, pieces)
+    on_host = [n for n in plan.nodes if n.target == 0]
+    own = [formulation.snapshot.nodes[n] for n in formulation.original_nodes]
+    before = report.Totals(formulation.baseline, len(own), 0, 0, len(own))
+    after = report.Totals(
+        cost=solution.cost,
+        operators=sum(len(operators(n)) for n in plan.nodes),
+        composites=sum(n.body is not None for n in plan.nodes),
+        regions=sum(r.target != 0 for r in pieces),
+        host_operators=sum(len(operators(n)) for n in on_host),
+    )
+    places = {s.name: s.place for s in saturation.statistics}
+    kernels = tuple(
+        report.KernelRow(k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""))
+        for r in describe(plan, pieces)
+        for k in r.kernels
+    )
+    return report.Summary(
+        model=model.graph.name or "model",
+        targets=tuple(t.name for t in targets),
+        objective=objective,
+        numerics=numerics,
+        before=before,
+        after=after,
+        bound=solution.bound,
+        gap=solution.gap,
+        stop_reason=solution.stop_reason,
+        saturation=report.Saturation(
+            saturation.iterations, saturation.enodes, len(formulation.snapshot.classes), saturation.stop_reason
+        ),
+        seconds=dict(seconds),
+        kernels=kernels,
+        regions=rows,
+        host_operators=_host_rows(assembled, pricing),
+        rules=tuple(_rule_row(s, kernels) for s in saturation.statistics),
+    )
+
+
+def region_infos(summary: report.Summary) -> tuple[RegionInfo, ...]:
+    """The regions of a summary with their kernels."""
+    kernels: dict[str, list[str]] = {}
+    for kernel in summary.kernels:
+        kernels.setdefault(kernel.region, []).append(kernel.op)
+    return tuple(
+        RegionInfo(r.name, r.target, tuple(kernels.get(r.name, ())), r.inputs, r.outputs, r.cost)
+        for r in summary.regions
+    )
+
+
+def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -> report.RuleRow:
+    return report.RuleRow(
+        name=statistics.name,
+        place=statistics.place,
+        matches=statistics.matches,
+        chosen=sum(k.rule == statistics.name for k in kernels),
+        mismatches=statistics.mismatches,
+        throttled=statistics.held_back > 0,
+        seconds=statistics.seconds,
+    )
+
+
+def _region_rows(
+    formulation: Formulation, solution: Solution, assembled: Assembled, pieces: Sequence[Region]
+) -> tuple[report.RegionRow, ...]:
+    copies = _copy_costs(formulation, solution, pieces)
+    return tuple(
+        report.RegionRow(
+            described.name,
+            described.target,
+            len(described.kernels),
+            described.operators,
+            tuple(t.name for t in described.inputs),
+            tuple(t.name for t in described.outputs),
+            described.cost + copies[i],
+        )
+        for i, described in enumerate(describe(assembled.plan, pieces))
+    )
+
+
+def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[Region]) -> list[float]:
+    """Per region the seconds of copies: into it for the first region that reads a value, out of the one that makes it."""
+    problem = formulation.problem
+    memories = readers(problem, solution.choices)
+    costs = [0.0] * len(pieces)
+    paid: set[tuple[int, int]] = set()
+    for i, region in enumerate(pieces):
+        if region.target == 0:
+            continue
+        for eclass in region.inputs:
+            position = formulation.position.get(eclass)
+            if position is None or (position, region.target) in paid:
+                continue
+            if solution.choices[position].target != region.target:
+                paid.add((position, region.target))
+                costs[i] += float(problem.copy_in[position, region.target])
+        for eclass in region.outputs:
+            position = formulation.position.get(eclass)
+            if position is not None and any(t != region.target for t in memories.get(position, ())):
+                costs[i] += float(problem.copy_out[position, region.target])
+    return costs
+
+
+def _host_rows(assembled: Assembled, pricing: Pricing) -> tuple[report.HostRow, ...]:
+    names = value_names(assembled.plan).of
+    rows = []
+    for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
+        if node.target != 0:
+            continue
+        name = next((names[v] for v in node.outputs if v is not None), "")
+        refusals = []
+        for d, target in enumerate(pricing.costs.targets):
+            if d == 0:
+                continue
+            if node.body is not None:
+                refusals.append(report.Refusal(target.name, "cheaper as one kernel of the host"))
+                continue
+            operands, results = pricing.operands(enode), pricing.outputs(enode)
+            reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
+            refusals.append(report.Refusal(target.name, reason or "cheaper on the host, copies and dispatch counted"))
+        rows.append(report.HostRow(name, str(node.op), node.cost, tuple(refusals)))
+    return tuple(rows)

@@ -1,0 +1,53 @@
+"""Which rules run: the shipped files or the user's, filtered by how far they may change values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from eqsat.errors import RuleError
+from eqsat.rules.ast import Numerics, Rule
+from eqsat.rules.location import rules_dir
+from eqsat.rules.reader import read_files
+
+NumericsClass = Literal["exact", "lsb", "real", "approximate"]
+"""From strict to loose; each allows all before it."""
+
+_ORDER: tuple[str, ...] = get_args(NumericsClass)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Attributes:
+    rules: In order of files and of rules in them.
+    egg: Texts of raw egglog files.
+    """
+
+    rules: tuple[Rule, ...]
+    egg: tuple[str, ...]
+
+
+def allowed(numerics: Numerics, limit: NumericsClass) -> bool:
+    """Whether a rule of one class may run under another."""
+    return _ORDER.index(numerics.kind) <= _ORDER.index(limit)
+
+
+def shipped_rules() -> list[Path]:
+    """The shipped rule files, sorted by name; the prelude holds macros only and is read by the reader itself."""
+    return sorted(p for p in rules_dir().glob("*.rules") if p.name != "prelude.rules")
+
+
+def select_rules(files: Sequence[str | Path] | None, numerics: NumericsClass) -> Selection:
+    """Reads rule files (None: the shipped ones) and keeps what the numerics class allows.
+
+    Raises:
+        RuleError: A file cannot be read, or the class is unknown.
+    """
+    if numerics not in _ORDER:
+        raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
+    paths = shipped_rules() if files is None else [Path(f) for f in files]
+    read = read_files(paths)
+    rules = tuple(rule for file in read for rule in file.rules if allowed(rule.numerics, numerics))
+    return Selection(rules, tuple(file.egg for file in read if file.egg is not None))
