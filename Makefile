@@ -48,7 +48,7 @@ format: $(STAMP)  ## let ruff format the sources
 	$(BIN)/ruff format .
 
 wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
-	$(BIN)/python -m tests.wheel
+	$(BIN)/python -m tests.wheel $(WHEEL_TEST)
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,136 @@
+"""``make wheel-test``: build the wheel, install it into a fresh environment and use it from another folder.
+
+A checkout finds its rules in ``rules/``, an installed package inside itself; only an installation shows whether the
+wheel has everything. ``--short`` borrows the dependencies of the running environment instead of installing them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+USE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import eqsat
+from eqsat.rules.location import rules_dir
+
+here = Path(eqsat.__file__).parent
+assert Path(sys.prefix) in here.parents, f"eqsat comes from {here}"
+assert rules_dir() == here / "_rules", rules_dir()
+x = eqsat.input("x", (4, 8))
+y = eqsat.input("y", (4, 8))
+model = eqsat.graph((x + y) * (x - y))
+eqsat.save(model, "small.onnx")
+result = eqsat.optimize("small.onnx", targets=["ccompiler"])
+result.save("out.onnx")
+arrays = {n: np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32) for n in "xy"}
+(value,) = result.run(arrays).values()
+np.testing.assert_allclose(value, (arrays["x"] + arrays["y"]) * (arrays["x"] - arrays["y"]), rtol=1e-4, atol=1e-5)
+"""
+
+
+def main() -> None:
+    """Build, install, use."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="borrow the installed dependencies")
+    short = parser.parse_args().short
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel = build(folder)
+        check_content(wheel)
+        python = install(wheel, folder, short)
+        use(python, folder)
+    say(f"{wheel.name} is complete and works")
+
+
+def build(folder: Path) -> Path:
+    """The wheel, built from the checkout without touching it."""
+    step("building")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder / "dist", ROOT)
+    (wheel,) = (folder / "dist").glob("eqsat-*.whl")
+    return wheel
+
+
+def check_content(wheel: Path) -> None:
+    """Every data file of the checkout is in the wheel, and nothing that belongs to development."""
+    names = zipfile.ZipFile(wheel).namelist()
+    wanted = {p.relative_to(ROOT).as_posix() for p in (ROOT / "eqsat").rglob("*") if p.is_file()}
+    wanted |= {"eqsat/_rules/" + p.relative_to(ROOT / "rules").as_posix() for p in (ROOT / "rules").rglob("*.*")}
+    wanted = {n for n in wanted if "__pycache__" not in n and not Path(n).name.startswith(".")}
+    missing = wanted - set(names)
+    assert not missing, f"the wheel lacks {sorted(missing)}"
+    strangers = [n for n in names if n.split("/")[0] != "eqsat" and ".dist-info/" not in n]
+    assert not strangers, f"the wheel contains {strangers}"
+    assert any(n.endswith("licenses/LICENSE") for n in names), "the wheel lacks the licence"
+
+
+def install(wheel: Path, folder: Path, short: bool) -> Path:
+    """The interpreter of a fresh environment with the wheel in it."""
+    step("installing, with the dependencies of this environment" if short else "installing, with all dependencies")
+    environment = folder / "venv"
+    run(sys.executable, "-m", "venv", environment)
+    python = environment / "bin" / "python"
+    if short:
+        # A plain path: the .pth files behind it, such as that of an editable eqsat, are not followed.
+        here = sysconfig.get_path("purelib")
+        site = subprocess.check_output(
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+        ).strip()
+        (Path(site) / "borrowed.pth").write_text(here + "\n")
+        run(python, "-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check", wheel)
+    else:
+        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel)
+    return python
+
+
+def use(python: Path, folder: Path) -> None:
+    """The library and the command line, from a folder that is no checkout."""
+    step("using")
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    run(python, "-c", USE, cwd=elsewhere)
+    program = python.parent / "eqsat"
+    for arguments in (
+        ["--version"],
+        ["targets", "list"],
+        ["rules", "list"],
+        ["optimize", "small.onnx", "-t", "ccompiler", "-o", "again.onnx", "--report", "report.html"],
+        ["compare", "small.onnx", "again.onnx"],
+    ):
+        run(program, *arguments, cwd=elsewhere)
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> None:
+    """Run a command without this checkout on its path; show what it printed if it fails."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=environment, text=True, capture_output=True)
+    if done.returncode:
+        shown = " ".join(str(c) for c in command[:4])
+        sys.exit(f"{shown} ... failed with {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def step(what: str) -> None:
+    """Say what happens now."""
+    say(f"wheel: {what}")
+
+
+def say(text: str) -> None:
+    """Print at once, also into a pipe."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
