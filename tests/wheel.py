@@ -52,7 +52,7 @@ def main() -> None:
         check_content(wheel)
         python = install(wheel, folder, short)
         use(python, folder)
-    say(f"{wheel.name} is complete and works")
+    step(f"{wheel.name} is complete and works")
 
 
 def build(folder: Path) -> Path:
@@ -122,14 +122,8 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 
 def step(what: str) -> None:
-    """Say what happens now."""
-    say(f"wheel: {what}")
-
-
-def say(text: str) -> None:
-    """Print at once, also into a pipe."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """Say what happens now, at once also into a pipe."""
+    print(f"wheel: {what}", flush=True)
 
 
 if __name__ == "__main__":
