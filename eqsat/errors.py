@@ -15,20 +15,25 @@ class EqsatError(Exception):
         place: Where: a file with line and column, a node or a tensor by its name.
         actual: What was found instead.
         hint: What to do about it.
+        excerpt: The line of the input that is meant, with a caret below it where that helps.
     """
 
-    def __init__(self, requirement: str, *, place: str = "", actual: str = "", hint: str = "") -> None:
+    def __init__(
+        self, requirement: str, *, place: str = "", actual: str = "", hint: str = "", excerpt: str = ""
+    ) -> None:
         self.requirement = requirement
         self.place = place
         self.actual = actual
         self.hint = hint
+        self.excerpt = excerpt
         super().__init__(str(self))
 
     def __str__(self) -> str:
         head = f"{self.place}: " if self.place else ""
         found = f"; got {self.actual}" if self.actual else ""
+        excerpt = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
         hint = f"\n  hint: {self.hint}" if self.hint else ""
-        return f"{head}{self.requirement}{found}{hint}"
+        return f"{head}{self.requirement}{found}{excerpt}{hint}"
 
 
 class ModelError(EqsatError):

@@ -1,0 +1,58 @@
+"""Element types by the names that the rule language gives them, and what is asked of them."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+_ALIASES = {"float": "float32", "double": "float64"}
+_NAMES: dict[ir.DataType, str] = {
+    d: {"FLOAT": "float32", "DOUBLE": "float64"}.get(d.name, d.name.lower())
+    for d in ir.DataType
+    if d != ir.DataType.UNDEFINED
+}
+DTYPES: dict[str, ir.DataType] = {
+    **{name: d for d, name in _NAMES.items()},
+    **{alias: next(d for d, n in _NAMES.items() if n == name) for alias, name in _ALIASES.items()},
+}
+"""Element type by name: ``float32``, ``int8``, ``bool``, ...; ``float`` and ``double`` are ONNX's names of two."""
+
+_FLOATS = tuple(d for n, d in DTYPES.items() if ("float" in n) and n not in _ALIASES)
+_SIGNED = tuple(d for n, d in DTYPES.items() if n.startswith("int"))
+_UNSIGNED = tuple(d for n, d in DTYPES.items() if n.startswith("uint"))
+DTYPE_LISTS: dict[str, tuple[ir.DataType, ...]] = {
+    "floats": _FLOATS,
+    "integers": _SIGNED + _UNSIGNED,
+    "signed_integers": _SIGNED,
+    "unsigned_integers": _UNSIGNED,
+}
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """The language's name of an element type: ``float32``, not ONNX's ``float``."""
+    return _NAMES[dtype]
+
+
+@cache
+def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
+    """Least and greatest finite value.
+
+    Raises:
+        ValueError: The type has no order (strings, complex numbers).
+    """
+    if dtype == ir.DataType.BOOL:
+        return 0, 1
+    name = _NAMES[dtype]
+    if dtype in DTYPE_LISTS["integers"]:
+        width = dtype.bitwidth
+        return (0, 2**width - 1) if name.startswith("uint") else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+    if dtype not in DTYPE_LISTS["floats"]:
+        raise ValueError(f"{name} has no lowest and highest value")
+    info = np.finfo(dtype.numpy()) if dtype.numpy().kind == "f" else ml_dtypes.finfo(dtype.numpy())
+    low, high = float(info.min), float(info.max)
+    assert math.isfinite(low) and math.isfinite(high)
+    return low, high

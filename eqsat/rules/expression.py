@@ -1,0 +1,266 @@
+"""Evaluation of the expressions of rules: conditions, computed attributes and constants, costs.
+
+Logic is three-valued (Kleene's strong logic): ``and`` and ``or`` hold where what is known settles them. An
+expression that cannot be answered raises :class:`Unknown`; a condition that does so does not hold.
+
+>>> from eqsat.rules.expression import evaluate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.rules import ast
+from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.rules.functions import FUNCTIONS, is_const
+from eqsat.rules.uses import Uses, uses
+from eqsat.rules.values import (
+    arithmetic,
+    as_number,
+    contains,
+    contents,
+    equal,
+    finish,
+    is_whole,
+    items,
+    less,
+    less_equal,
+    negate,
+)
+
+__all__ = ["NodeFacts", "TensorFacts", "Unknown", "Uses", "evaluate", "holds", "uses"]
+
+
+def evaluate(expr: ast.Expr, env: Mapping[str, object]) -> Any:
+    """The value of an expression.
+
+    Args:
+        env: By name: :class:`TensorFacts` of a tensor, a sequence of them for ``xs...``, :class:`NodeFacts` of a bound
+            node, a plain value for a bound attribute or a cost symbol. A name that is missing is absent.
+
+    Returns:
+        int, float, str, bool, ``ir.DataType``, a tuple of those, or an array (int64, float or bool).
+
+    Raises:
+        Unknown: It depends on something that is not known, or has no value (an index out of range, a division by 0).
+    """
+    return finish(_value(expr, env))
+
+
+def holds(conditions: Iterable[ast.Condition], env: Mapping[str, object]) -> ast.Condition | None:
+    """The first condition that does not hold or cannot be answered, None when all hold."""
+    for condition in conditions:
+        try:
+            if not _truth(condition.expr, env):
+                return condition
+        except Unknown:
+            return condition
+    return None
+
+
+def _truth(expr: ast.Expr, env: Mapping[str, object]) -> bool:
+    found = _value(expr, env)
+    if isinstance(found, bool | np.bool_):
+        return bool(found)
+    raise Unknown(f"{found!r} is neither true nor false")
+
+
+def _value(expr: ast.Expr, env: Mapping[str, object]) -> Any:
+    match expr:
+        case ast.Literal_():
+            return expr.value
+        case ast.Name():
+            return _name(expr.name, env)
+        case ast.Member():
+            return _member(expr, env)
+        case ast.Index():
+            return _index(_value(expr.of, env), _value(expr.index, env))
+        case ast.Slice():
+            return _slice(expr, env)
+        case ast.CallExpr():
+            return _call(expr, env)
+        case ast.Unary(op="not"):
+            return not _truth(expr.operand, env)
+        case ast.Unary():
+            return negate(_value(expr.operand, env))
+        case ast.Binary(op="and" | "or"):
+            return _logic(expr, env)
+        case ast.Binary():
+            return arithmetic(expr.op, _value(expr.left, env), _value(expr.right, env))
+        case ast.Compare():
+            return _compare(expr, env)
+        case ast.ListExpr():
+            return tuple(_value(item, env) for item in expr.items)
+        case ast.Comprehension():
+            return _comprehension(expr, env)
+        case ast.Conditional():
+            return _value(expr.then if _truth(expr.condition, env) else expr.otherwise, env)
+
+
+def _name(name: str, env: Mapping[str, object]) -> Any:
+    if name in env:
+        found = env[name]
+        if isinstance(found, TensorFacts) and not found.is_present:
+            return found
+        return found
+    if name in DTYPES:
+        return DTYPES[name]
+    if name in DTYPE_LISTS:
+        return DTYPE_LISTS[name]
+    raise Unknown(f"`{name}` is absent")
+
+
+def _member(expr: ast.Member, env: Mapping[str, object]) -> Any:
+    if expr.name == "is_present":
+        return _is_present(expr.of, env)
+    of = _value(expr.of, env)
+    if isinstance(of, NodeFacts):
+        if expr.name not in FACTS:
+            attrs = dict(of.attrs)
+            if expr.name not in attrs:
+                raise Unknown(f"{of.op} has no attribute `{expr.name}` here")
+            return attrs[expr.name]
+        of = of.output
+    if expr.name == "is_const":
+        return is_const(of)
+    if not isinstance(of, TensorFacts) or not of.is_present:
+        raise Unknown(f"`{expr.name}` of something absent")
+    return _fact(of, expr.name)
+
+
+def _is_present(of: ast.Expr, env: Mapping[str, object]) -> bool:
+    if isinstance(of, ast.Name) and of.name not in env:
+        return False
+    found = _value(of, env)
+    if isinstance(found, NodeFacts):
+        return found.output is None or found.output.is_present
+    return found.is_present if isinstance(found, TensorFacts) else True
+
+
+def _fact(of: TensorFacts, name: str) -> Any:
+    if name == "value":
+        if of.value is None:
+            raise Unknown("the contents are not known")
+        return contents(of.value)
+    if of.type is None:
+        raise Unknown("the type is not known")
+    if name == "dtype":
+        return of.type.dtype
+    shape = of.type.shape
+    if shape is None:
+        raise Unknown("the shape is not known")
+    if name == "rank":
+        return len(shape)
+    if name == "size":
+        product = 1
+        for dim in shape:
+            product *= as_number(dim if isinstance(dim, int) else SymbolicDim(dim))
+        return product
+    if name == "shape":
+        return tuple(dim if isinstance(dim, int) else SymbolicDim(dim) for dim in shape)
+    raise Unknown(f"a tensor has no `{name}`")
+
+
+def _index(of: Any, index: Any) -> Any:
+    if isinstance(of, np.ndarray | tuple | list) and is_whole(index):
+        position = int(index)
+        if (not isinstance(of, np.ndarray) or of.ndim) and -len(of) <= position < len(of):
+            return of[position]
+        raise Unknown(f"there is no item {position}")
+    raise Unknown("an item of a list is required")
+
+
+def _slice(expr: ast.Slice, env: Mapping[str, object]) -> Any:
+    of = _value(expr.of, env)
+    bounds = [None if b is None else _value(b, env) for b in (expr.start, expr.stop)]
+    if not all(b is None or is_whole(b) for b in bounds):
+        raise Unknown("whole numbers are required as bounds")
+    if isinstance(of, np.ndarray):
+        items(of)
+        return of[slice(*bounds)]
+    return tuple(items(of)[slice(*bounds)])
+
+
+def _call(expr: ast.CallExpr, env: Mapping[str, object]) -> Any:
+    function = FUNCTIONS[expr.function]
+    args = [_argument(expr.function, arg, env) for arg in expr.args]
+    try:
+        return function.call(*args)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise Unknown(f"{expr.function}: {error}") from None
+
+
+def _argument(function: str, arg: ast.Expr, env: Mapping[str, object]) -> Any:
+    if function == "const" and isinstance(arg, ast.Name) and arg.name not in env:
+        return TensorFacts(None, None, True, False)
+    return _value(arg, env)
+
+
+def _logic(expr: ast.Binary, env: Mapping[str, object]) -> bool:
+    settles = expr.op == "or"
+    doubt: Unknown | None = None
+    for side in (expr.left, expr.right):
+        try:
+            if _truth(side, env) is settles:
+                return settles
+        except Unknown as unknown:
+            doubt = unknown
+    if doubt is not None:
+        raise doubt
+    return not settles
+
+
+def _compare(expr: ast.Compare, env: Mapping[str, object]) -> bool:
+    left = _value(expr.first, env)
+    pairs: list[tuple[str, Any, Any]] = []
+    for op, operand in expr.rest:
+        right = _value(operand, env)
+        pairs.append((op, left, right))
+        left = right
+    doubt: Unknown | None = None
+    for op, a, b in pairs:
+        try:
+            if not _compare_two(op, a, b):
+                return False
+        except Unknown as unknown:
+            doubt = unknown
+    if doubt is not None:
+        raise doubt
+    return True
+
+
+def _compare_two(op: str, a: Any, b: Any) -> bool:
+    for side in (a, b):
+        if isinstance(side, TensorFacts | NodeFacts):
+            raise Unknown("a tensor does not compare")
+    match op:
+        case "==":
+            return equal(a, b)
+        case "!=":
+            return not equal(a, b)
+        case "<":
+            return less(a, b)
+        case "<=":
+            return less_equal(a, b)
+        case ">":
+            return less(b, a)
+        case ">=":
+            return less_equal(b, a)
+        case "in":
+            return contains(b, a)
+        case _:
+            return not contains(b, a)
+
+
+def _comprehension(expr: ast.Comprehension, env: Mapping[str, object]) -> tuple[Any, ...]:
+    source: Sequence[Any] = items(_value(expr.source, env))
+    results = []
+    for item in source:
+        inner = {**env, expr.variable: item}
+        if expr.condition is None or _truth(expr.condition, inner):
+            results.append(_value(expr.item, inner))
+    return tuple(results)

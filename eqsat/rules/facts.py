@@ -1,0 +1,60 @@
+"""What expressions of rules are evaluated over: facts of tensors and nodes, and how a missing fact is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.model.types import Attrs, OpKey, TensorType
+
+
+class Unknown(Exception):
+    """Something was asked that is not known: a symbolic dimension, the contents of a tensor, an absent value.
+
+    A condition that meets it does not hold.
+    """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorFacts:
+    """What is known of a value.
+
+    Attributes:
+        value: Contents, where it is a constant small enough to look at.
+        is_const: Whether it is a constant expression (it may be so without its contents being known).
+        is_present: False for an optional operand that is not there; nothing else is known of it then.
+    """
+
+    type: TensorType | None
+    value: np.ndarray | None = None
+    is_const: bool = False
+    is_present: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeFacts:
+    """A bound node: operator, attributes (defaults filled in), and the facts of its value."""
+
+    op: OpKey
+    attrs: Attrs
+    output: TensorFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicDim:
+    """A dimension that is no number: equal to itself if it has a name, else nothing is known of it."""
+
+    name: str | None
+
+
+FACTS: dict[str, str] = {
+    "shape": "list",
+    "rank": "number",
+    "dtype": "type",
+    "size": "number",
+    "value": "value",
+    "is_const": "truth",
+    "is_present": "truth",
+}
+"""Members of a tensor and the kinds of their values (see ``functions.Kind``)."""

@@ -1,0 +1,204 @@
+"""The functions that expressions may call: signature for the reader, implementation for the evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.rules.dtypes import limits
+from eqsat.rules.facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.rules.values import as_number, equal, items, less
+
+Kind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
+"""Static kind of an expression. ``value`` is the contents of a tensor: a number or an array. ``any`` is not known."""
+
+_LONGEST = 100_000
+_COLLECTION: tuple[Kind, ...] = ("list", "value")
+_NUMERIC: tuple[Kind, ...] = ("number", "value")
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function.
+
+    Attributes:
+        kinds: Allowed kinds of each argument; the last one repeats.
+        most: Greatest number of arguments, None without limit.
+        result: Kind of the result, or ``argument`` for that of the first argument.
+    """
+
+    call: Callable[..., Any]
+    kinds: tuple[tuple[Kind, ...], ...]
+    result: Kind | Literal["argument"]
+    least: int = 1
+    most: int | None = 1
+    doc: str = ""
+
+
+def is_const(fact: object) -> bool:
+    """Whether a tensor is a constant expression; what is absent is, and a list of tensors if all are."""
+    if isinstance(fact, NodeFacts):
+        fact = fact.output
+    if isinstance(fact, TensorFacts):
+        return fact.is_const or not fact.is_present
+    if isinstance(fact, tuple | list):
+        return all(is_const(f) for f in fact)
+    if fact is None:
+        raise Unknown("whether it is constant is not known")
+    return True
+
+
+def _const(*facts: object) -> bool:
+    return all([is_const(f) for f in facts])
+
+
+def _range(*bounds: object) -> tuple[int, ...]:
+    numbers = [_whole(b) for b in bounds]
+    if len(numbers) == 3 and numbers[2] == 0:
+        raise Unknown("a range with step 0")
+    found = range(*numbers)
+    # len() of a huge range overflows; its bounds do not.
+    if abs(found.stop - found.start) > _LONGEST * abs(found.step):
+        raise Unknown("a range that is too long")
+    return tuple(found)
+
+
+def _whole(value: object) -> int:
+    number = as_number(value)
+    if not isinstance(number, int):
+        raise Unknown(f"{number} is no whole number")
+    return number
+
+
+def _members(args: tuple[object, ...]) -> list[Any]:
+    """The numbers meant by ``min(xs)`` or ``min(a, b)``; arrays count with all their elements."""
+    found: list[Any] = []
+    for item in items(args[0]) if len(args) == 1 else args:
+        found += [as_number(i) for i in item.flat] if isinstance(item, np.ndarray) else [as_number(item)]
+    return found
+
+
+def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    def call(*args: object) -> Any:
+        numbers = _members(args)
+        if not numbers:
+            raise Unknown("the extreme of no numbers")
+        return pick(numbers)
+
+    return call
+
+
+def _elementwise(scalar: Callable[[Any], Any]) -> Callable[[object], Any]:
+    def call(value: object) -> Any:
+        if isinstance(value, np.ndarray):
+            results = [scalar(as_number(v)) for v in value.flat]
+            array = np.empty(value.shape, dtype=object)
+            array.flat[:] = results
+            return array if all(isinstance(r, int) for r in results) else array.astype(np.float64)
+        return scalar(as_number(value))
+
+    return call
+
+
+def _sorted(values: object) -> tuple[Any, ...]:
+    return tuple(sorted(as_number(v) for v in items(values)))
+
+
+def _index(values: object, item: object) -> int:
+    for i, value in enumerate(items(values)):
+        if equal(value, item):
+            return i
+    raise Unknown("the item is not in the list")
+
+
+def _any(values: object) -> bool:
+    found = [_truth(v) for v in items(values)]
+    return any(found)
+
+
+def _all(values: object) -> bool:
+    found = [_truth(v) for v in items(values)]
+    return all(found)
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise Unknown(f"{value!r} is neither true nor false")
+
+
+def _zip(*lists: object) -> tuple[tuple[Any, ...], ...]:
+    columns = [items(x) for x in lists]
+    if len({len(c) for c in columns}) > 1:
+        raise Unknown("lists of unequal lengths")
+    return tuple(zip(*columns, strict=True))
+
+
+def _dtype(value: object) -> ir.DataType:
+    try:
+        return ir.DataType(value)
+    except ValueError:
+        raise Unknown(f"{value!r} is no element type") from None
+
+
+def _limit(which: int) -> Callable[[object], int | float]:
+    def call(dtype: object) -> int | float:
+        try:
+            return limits(_dtype(dtype))[which]
+        except ValueError as error:
+            raise Unknown(str(error)) from None
+
+    return call
+
+
+def _broadcast(*shapes: object) -> tuple[Any, ...]:
+    """Shape of the broadcast of shapes, as ONNX has it (its document *Broadcasting in ONNX*)."""
+    lists = [items(x) for x in shapes]
+    rank = max(len(x) for x in lists)
+    result: list[Any] = []
+    for dims in zip(*([1] * (rank - len(x)) + x for x in lists), strict=True):
+        wanted: Any = 1
+        for dim in dims:
+            if not isinstance(dim, SymbolicDim) and as_number(dim) == 1:
+                continue
+            if not isinstance(wanted, SymbolicDim) and wanted == 1:
+                wanted = dim
+            elif not equal(wanted, dim):
+                raise Unknown("shapes that do not broadcast")
+        result.append(wanted)
+    return tuple(result)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "const": Function(_const, (("tensor", "tensors", "node"),), "truth", most=None, doc="all are constant expressions"),
+    "len": Function(lambda x: len(items(x)), (("list", "value", "tensors"),), "number", doc="number of items"),
+    "range": Function(_range, (("number",),), "list", most=3, doc="whole numbers, as in Python"),
+    "min": Function(_extreme(min), (("list", "value", "number"),), "number", most=None, doc="least of a list or of its arguments"),
+    "max": Function(_extreme(max), (("list", "value", "number"),), "number", most=None, doc="greatest"),
+    "sum": Function(lambda x: sum(_members((x,))), (_COLLECTION,), "number", doc="sum of a list"),
+    "prod": Function(lambda x: math.prod(_members((x,))), (_COLLECTION,), "number", doc="product of a list"),
+    "any": Function(_any, (_COLLECTION,), "truth", doc="whether one of a list is true"),
+    "all": Function(_all, (_COLLECTION,), "truth", doc="whether all of a list are true"),
+    "abs": Function(_elementwise(abs), (_NUMERIC,), "argument", doc="absolute value"),
+    "floor": Function(_elementwise(math.floor), (_NUMERIC,), "argument", doc="rounded down"),
+    "ceil": Function(_elementwise(math.ceil), (_NUMERIC,), "argument", doc="rounded up"),
+    "round": Function(_elementwise(round), (_NUMERIC,), "argument", doc="rounded to nearest, halves to even"),
+    "sqrt": Function(_elementwise(math.sqrt), (_NUMERIC,), "argument", doc="square root"),
+    "exp": Function(_elementwise(math.exp), (_NUMERIC,), "argument", doc="exponential"),
+    "log": Function(_elementwise(math.log), (_NUMERIC,), "argument", doc="natural logarithm"),
+    "log2": Function(_elementwise(math.log2), (_NUMERIC,), "argument", doc="binary logarithm"),
+    "sorted": Function(_sorted, (_COLLECTION,), "list", doc="in ascending order"),
+    "reversed": Function(lambda x: tuple(items(x)[::-1]), (_COLLECTION,), "list", doc="backwards"),
+    "index": Function(_index, (_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
+    "zip": Function(_zip, (("list", "value", "tensors"),), "list", most=None, doc="lists of corresponding items"),
+    "lowest": Function(_limit(0), (("type", "number"),), "number", doc="least finite value of an element type"),
+    "highest": Function(_limit(1), (("type", "number"),), "number", doc="greatest finite value of an element type"),
+    "bits": Function(lambda x: _dtype(x).bitwidth, (("type", "number"),), "number", doc="bits of an element type"),
+    "element_type": Function(_dtype, (("type", "number"),), "type", doc="the element type that an attribute such as Cast's `to` names"),
+    "broadcast": Function(_broadcast, (("list", "value"),), "list", most=None, doc="shape that shapes broadcast to"),
+}  # fmt: skip

@@ -1,0 +1,151 @@
+"""Operators as the rule language sees them: operands by name and position, attributes by kind, element types.
+
+One view over ONNX's schemas at the pinned opset, ONNX Runtime's ``com.microsoft`` operators and eqsat's own functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from onnx import defs
+
+from eqsat.model import opset
+from eqsat.model.types import OpKey
+from eqsat.ops.functions import FUNCTIONS
+
+_Option = defs.OpSchema.FormalParameterOption
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A formal operand or result.
+
+    Attributes:
+        type_name: The type parameter (``T``), or a concrete type; operands with the same one agree.
+        types: Allowed types, ``tensor(float)`` and so on; empty where anything goes.
+        homogeneous: For a variadic one, whether all operands have the same type.
+    """
+
+    name: str
+    optional: bool
+    variadic: bool
+    type_name: str
+    types: frozenset[str]
+    homogeneous: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a pattern or template may say about an operator.
+
+    Attributes:
+        attributes: Kind by name: ``INT``, ``INTS``, ``FLOAT``, ... as ONNX calls them.
+        required: Attributes without a default that must be given.
+    """
+
+    op: OpKey
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    attributes: dict[str, str]
+    required: tuple[str, ...]
+    least_inputs: int
+
+    @property
+    def variadic(self) -> bool:
+        return bool(self.inputs) and self.inputs[-1].variadic
+
+    @property
+    def variadic_outputs(self) -> bool:
+        return bool(self.outputs) and self.outputs[-1].variadic
+
+    @property
+    def most_inputs(self) -> int | None:
+        """None where there is no limit."""
+        return None if self.variadic else len(self.inputs)
+
+    def parameter(self, index: int) -> Parameter:
+        """The formal operand at a position; the variadic one repeats."""
+        return self.inputs[min(index, len(self.inputs) - 1)]
+
+    def position(self, name: str) -> int | None:
+        """Position of the operand of this name, None if there is none."""
+        return next((i for i, p in enumerate(self.inputs) if p.name == name), None)
+
+    def __str__(self) -> str:
+        return f"{self.op}({', '.join(p.name + ('?' if p.optional else '...' if p.variadic else '') for p in self.inputs)})"
+
+
+def signature(op: OpKey) -> Signature | None:
+    """The signature of an operator, None if there is no such operator."""
+    return _of_function(op) if op in FUNCTIONS else _of_schema(op)
+
+
+@cache
+def _of_schema(op: OpKey) -> Signature | None:
+    schema = opset.find_schema(op)
+    if schema is None:
+        return None
+    return Signature(
+        op,
+        tuple(_parameter(p) for p in schema.inputs),
+        tuple(_parameter(p) for p in schema.outputs),
+        {name: str(a.type).rpartition(".")[2] for name, a in sorted(schema.attributes.items())},
+        tuple(sorted(name for name, a in schema.attributes.items() if a.required)),
+        schema.min_input,
+    )
+
+
+def _parameter(formal: defs.OpSchema.FormalParameter) -> Parameter:
+    return Parameter(
+        formal.name,
+        formal.option == _Option.Optional,
+        formal.option == _Option.Variadic,
+        formal.type_str,
+        frozenset(formal.types),
+        formal.is_homogeneous,
+    )
+
+
+@cache
+def _of_function(op: OpKey) -> Signature:
+    function = FUNCTIONS[op]
+    kinds = {name: _kind_of(value) for name, value in function.attributes}
+    operands = tuple(Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs))
+    results = len(function.body(dict(function.attributes)).results)
+    outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
+    return Signature(op, operands, outputs, kinds, (), len(operands))
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"{_kind_of(value[0])}S" if value else "INTS"
+    return {int: "INT", float: "FLOAT", str: "STRING"}.get(type(value), "TENSOR")
+
+
+def find_operator(name: str) -> OpKey | None:
+    """An operator by the name a rule gives it: ONNX's ``Conv``, our ``Requantize``, ``com.microsoft.Gelu``."""
+    domain, _, plain = name.rpartition(".")
+    candidates = [OpKey(opset.canonical_domain(domain), plain)]
+    if not domain:
+        candidates.append(OpKey(opset.EQSAT, plain))
+    return next((op for op in candidates if signature(op) is not None), None)
+
+
+def operator_hint(name: str) -> str:
+    """A proposal for the name of an operator that does not exist, or where else one of this name is."""
+    domain, _, plain = name.rpartition(".")
+    ours = [op.name for op in FUNCTIONS]
+    if domain:
+        domain = opset.canonical_domain(domain)
+        domains = [d for d in (*opset.OPSETS, opset.EQSAT) if d]
+        known = ours if domain == opset.EQSAT else opset.operator_names(domain)
+        if not known:
+            return opset.did_you_mean(domain, domains) or f"known domains: {', '.join(domains)}"
+        similar = opset.did_you_mean(plain, known)
+        return similar.replace("`", f"`{domain}.", 1) if similar else ""
+    others = (d for d in opset.OPSETS if d and plain in opset.operator_names(d))
+    elsewhere = next(others, None)
+    if elsewhere is not None:
+        return f"domain {elsewhere} has it: write `{elsewhere}.{plain}`"
+    return opset.did_you_mean(plain, (*opset.operator_names(""), *ours))

@@ -1,0 +1,98 @@
+"""The text of a rule file: its lines and comments, and errors that point into it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from eqsat.errors import EqsatError, RuleError, TargetError
+from eqsat.rules.ast import Place
+
+_STRING_OR_COMMENT = re.compile(r'"(?:\\[^\n]|[^"\\\n])*"|#[^\n]*')
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment without its sign; ``alone`` where nothing else stands on its line."""
+
+    line: int
+    text: str
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A rule file's text under the name that errors and places give it."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    @cached_property
+    def comments(self) -> tuple[Comment, ...]:
+        """All comments, in order."""
+        found = []
+        for match in _STRING_OR_COMMENT.finditer(self.text):
+            if match.group().startswith("#"):
+                line = self.text.count("\n", 0, match.start()) + 1
+                before = self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()]
+                found.append(Comment(line, match.group()[1:].strip(), not before.strip()))
+        return tuple(found)
+
+    def excerpt(self, line: int, column: int) -> str:
+        """The line with a caret below the column."""
+        if not 1 <= line <= len(self.lines):
+            return ""
+        text = self.lines[line - 1].rstrip()
+        # Tabs are kept in the caret's line, so that it stands below its character at any tab width.
+        indent = "".join("\t" if c == "\t" else " " for c in text[: column - 1]).ljust(column - 1)
+        return f"{text}\n{indent}^"
+
+    def doc(self, header: int, last: int) -> str:
+        """Comment lines right above line ``header``, behind it, and right below line ``last``."""
+        alone = {c.line: c.text for c in self.comments if c.alone}
+        behind = {c.line: c.text for c in self.comments if not c.alone}
+        above = []
+        line = header - 1
+        while line in alone:
+            above.append(alone[line])
+            line -= 1
+        texts = above[::-1] + [behind[n] for n in range(header, last + 1) if n in behind]
+        line = last + 1
+        while line in alone:
+            texts.append(alone[line])
+            line += 1
+        return "\n".join(texts).strip()
+
+
+class Sources:
+    """The texts that one reading involves (a file and the prelude), to make errors that show the line meant."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Source] = {}
+        self.in_target = False
+        """Whether the declaration being read is a target: its errors are target errors."""
+        self.expanding: list[tuple[str, Place]] = []
+        """Macros being expanded, outermost first: name and place of use."""
+
+    def add(self, source: Source) -> None:
+        self._by_name[source.name] = source
+
+    def error(self, place: Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
+        """An error that points to a place; inside a macro of another file it says where the macro is used."""
+        source = self._by_name.get(place.file)
+        if self.expanding:
+            name, used = self.expanding[0]
+            requirement = f"{requirement} (in `{name}`, used at {used})"
+        kind = TargetError if self.in_target else RuleError
+        return kind(
+            requirement,
+            place=str(place),
+            actual=actual,
+            hint=hint,
+            excerpt=source.excerpt(place.line, place.column) if source else "",
+        )

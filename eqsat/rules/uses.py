@@ -1,0 +1,128 @@
+"""Which facts an expression looks at, so that nothing else need be known before it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eqsat.rules import ast
+from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.facts import FACTS
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Names by what an expression asks of them, each sorted.
+
+    Attributes:
+        types: Tensors of which shape, rank, size or element type is asked.
+        values: Tensors of which the contents are asked.
+        attrs: Bound nodes of which an attribute is asked.
+        names: Names used as plain values: bound attributes, cost symbols, lists of tensors.
+        consts: Tensors of which it is asked whether they are constant.
+        presence: Names of which it is asked whether they are there.
+    """
+
+    types: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    consts: tuple[str, ...] = ()
+    presence: tuple[str, ...] = ()
+
+
+def uses(*exprs: ast.Expr) -> Uses:
+    """What evaluating the expressions may look at."""
+    found = _Collector()
+    for expr in exprs:
+        found.visit(expr, {})
+    return Uses(*(tuple(sorted(s)) for s in (found.types, found.values, found.attrs, found.names, found.consts, found.presence)))
+
+
+@dataclass
+class _Collector:
+    types: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
+    attrs: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    consts: set[str] = field(default_factory=set)
+    presence: set[str] = field(default_factory=set)
+
+    def visit(self, expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> None:
+        """``local`` gives for each comprehension variable the names it may stand for."""
+        match expr:
+            case ast.Name():
+                if expr.name not in local and expr.name not in DTYPES and expr.name not in DTYPE_LISTS:
+                    self.names.add(expr.name)
+            case ast.Member():
+                self._member(expr, local)
+            case ast.CallExpr(function="const"):
+                for arg in expr.args:
+                    self.consts |= _bases(arg, local)
+            case ast.Comprehension():
+                self.visit(expr.source, local)
+                inner = {**local, expr.variable: _bases(expr.source, local)}
+                for part in (expr.condition, expr.item):
+                    if part is not None:
+                        self.visit(part, inner)
+            case _:
+                for child in children(expr):
+                    self.visit(child, local)
+
+    def _member(self, expr: ast.Member, local: Mapping[str, frozenset[str]]) -> None:
+        bases = _bases(expr.of, local)
+        match expr.name:
+            case "value":
+                self.values |= bases
+            case "is_const":
+                self.consts |= bases
+            case "is_present":
+                self.presence |= bases
+            case name if name in FACTS:
+                self.types |= bases
+            case _:
+                self.attrs |= bases
+        if isinstance(expr.of, ast.Index):
+            self.visit(expr.of.index, local)
+
+
+def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The tensors that an expression without a fact of its own may stand for."""
+    match expr:
+        case ast.Name():
+            return local.get(expr.name, frozenset((expr.name,)))
+        case ast.Index() | ast.Slice():
+            return _bases(expr.of, local)
+        case ast.CallExpr(function="zip" | "reversed"):
+            return frozenset().union(*(_bases(a, local) for a in expr.args))
+        case ast.Conditional():
+            return _bases(expr.then, local) | _bases(expr.otherwise, local)
+        case _:
+            return frozenset()
+
+
+def children(expr: ast.Expr) -> Iterable[ast.Expr]:
+    """The direct parts of an expression, in order."""
+    match expr:
+        case ast.Member():
+            return (expr.of,)
+        case ast.Index():
+            return (expr.of, expr.index)
+        case ast.Slice():
+            return tuple(e for e in (expr.of, expr.start, expr.stop) if e is not None)
+        case ast.CallExpr():
+            return expr.args
+        case ast.Unary():
+            return (expr.operand,)
+        case ast.Binary():
+            return (expr.left, expr.right)
+        case ast.Compare():
+            return (expr.first, *(e for _, e in expr.rest))
+        case ast.ListExpr():
+            return expr.items
+        case ast.Comprehension():
+            return tuple(e for e in (expr.item, expr.source, expr.condition) if e is not None)
+        case ast.Conditional():
+            return (expr.then, expr.condition, expr.otherwise)
+        case _:
+            return ()
