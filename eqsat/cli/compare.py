@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,10 +59,16 @@ def compare(
         a, b, given, dims=dims, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
     )
     if as_json:
-        click.echo(json.dumps(comparison.to_dict(), indent=2))
+        click.echo(json.dumps(_to_dict(comparison), indent=2, allow_nan=False))
     elif not quiet:
         _print(comparison, first, second)
     return 0 if comparison.agrees else 1
+
+
+def _to_dict(comparison: Comparison) -> dict[str, Any]:
+    from eqsat.report.as_json import plain
+
+    return {"agrees": comparison.agrees, **plain(comparison)}
 
 
 def _print(comparison: Comparison, first: Path, second: Path) -> None:

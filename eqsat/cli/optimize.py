@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -13,7 +13,8 @@ from eqsat.cli.progress import showing_progress
 
 if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
-    from eqsat.report.summary import Summary
+    from eqsat.report.summary import Summary, Verification
+    from eqsat.rules.select import NumericsClass
 
 
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     "--numerics",
     default="real",
     show_default=True,
-    metavar="CLASS",
-    help="How far rules may change values: `exact` (to the bit), `real` (equal over the reals).",
+    type=click.Choice(["exact", "lsb", "real", "approximate"]),
+    help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
 )
 @click.option(
     "--objective",
@@ -63,7 +64,9 @@ if TYPE_CHECKING:
 @click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting.")
 @click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph.")
 @seed_option("`--objective random` and of the input that verifies the result")
-@click.option("--verify/--no-verify", default=True, help="Execute the result against the input model.  [default: verify]")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
+)
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -80,8 +83,8 @@ def optimize(
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
     dims: dict[str, int],
-    numerics: str,
-    objective: str,
+    numerics: NumericsClass,
+    objective: Literal["best", "worst", "random"],
     time_limit: float,
     iterations: int | None,
     enodes: int | None,
@@ -127,7 +130,7 @@ def optimize(
             if progress is not None:
                 progress(Event("verify"))
             comparison = api.compare(model, result.model, dims=dims, seed=seed, numerics=numerics)
-            summary = dataclasses.replace(summary, verification=comparison.verification())
+            summary = dataclasses.replace(summary, verification=_verification(comparison))
 
     if report is not None:
         write(summary, report)
@@ -149,7 +152,7 @@ def optimize(
 
 def _rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
     """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
-    from eqsat.rules.location import shipped_rules
+    from eqsat.rules.select import shipped_rules
 
     if no_defaults:
         return list(files)
@@ -167,6 +170,18 @@ def _print(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> No
         from eqsat.report.table import render
 
         Console().print(render(summary, details=verbose))
+
+
+def _verification(comparison: Comparison) -> Verification:
+    from eqsat.report.summary import Verification
+
+    return Verification(
+        agrees=comparison.agrees,
+        outputs=len(comparison.outputs),
+        max_abs_error=comparison.max_abs_error,
+        max_rel_error=comparison.max_rel_error,
+        seed=comparison.seed,
+    )
 
 
 def _difference(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
-from eqsat.execute.executor import run
+from eqsat.execute.executor import Executor
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ExecutionError
@@ -71,7 +71,7 @@ def compare(
         a: The model that is taken to be right.
         b: The model to compare with it.
         inputs: Arrays by input name of ``a``; what is missing is drawn at random.
-        numerics: ``"exact"``: equal to the bit; ``"real"``: within the tolerance of the element type.
+        numerics: ``"exact"``: equal to the bit; else within the tolerance of the element type.
         rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
         atol: Absolute tolerance, added to that.
         dims: Sizes of symbolic dimensions.
@@ -88,7 +88,7 @@ def compare(
     def differ(name: str, left: Any, right: Any) -> Difference:
         return compare_values(name, left, right, numerics=numerics, rtol=rtol, atol=atol)
 
-    left, right = run(a, arrays), run(b, for_b)
+    left, right = Executor(a).run(arrays), Executor(b).run(for_b)
     outputs = tuple(differ(name, left[name], right[other]) for name, other in paired.items())
     if all(d.agrees for d in outputs):
         return Comparison(outputs, None, 0, seed)
@@ -96,7 +96,8 @@ def compare(
     inner_a, inner_b = _without_regions(a), _without_regions(b)
     known = set(_inner_names(inner_b))
     shared = [name for name in _inner_names(inner_a) if name in known]
-    left, right = run(_returning(inner_a, shared), arrays), run(_returning(inner_b, shared), for_b)
+    left = Executor(_returning(inner_a, shared)).run(arrays)
+    right = Executor(_returning(inner_b, shared)).run(for_b)
     inner = (differ(name, left[name], right[name]) for name in shared)
     first = next((d for d in inner if not d.agrees), None)
     return Comparison(outputs, first or next(d for d in outputs if not d.agrees), len(shared), seed)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import onnx_ir as ir
 
-Numerics = Literal["exact", "real"]
-"""``"exact"``: equal to the bit but for what a NaN carries; ``"real"``: within the tolerance of the element type."""
+Numerics = Literal["exact", "lsb", "real", "approximate"]
+"""``"exact"``: equal to the bit but for what a NaN carries; else within the tolerance of the element type."""
 
 _RTOL = {
     "float64": 1e-9,

@@ -18,8 +18,8 @@ SCHEMA = "eqsat-summary-1"
 
 def to_dict(summary: Summary) -> dict[str, Any]:
     """The summary as plain dictionaries, lists, strings and numbers."""
-    tree = {"schema": SCHEMA, **_plain(summary)}
-    tree["speedup"] = _plain(summary.speedup)
+    tree = {"schema": SCHEMA, **plain(summary)}
+    tree["speedup"] = plain(summary.speedup)
     return tree
 
 
@@ -28,13 +28,14 @@ def to_json(summary: Summary) -> str:
     return json.dumps(to_dict(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples and dictionaries as what JSON knows; numbers that it does not know become None."""
     if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

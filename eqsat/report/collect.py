@@ -108,9 +108,10 @@ def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -
         name=statistics.name,
         place=statistics.place,
         matches=statistics.matches,
+        applied=statistics.applied,
         chosen=sum(k.rule == statistics.name for k in kernels),
-        mismatches=statistics.mismatches,
-        throttled=statistics.held_back > 0,
+        held_back=statistics.held_back,
+        mismatch=statistics.mismatch,
         seconds=statistics.seconds,
     )
 
@@ -134,7 +135,7 @@ def _region_rows(
 
 
 def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[Region]) -> list[float]:
-    """Per region the seconds of copies: into it for the first region that reads a value, out of the one that makes it."""
+    """Per region the seconds of copies: in for the first region that reads a value, out of the one that makes it."""
     problem = formulation.problem
     memories = readers(problem, solution.choices)
     costs = [0.0] * len(pieces)

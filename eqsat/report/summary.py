@@ -168,7 +168,7 @@ class Summary:
     bound: No program in the e-graph costs less than this many seconds.
     gap: ``(after.cost - bound) / after.cost``.
     stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ...
-    seconds: By stage, in order.
+    seconds: CPU time by stage, in order.
     kernels: In execution order.
     regions: In execution order.
     rules: In the order of the rule files.

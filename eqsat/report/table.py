@@ -113,7 +113,7 @@ def closing_lines(summary: Summary) -> list[str]:
         f"{grown.iterations:,} iterations ({grown.stop_reason})",
         "seconds   "
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
-        + f"; together {sum(summary.seconds.values()):.2f}",
+        + f"; together {sum(summary.seconds.values()):.2f} of CPU time",
     ]
     if summary.verification is not None:
         seen = summary.verification

@@ -26,7 +26,7 @@ def test_before_and_after() -> None:
     assert row(text, "host operators") == ["host operators", "1,176", "3"]
     assert row(text, "bound") == ["bound", "2.99 ms, gap 0.33 % (time limit)"]
     assert "12,345 e-nodes in 3,456 classes after 6 iterations (saturated)" in text
-    assert "load 0.11, saturate 0.52, extract 0.30; together 0.93" in text
+    assert "load 0.11, saturate 0.52, extract 0.30; together 0.93 of CPU time" in text
 
 
 def test_regions_and_reasons() -> None:
