@@ -111,6 +111,7 @@ def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -
         applied=statistics.applied,
         chosen=sum(k.rule == statistics.name for k in kernels),
         held_back=statistics.held_back,
+        mismatches=statistics.mismatches,
         mismatch=statistics.mismatch,
         seconds=statistics.seconds,
     )

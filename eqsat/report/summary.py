@@ -110,7 +110,8 @@ class RuleRow:
         applied: On how many distinct signatures its conditions held.
         chosen: Kernels of the result that it made.
         held_back: Rounds in which it was held back because it matched too often.
-        mismatch: First contradiction of types between its sides, empty if none; such matches are not applied.
+        mismatches: On how many signatures its sides differ in type; there it is not applied.
+        mismatch: The first such contradiction, empty if none.
         seconds: Time of searching and applying.
     """
 
@@ -120,6 +121,7 @@ class RuleRow:
     applied: int = 0
     chosen: int = 0
     held_back: int = 0
+    mismatches: int = 0
     mismatch: str = ""
     seconds: float = 0.0
 

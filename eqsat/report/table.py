@@ -90,8 +90,8 @@ def rules(summary: Summary) -> Table:
         notes = []
         if row.held_back:
             notes.append(f"held back in {row.held_back:,} rounds: it matched too often")
-        if row.mismatch:
-            notes.append(f"unsound, not applied where {row.mismatch}")
+        if row.mismatches:
+            notes.append(f"not applied {row.mismatches:,} times, as its sides differ in type: {row.mismatch}")
         table.add_row(
             _raw(row.name),
             f"{row.matches:,}",

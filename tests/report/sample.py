@@ -58,7 +58,15 @@ SUMMARY = Summary(
     ),
     rules=(
         RuleRow("fold_batchnorm", "fusion.rules:12", matches=53, applied=12, chosen=53, seconds=0.003),
-        RuleRow("explosive", "my.rules:3", matches=9999, held_back=3, mismatch="int8[] is not float32[2]", seconds=0.1),
+        RuleRow(
+            "explosive",
+            "my.rules:3",
+            matches=9999,
+            held_back=3,
+            mismatches=5,
+            mismatch="int8[] is not float32[2]",
+            seconds=0.1,
+        ),
         RuleRow("never_fired", "my.rules:9", matches=0),
     ),
     verification=Verification(agrees=True, outputs=1, max_abs_error=3.14e-6, max_rel_error=0.0, seed=7),

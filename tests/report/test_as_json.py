@@ -56,7 +56,7 @@ def test_names_of_rows_are_those_documented() -> None:
         "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost"],
         "HostRow": ["name", "op", "cost", "refusals"],
         "Refusal": ["target", "requirement", "actual"],
-        "RuleRow": ["name", "place", "matches", "applied", "chosen", "held_back", "mismatch", "seconds"],
+        "RuleRow": ["name", "place", "matches", "applied", "chosen", "held_back", "mismatches", "mismatch", "seconds"],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
         "Verification": ["agrees", "outputs", "max_abs_error", "max_rel_error", "seed"],
     }

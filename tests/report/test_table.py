@@ -45,6 +45,7 @@ def test_details_show_kernels_and_rules_that_matched() -> None:
     assert row(long, "fold_batchnorm") == ["fold_batchnorm", "53", "12", "53", "3.00 ms", "fusion.rules:12"]
     said = " ".join(long.split())
     assert "held back in 3 rounds" in said
+    assert "not applied 5 times" in said
     assert "int8[] is not float32[2]" in said
     assert "never_fired" not in long
 
