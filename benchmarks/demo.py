@@ -1,7 +1,7 @@
 """``make demo``: ResNet-50, optimized for oneDNN and the host, run, and checked against ONNX Runtime.
 
-Prints what the optimization changed, saves the model as ``out/resnet50.dnnl.onnx`` with a report beside it, and executes
-it. The class scores before the final softmax are compared as well: with random weights the softmax is one-hot,
+Prints what the optimization changed, saves the model and a report in ``out/``, and executes the model
+as saved. The class scores before the final softmax are compared as well: with random weights the softmax is one-hot,
 which would hide errors.
 """
 

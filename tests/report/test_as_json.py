@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 from eqsat.report import summary as module
 from eqsat.report.as_json import SCHEMA, to_dict, to_json
@@ -60,3 +62,16 @@ def test_names_of_rows_are_those_documented() -> None:
         "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
         "Verification": ["agrees", "outputs", "max_abs_error", "max_rel_error", "seed"],
     }
+
+
+def test_the_documentation_names_every_key() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "report.md").read_text("utf-8")
+    documented = set(re.findall(r"`([a-z_.]+)`", page.split("## JSON")[1]))
+
+    def keys(tree: object) -> set[str]:
+        if isinstance(tree, dict):
+            return set(tree) | {k for v in tree.values() for k in keys(v)}
+        return {k for v in tree for k in keys(v)} if isinstance(tree, list) else set()
+
+    assert keys(to_dict(sample(seconds={}))) <= documented
+    assert f"`{SCHEMA}`" in page
