@@ -48,11 +48,11 @@ def compare(
     Where they differ, the tensors inside that both know by name are compared as well, and the first in
     execution order that differs is named. The exit code is 1 if an output differs.
     """
+    if exact and (rtol or atol):
+        raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")
     from eqsat import api
     from eqsat.execute.inputs import input_names
 
-    if exact and (rtol or atol):
-        raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")
     a, b = api.load(first), api.load(second)
     given = read_inputs(inputs, input_names(a))
     comparison = api.compare(

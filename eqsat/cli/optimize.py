@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--rules",
     "rule_files",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="A file of rules to use beside the shipped ones. May be repeated.",
 )
 @click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules.")

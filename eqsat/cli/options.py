@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+MODEL = click.Path(path_type=Path)
+"""A file to read: whether it is there, and is what it should be, is said by who reads it."""
 
 
 def debug_option(command: _Command) -> _Command:

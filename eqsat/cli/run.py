@@ -45,11 +45,11 @@ def run(
     eqsat run model.onnx                          random inputs
     eqsat run model.onnx -i x=image.npy -o y.npz
     """
+    if output is not None and output.suffix not in (".npy", ".npz"):
+        raise click.BadParameter(f"{output} ends in neither .npy nor .npz", param_hint="'--output'")
     from eqsat import api
     from eqsat.execute.inputs import complete_inputs, input_names
 
-    if output is not None and output.suffix not in (".npy", ".npz"):
-        raise click.BadParameter(f"{output} ends in neither .npy nor .npz", param_hint="'--output'")
     loaded = api.load(model)
     names = input_names(loaded)
     given = read_inputs(inputs, names)
