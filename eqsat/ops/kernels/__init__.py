@@ -2,6 +2,49 @@
 
 from __future__ import annotations
 
+from eqsat.ops.kernels import (
+    activations,
+    binary,
+    casting,
+    convolution,
+    dropping,
+    fused,
+    gathering,
+    integer,
+    matmul,
+    normalization,
+    pooling,
+    qlinear,
+    quantization,
+    recurrent,
+    reductions,
+    resize,
+    shaping,
+    slicing,
+    unary,
+)
 from eqsat.ops.kernels.registry import KERNELS, find
 
-__all__ = ["KERNELS", "find"]
+__all__ = [
+    "KERNELS",
+    "activations",
+    "binary",
+    "casting",
+    "convolution",
+    "dropping",
+    "find",
+    "fused",
+    "gathering",
+    "integer",
+    "matmul",
+    "normalization",
+    "pooling",
+    "qlinear",
+    "quantization",
+    "recurrent",
+    "reductions",
+    "resize",
+    "shaping",
+    "slicing",
+    "unary",
+]

@@ -15,16 +15,17 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from eqsat.model.types import AttrValue, OpKey
+from eqsat.model.types import OpKey
 
-Attributes = Mapping[str, AttrValue]
+Attributes = Mapping[str, Any]
+"""Attribute values by name, see ``AttrValue``; the schema says which kind each has."""
 Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 
 HALF_TYPES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
 
 
-class Fallback(Exception):  # noqa: N818 - a request, not an error
+class Fallback(Exception):
     """Raised by a kernel for inputs that it leaves to ``onnx.reference``."""
 
 

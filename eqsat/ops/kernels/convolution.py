@@ -1,0 +1,203 @@
+"""Convolution in 1-D to 3-D (and beyond): window rows gathered into matrices, multiplied by BLAS.
+
+A block of output rows is gathered at a time, so that the gathered matrix stays in the cache. Pointwise
+convolutions multiply in place; depthwise ones, where BLAS has nothing to gain, add up shifted products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+from eqsat.ops.kernels.windows import Windows, integers, padded, taps, window_view, windows
+
+Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+"""``product(a, b, out)``: matrix product over the last two axes, into ``out``."""
+
+_BLOCK_BYTES = 1 << 20
+"""Size of the gathered matrix: the second-level cache of common cores."""
+
+
+def blas(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """The ordinary matrix product."""
+    np.matmul(a, b, out=out)
+
+
+@kernel("Conv")
+@in_single
+def conv(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+    """Convolution of x (N, C, *spatial) with w (M, C / group, *kernel)."""
+    y = convolve(x, w, geometry(attrs, x, w), _group(attrs))
+    if b is not None:
+        y += b.reshape(-1, *(1,) * (x.ndim - 2))
+    return y
+
+
+def geometry(attrs: Attributes, x: np.ndarray, w: np.ndarray) -> Windows:
+    """Windows of a convolution; the kernel's shape is the weights'.
+
+    Raises:
+        ValueError: The shapes do not fit together.
+    """
+    group = _group(attrs)
+    if x.ndim < 3 or w.ndim != x.ndim:
+        raise ValueError(f"input and weights must have the same rank of at least 3, not {x.ndim} and {w.ndim}")
+    if w.shape[0] % group or x.shape[1] != w.shape[1] * group:
+        raise ValueError(f"{x.shape[1]} channels in {group} groups do not fit weights of shape {w.shape}")
+    if integers(attrs, "kernel_shape", w.shape[2:]) != w.shape[2:]:
+        raise ValueError(f"kernel_shape {attrs.get('kernel_shape')} is not that of the weights, {w.shape[2:]}")
+    return windows(attrs, x.shape[2:], w.shape[2:])
+
+
+def convolve(
+    x: np.ndarray, w: np.ndarray, at: Windows, group: int, product: Product = blas, dtype: np.dtype | type | None = None
+) -> np.ndarray:
+    """Convolution of checked operands.
+
+    Args:
+        x: Input (N, C, *spatial).
+        w: Weights (M, C / group, *kernel), of the same element type.
+        at: The windows.
+        group: Number of groups.
+        product: The matrix product to use.
+        dtype: Element type of the result where it is wider than the operands'.
+
+    Returns:
+        Output (N, M, *out), fresh.
+    """
+    n, m = x.shape[0], w.shape[0]
+    depth = w.shape[1] * math.prod(w.shape[2:])
+    if w.shape[1] == 1 and group > 1 and not at.is_pointwise:
+        return _depthwise(x, w, at, group)
+    weights = np.ascontiguousarray(w).reshape(group, m // group, depth)
+    y = np.empty((n, group, m // group, math.prod(at.out)), dtype or x.dtype)
+    if at.is_pointwise:
+        pixels = x
+        if any(s != 1 for s in at.strides):
+            pixels = x[(..., *(slice(0, (o - 1) * s + 1, s) for o, s in zip(at.out, at.strides, strict=True)))]
+        product(weights, np.ascontiguousarray(pixels).reshape(n, group, depth, -1), y)
+    else:
+        _gathered(padded(x, at), weights, at, y, product)
+    return y.reshape(n, m, *at.out)
+
+
+def _gathered(x: np.ndarray, weights: np.ndarray, at: Windows, y: np.ndarray, product: Product) -> None:
+    """Multiply blocks of gathered windows; the blocks are cut along the first spatial axis of the output."""
+    n, group, _, area = y.shape
+    depth = weights.shape[2]
+    view = window_view(x.reshape(n, group, -1, *x.shape[2:]), at)
+    rows = at.out[0]
+    if not area:
+        return
+    row = area // rows
+    step = max(1, min(rows, _BLOCK_BYTES // max(1, depth * row * x.itemsize)))
+    buffer = np.empty((depth, step * row), x.dtype)
+    axis = 1 + len(at.kernel)
+    for i in range(n):
+        for g in range(group):
+            for start in range(0, rows, step):
+                stop = min(start + step, rows)
+                block = view[i, g][(slice(None),) * axis + (slice(start, stop),)]
+                matrix = buffer[:, : (stop - start) * row]
+                if stop - start < step:
+                    matrix = np.ascontiguousarray(block).reshape(depth, -1)
+                else:
+                    matrix.reshape(block.shape)[...] = block
+                product(weights[g], matrix, y[i, g, :, start * row : stop * row])
+
+
+def _depthwise(x: np.ndarray, w: np.ndarray, at: Windows, group: int) -> np.ndarray:
+    """One channel a group: for each tap, add the shifted input times its weight, a few channels at a time."""
+    n, m = x.shape[0], w.shape[0]
+    many = m // group
+    x = padded(x, at)
+    y = np.zeros((n, group, many, *at.out), x.dtype)
+    area = math.prod(at.out)
+    step = max(1, _BLOCK_BYTES // 4 // max(1, many * area * x.itemsize))
+    kernel = w.reshape(group, many, -1)
+    ones = (1,) * len(at.kernel)
+    places = [tuple(taps(at, axis)[k] for axis, k in enumerate(index)) for index in np.ndindex(*at.kernel)]
+    for i in range(n):
+        for start in range(0, group, step):
+            block = slice(start, min(start + step, group))
+            sums = y[i, block]
+            scratch = np.empty_like(sums)
+            for k, place in enumerate(places):
+                np.multiply(x[(i, block, None, *place)], kernel[block, :, k].reshape(-1, many, *ones), out=scratch)
+                sums += scratch
+    return y.reshape(n, m, *at.out)
+
+
+def _group(attrs: Attributes) -> int:
+    group = attrs.get("group", 1)
+    if not isinstance(group, int) or group < 1:
+        raise ValueError(f"group must be positive, not {group}")
+    return group
+
+
+@kernel("ConvTranspose")
+@in_single
+def conv_transpose(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+    """Transposed convolution of x (N, C, *spatial) with w (C, M / group, *kernel): products scattered and added."""
+    group = _group(attrs)
+    rank = x.ndim - 2
+    n, channels = x.shape[:2]
+    if w.ndim != x.ndim or w.shape[0] != channels or channels % group:
+        raise ValueError(f"{channels} channels in {group} groups do not fit weights of shape {w.shape}")
+    kernel_shape = w.shape[2:]
+    strides = integers(attrs, "strides", (1,) * rank)
+    dilations = integers(attrs, "dilations", (1,) * rank)
+    begin, out = _transposed_padding(attrs, x.shape[2:], kernel_shape, strides, dilations)
+    m = w.shape[1]
+    depth = channels // group
+    weights = w.reshape(group, depth, -1).transpose(0, 2, 1)
+    products = np.matmul(weights, x.reshape(n, group, depth, -1)).reshape(n, group, m, *kernel_shape, *x.shape[2:])
+    full = [
+        max((size - 1) * s + (k - 1) * d + 1, o + max(p, 0))
+        for size, s, k, d, o, p in zip(x.shape[2:], strides, kernel_shape, dilations, out, begin, strict=True)
+    ]
+    y = np.zeros((n, group, m, *full), x.dtype)
+    for index in np.ndindex(*kernel_shape):
+        place = tuple(
+            slice(k * d, k * d + (size - 1) * s + 1, s)
+            for k, d, s, size in zip(index, dilations, strides, x.shape[2:], strict=True)
+        )
+        y[(..., *place)] += products[(slice(None),) * 3 + index]
+    if any(p < 0 for p in begin):
+        y = np.pad(y, [(0, 0)] * 3 + [(max(-p, 0), 0) for p in begin])
+    crop = tuple(slice(max(p, 0), max(p, 0) + o) for p, o in zip(begin, out, strict=True))
+    y = y[(..., *crop)].reshape(n, group * m, *out)
+    return y if b is None else y + b.reshape(-1, *(1,) * rank)
+
+
+def _transposed_padding(
+    attrs: Attributes,
+    spatial: tuple[int, ...],
+    kernel_shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> tuple[list[int], list[int]]:
+    """Padding before the output (what is cropped there) and the output's spatial shape."""
+    rank = len(spatial)
+    pads = integers(attrs, "pads", (0,) * (2 * rank))
+    extra = integers(attrs, "output_padding", (0,) * rank)
+    wanted = integers(attrs, "output_shape", ())
+    mode = attrs.get("auto_pad", "NOTSET")
+    begin, out = [], []
+    for i in range(rank):
+        full = (spatial[i] - 1) * strides[i] + (kernel_shape[i] - 1) * dilations[i] + 1 + extra[i]
+        if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
+            size = wanted[i - rank] if wanted else spatial[i] * strides[i]
+            total = max(full - size, 0)
+            begin.append(total - total // 2 if mode == "SAME_LOWER" else total // 2)
+            out.append(size)
+        elif mode == "VALID":
+            begin.append(0)
+            out.append(full)
+        else:
+            begin.append(pads[i])
+            out.append(full - pads[i] - pads[i + rank])
+    return begin, out

@@ -1,0 +1,187 @@
+"""ONNX Runtime's fused floating-point operators (``com.microsoft``): what its optimizer leaves in saved models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eqsat.ops.kernels.activations import gelu, gelu_tanh, sigmoid
+from eqsat.ops.kernels.convolution import conv
+from eqsat.ops.kernels.integer import exact_matmul
+from eqsat.ops.kernels.matmul import gemm, matmul
+from eqsat.ops.kernels.normalization import standardized
+from eqsat.ops.kernels.quantization import dynamic_quantize_linear
+from eqsat.ops.kernels.registry import Attributes, Fallback, in_single, kernel
+from eqsat.ops.kernels.shaping import triangle
+from eqsat.ops.kernels.slicing import pad
+
+_MS = "com.microsoft"
+_Optional = np.ndarray | None
+
+
+@kernel("Gelu", domain=_MS)
+@in_single
+def gelu_ms(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """The exact GELU."""
+    return gelu(x)
+
+
+@kernel("BiasGelu", domain=_MS)
+@in_single
+def bias_gelu(attrs: Attributes, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The exact GELU of ``x + bias``."""
+    return gelu(x + bias)
+
+
+@kernel("FastGelu", domain=_MS)
+@in_single
+def fast_gelu(attrs: Attributes, x: np.ndarray, bias: _Optional = None) -> np.ndarray:
+    """GELU by tanh, of ``x + bias``."""
+    return gelu_tanh(x if bias is None else x + bias)
+
+
+@kernel("QuickGelu", domain=_MS)
+@in_single
+def quick_gelu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """``x`` times the sigmoid of ``alpha x``."""
+    return x * sigmoid(x * x.dtype.type(attrs["alpha"]))
+
+
+@kernel("BiasAdd", domain=_MS)
+@in_single
+def bias_add(attrs: Attributes, x: np.ndarray, bias: np.ndarray, skip: np.ndarray) -> np.ndarray:
+    """``x + bias + skip``."""
+    return x + bias + skip
+
+
+def _activated(attrs: Attributes, y: np.ndarray, p: tuple[float, ...]) -> np.ndarray:
+    """The activation that a fused convolution or product ends with."""
+    name = attrs.get("activation") or ""
+    if name in ("", "Identity"):
+        return y
+    if name == "Relu":
+        return np.maximum(y, 0)
+    if name == "Tanh":
+        return np.tanh(y)
+    if name == "Sigmoid":
+        return sigmoid(y)
+    if name == "LeakyRelu":
+        return np.where(y < 0, y * np.float32(p[0]), y)
+    if name == "Clip":
+        return np.clip(y, np.float32(p[0]), np.float32(p[1]))
+    if name == "HardSigmoid":
+        return np.clip(y * np.float32(p[0]) + np.float32(p[1]), 0, 1)
+    raise Fallback
+
+
+@kernel("FusedConv", domain=_MS)
+@in_single
+def fused_conv(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: _Optional = None, z: _Optional = None) -> np.ndarray:
+    """Convolution plus a residual, then an activation."""
+    y = conv(attrs, x, w, b)
+    if z is not None:
+        y = y + z
+    return _activated(attrs, y, tuple(attrs.get("activation_params", ())))
+
+
+@kernel("FusedGemm", domain=_MS)
+@in_single
+def fused_gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: _Optional = None) -> np.ndarray:
+    """Gemm, then an activation."""
+    names = ("activation_alpha", "activation_beta", "activation_gamma")
+    return _activated(attrs, gemm(attrs, a, b, c), tuple(attrs[n] for n in names if n in attrs))
+
+
+@kernel("FusedMatMul", "TransposeMatMul", domain=_MS)
+@in_single
+def fused_matmul(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``alpha * A' B'``; ``transBatch`` moves the first axis before the last but one."""
+    left = _arranged(a, bool(attrs.get("transA")), bool(attrs.get("transBatchA")))
+    right = _arranged(b, bool(attrs.get("transB")), bool(attrs.get("transBatchB")))
+    y = matmul(attrs, left, right)
+    return y * y.dtype.type(attrs["alpha"]) if attrs["alpha"] != 1.0 else y
+
+
+def _arranged(x: np.ndarray, transpose: bool, batch: bool) -> np.ndarray:
+    if batch:
+        x = np.moveaxis(x, 0, -2)
+    return np.swapaxes(x, -1, -2) if transpose and x.ndim > 1 else x
+
+
+@kernel("SkipLayerNormalization", domain=_MS, counts_outputs=True)
+@in_single
+def skip_layer_normalization(
+    attrs: Attributes,
+    x: np.ndarray,
+    skip: np.ndarray,
+    gamma: np.ndarray,
+    beta: _Optional = None,
+    bias: _Optional = None,
+    *,
+    outputs: int = 1,
+) -> tuple[np.ndarray, ...]:
+    """Layer normalisation over the last axis of ``x + skip + bias``; also returns statistics and the sum."""
+    total = x + skip if bias is None else x + skip + bias
+    y, mean, inverse = standardized(total, (x.ndim - 1,), attrs["epsilon"])
+    y = y * gamma
+    return (y if beta is None else y + beta, mean, inverse, total)[:outputs]
+
+
+@kernel("SkipSimplifiedLayerNormalization", domain=_MS, counts_outputs=True)
+@in_single
+def skip_rms_normalization(
+    attrs: Attributes, x: np.ndarray, skip: np.ndarray, gamma: np.ndarray, bias: _Optional = None, *, outputs: int = 1
+) -> tuple[np.ndarray, ...]:
+    """RMS normalisation over the last axis of ``x + skip + bias``."""
+    total = x + skip if bias is None else x + skip + bias
+    square = np.mean(total * total, -1, keepdims=True)
+    inverse = 1 / np.sqrt(square + total.dtype.type(attrs["epsilon"]))
+    return (total * inverse * gamma, np.zeros_like(square), inverse, total)[:outputs]
+
+
+@kernel("MatMulIntegerToFloat", domain=_MS)
+def matmul_integer_to_float(
+    attrs: Attributes,
+    a: np.ndarray,
+    b: np.ndarray,
+    a_scale: np.ndarray,
+    b_scale: np.ndarray,
+    a_zero: _Optional = None,
+    b_zero: _Optional = None,
+    bias: _Optional = None,
+) -> np.ndarray:
+    """Product of 8-bit operands, scaled, plus a bias, in float32."""
+    scale = a_scale.reshape(()) * (b_scale if b_scale.size > 1 else b_scale.reshape(()))
+    y = exact_matmul(a, a_zero, b, b_zero).astype(np.float32) * scale
+    return y if bias is None else y + bias
+
+
+@kernel("DynamicQuantizeMatMul", domain=_MS)
+def dynamic_quantize_matmul(
+    attrs: Attributes,
+    a: np.ndarray,
+    b: np.ndarray,
+    b_scale: np.ndarray,
+    b_zero: _Optional = None,
+    bias: _Optional = None,
+) -> np.ndarray:
+    """As above, with the left operand quantized by its own range."""
+    quantized, scale, zero = dynamic_quantize_linear(attrs, a)
+    return matmul_integer_to_float(attrs, quantized, b, scale, b_scale, zero, b_zero, bias)
+
+
+@kernel("ExpandDims", domain=_MS)
+def expand_dims(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """With one more axis of length 1."""
+    return np.expand_dims(x, int(axis.reshape(())))
+
+
+@kernel("Trilu", domain=_MS)
+def trilu_ms(attrs: Attributes, x: np.ndarray, k: _Optional = None) -> np.ndarray:
+    """As ONNX's Trilu."""
+    return triangle(attrs, x, k)
+
+
+@kernel("Pad", domain=_MS)
+def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional = None) -> np.ndarray:
+    """As ONNX's Pad."""
+    return pad(attrs, x, pads.reshape(-1), value)

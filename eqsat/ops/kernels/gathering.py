@@ -1,0 +1,139 @@
+"""Reading and writing at indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
+from eqsat.ops.kernels.shaping import ints
+
+
+def _checked(indices: np.ndarray, length: int) -> np.ndarray:
+    """Indices with negative ones counted from the end.
+
+    Raises:
+        IndexError: One is out of range.
+    """
+    if indices.size and (indices.min() < -length or indices.max() >= length):
+        raise IndexError(f"indices must be in [{-length}, {length - 1}], not {indices.min()} .. {indices.max()}")
+    return np.where(indices < 0, indices + length, indices)
+
+
+@kernel("Gather")
+def gather(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Slices along an axis."""
+    axis = attrs["axis"]
+    return np.take(x, _checked(indices, x.shape[axis]), axis)
+
+
+@kernel("GatherElements")
+def gather_elements(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """One element for each index, at the index's own place in the other axes."""
+    axis = attrs["axis"]
+    found = _checked(indices, x.shape[axis])
+    return x[_element_places(found, axis % x.ndim)]
+
+
+def _element_places(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    grid = np.ogrid[tuple(slice(n) for n in indices.shape)]
+    return tuple(indices if i == axis else g for i, g in enumerate(grid))
+
+
+@kernel("GatherND")
+def gather_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Slices at index tuples, separately for each batch."""
+    batch = attrs.get("batch_dims", 0)
+    depth = indices.shape[-1]
+    grid = np.ogrid[tuple(slice(n) for n in indices.shape[:batch])] if batch else ()
+    extra = indices.ndim - 1 - batch
+    lead = tuple(g.reshape(*g.shape, *(1,) * extra) for g in grid)
+    tail = tuple(_checked(indices[..., k], x.shape[batch + k]) for k in range(depth))
+    return x[lead + tail] if lead or tail else np.broadcast_to(x, (*indices.shape[:-1], *x.shape)).copy()
+
+
+_UPDATES: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _write(y: np.ndarray, place: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str) -> None:
+    if reduction == "none":
+        y[place] = updates
+    elif y.dtype.kind in "V" or y.dtype.kind == "O":
+        raise Fallback
+    else:
+        combine: Callable[..., Any] = _UPDATES[reduction].at
+        combine(y, place, updates)
+
+
+@kernel("ScatterElements", "Scatter")
+def scatter_elements(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    """A copy with one element replaced, or combined, for each index."""
+    axis = attrs["axis"]
+    y = x.copy()
+    place = _element_places(_checked(indices, x.shape[axis]), axis % x.ndim)
+    _write(y, place, updates, attrs.get("reduction", "none"))
+    return y
+
+
+@kernel("ScatterND")
+def scatter_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    """A copy with slices at index tuples replaced or combined."""
+    y = x.copy()
+    place = tuple(_checked(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
+    if not place:
+        raise Fallback
+    _write(y, place, updates, attrs.get("reduction", "none"))
+    return y
+
+
+@kernel("OneHot")
+def one_hot(attrs: Attributes, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """``values[1]`` where the class is the index, else ``values[0]``; indices out of range match none."""
+    count = int(depth.reshape(-1)[0])
+    axis = attrs["axis"] + (indices.ndim + 1 if attrs["axis"] < 0 else 0)
+    index = indices.astype(np.int64)
+    index = np.where((index >= -count) & (index < 0), index + count, index)
+    classes = np.arange(count).reshape(*(1,) * axis, count, *(1,) * (indices.ndim - axis))
+    return np.where(np.expand_dims(index, axis) == classes, values[1], values[0]).astype(values.dtype)
+
+
+@kernel("Compress")
+def compress(attrs: Attributes, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
+    """The slices, or elements, for which the condition holds."""
+    return np.compress(condition, x, attrs.get("axis"))
+
+
+@kernel("NonZero")
+def non_zero(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Indices of the elements that are not zero, one column each."""
+    return np.array(np.nonzero(x), np.int64)
+
+
+@kernel("TopK", since=10)
+def top_k(attrs: Attributes, x: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest or smallest elements along an axis, in order, and their indices; the first of equals wins."""
+    return _top(x, ints(k)[0], attrs["axis"], bool(attrs.get("largest", 1)))
+
+
+@kernel("TopK", since=1)
+def top_k_by_attribute(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Before version 10 the count is an attribute."""
+    return _top(x, attrs["k"], attrs["axis"], True)
+
+
+def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    if x.dtype.kind == "u" and largest:
+        key = np.iinfo(x.dtype).max - x
+    elif x.dtype.kind == "i" and largest:
+        key = -1 - x  # the negative that cannot overflow
+    elif largest:
+        key = -x
+    else:
+        key = x
+    if count > x.shape[axis]:
+        raise ValueError(f"k must be at most the {x.shape[axis]} elements along the axis, not {count}")
+    order = np.argsort(key, axis, kind="stable")
+    index = np.take(order, np.arange(count), axis)
+    return np.take_along_axis(x, index, axis), index.astype(np.int64)

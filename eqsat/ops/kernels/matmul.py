@@ -1,0 +1,83 @@
+"""Matrix products: through BLAS in floating point, and exactly through BLAS for integers.
+
+A product of integers is exact in floating point as long as no partial sum leaves the mantissa, whatever the order
+of summation. Integer operands are therefore multiplied in float32 or float64 pieces of bounded depth, which
+BLAS does many times faster than numpy's integer loops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+
+_EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
+
+
+@kernel("MatMul")
+@in_single
+def matmul(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Matrix product with numpy's broadcasting."""
+    return integer_product(a, b, a.dtype) if a.dtype.kind in "iu" else np.matmul(a, b)
+
+
+@kernel("Gemm")
+@in_single
+def gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """``alpha * A' B' + beta * C``."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ValueError(f"A and B must be matrices, not of rank {a.ndim} and {b.ndim}")
+    y = matmul(attrs, a.T if attrs["transA"] else a, b.T if attrs["transB"] else b)
+    alpha, beta = attrs["alpha"], attrs["beta"]
+    if alpha != 1.0:
+        y = (y * alpha).astype(a.dtype)
+    if c is not None and beta != 0.0:
+        y = y + c if beta == 1.0 else y + (c * beta).astype(a.dtype)
+        if y.dtype != a.dtype:
+            y = y.astype(a.dtype)
+    return y
+
+
+@kernel("Einsum")
+@in_single
+def einsum(attrs: Attributes, *operands: np.ndarray) -> np.ndarray:
+    """Einstein summation, pairwise and through matrix products where numpy finds a way."""
+    equation = str(attrs["equation"]).replace(" ", "")
+    return np.einsum(equation, *operands, optimize=len(operands) > 1)
+
+
+def integer_product(a: np.ndarray, b: np.ndarray, dtype: np.dtype | type) -> np.ndarray:
+    """Exact product of integer operands, wrapping around in ``dtype`` as integer arithmetic does.
+
+    Args:
+        a: Integers (..., M, K), or (K,).
+        b: Integers (..., K, N), or (K,).
+        dtype: Element type of the result.
+    """
+    largest = _magnitude(a) * _magnitude(b)
+    depth = a.shape[-1]
+    wide = np.dtype(np.float32 if largest * min(depth, 64) <= _EXACT[np.dtype(np.float32)] else np.float64)
+    if largest > _EXACT[np.dtype(np.float64)] or not depth:
+        return np.matmul(a.astype(dtype), b.astype(dtype))
+    step = max(1, int(_EXACT[wide] // max(largest, 1.0)))
+    a, b = a.astype(wide), b.astype(wide)
+    if step >= depth:
+        return to_integer(np.matmul(a, b), dtype)
+    total: np.ndarray | None = None
+    for start in range(0, depth, step):
+        right = b[start : start + step] if b.ndim == 1 else b[..., start : start + step, :]
+        part = to_integer(np.matmul(a[..., start : start + step], right), dtype)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def to_integer(x: np.ndarray, dtype: np.dtype | type) -> np.ndarray:
+    """Whole numbers in floating point as integers modulo the type's range."""
+    return np.asarray(x).astype(np.int64).astype(dtype)
+
+
+def _magnitude(x: np.ndarray) -> float:
+    if not x.size:
+        return 0.0
+    return max(abs(float(x.min())), abs(float(x.max())))

@@ -1,0 +1,172 @@
+"""Normalisations: statistics in float32 (``stash_type``), one multiply and one add where the statistics are given."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, in_single, kernel, no_kernel
+
+Arrays = np.ndarray | tuple[np.ndarray, ...]
+
+
+def channelwise(v: np.ndarray, rank: int) -> np.ndarray:
+    """A vector over the channels, shaped to broadcast against (N, C, *spatial)."""
+    return v.reshape(-1, *(1,) * (rank - 2)) if rank > 1 else v
+
+
+@kernel("BatchNormalization", since=9, counts_outputs=True)
+def batch_normalization(
+    attrs: Attributes,
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    outputs: int = 1,
+) -> Arrays:
+    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` over channels.
+
+    In training the statistics are the batch's own.
+    """
+    kind = x.dtype
+    work = np.dtype(np.float32) if kind in HALF_TYPES else kind
+    wide = x.astype(work, copy=False)
+    training = bool(attrs.get("training_mode", 0))
+    old_mean, old_var = mean, var
+    if training:
+        axes = (0, *range(2, x.ndim))
+        mean, var = wide.mean(axes), wide.var(axes)
+    factor = scale.astype(work, copy=False) / np.sqrt(var.astype(work, copy=False) + work.type(attrs["epsilon"]))
+    offset = bias.astype(work, copy=False) - mean.astype(work, copy=False) * factor
+    y = wide * channelwise(factor, x.ndim)
+    y += channelwise(offset, x.ndim)
+    y = y.astype(kind, copy=False)
+    if not training or outputs == 1:
+        return y
+    return (y, _running(old_mean, mean, attrs["momentum"]), _running(old_var, var, attrs["momentum"]))
+
+
+def _running(old: np.ndarray, new: np.ndarray, momentum: float) -> np.ndarray:
+    return (old * momentum + new.astype(old.dtype) * (1 - momentum)).astype(old.dtype)
+
+
+no_kernel("BatchNormalization", since=1)
+
+
+@kernel("InstanceNormalization")
+@in_single
+def instance_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Each channel of each sample by its own statistics."""
+    y, _, _ = standardized(x, tuple(range(2, x.ndim)), attrs["epsilon"])
+    return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
+
+
+@kernel("GroupNormalization", since=21)
+def group_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Groups of channels of each sample by their own statistics; scale and bias are per channel."""
+    work = _stash(attrs, x)
+    groups = int(attrs["num_groups"])
+    if x.shape[1] % groups:
+        raise ValueError(f"{x.shape[1]} channels cannot be cut into {groups} groups")
+    y, _, _ = standardized(x.reshape(x.shape[0], groups, -1).astype(work, copy=False), (2,), attrs["epsilon"])
+    y = y.reshape(x.shape).astype(x.dtype, copy=False)
+    return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
+
+
+@kernel("GroupNormalization", since=18)
+def group_normalization_by_group(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """As above, with one scale and bias a group."""
+    many = x.shape[1] // int(attrs["num_groups"])
+    return group_normalization(attrs, x, np.repeat(scale, many), np.repeat(bias, many))
+
+
+@kernel("LayerNormalization", counts_outputs=True)
+def layer_normalization(
+    attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None, *, outputs: int = 1
+) -> Arrays:
+    """All elements from ``axis`` on by their statistics; also returns mean and inverse deviation."""
+    work = _stash(attrs, x)
+    y, mean, inverse = standardized(x.astype(work, copy=False), _axes_from(attrs, x), attrs["epsilon"])
+    y = y.astype(x.dtype, copy=False) * scale
+    if bias is not None:
+        y = y + bias
+    return (y, mean, inverse)[:outputs] if outputs > 1 else y
+
+
+@kernel("RMSNormalization")
+def rms_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """All elements from ``axis`` on by their root mean square."""
+    wide = x.astype(_stash(attrs, x), copy=False)
+    square = np.mean(wide * wide, axis=_axes_from(attrs, x), keepdims=True)
+    return (wide / np.sqrt(square + wide.dtype.type(attrs["epsilon"]))).astype(x.dtype, copy=False) * scale
+
+
+@kernel("MeanVarianceNormalization")
+@in_single
+def mean_variance_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Over the given axes; the tiny constant is the one in the operator's definition."""
+    axes = tuple(attrs["axes"])
+    mean = x.mean(axes, keepdims=True)
+    deviation = np.sqrt(np.mean(x * x, axes, keepdims=True) - mean * mean)
+    return (x - mean) / (deviation + x.dtype.type(1e-9))
+
+
+@kernel("LRN")
+@in_single
+def local_response_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Each element by the squares of its neighbours across channels (Krizhevsky et al., 2012)."""
+    size = int(attrs["size"])
+    channels = x.shape[1]
+    before = (size - 1) // 2
+    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
+    np.multiply(x, x, out=squares[:, before : before + channels])
+    sums = squares[:, :channels].copy()
+    for shift in range(1, size):
+        sums += squares[:, shift : shift + channels]
+    sums *= x.dtype.type(attrs["alpha"]) / x.dtype.type(size)
+    sums += x.dtype.type(attrs["bias"])
+    beta = attrs["beta"]
+    # Powers are slow; the usual exponent 3/4 is two square roots.
+    if beta == 0.75:
+        root = np.sqrt(sums)
+        sums = root * np.sqrt(root)
+    else:
+        sums **= x.dtype.type(beta)
+    return np.divide(x, sums, out=sums)
+
+
+@kernel("LpNormalization")
+@in_single
+def lp_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
+    axis = int(attrs["axis"])
+    norm = np.abs(x).sum(axis, keepdims=True) if attrs["p"] == 1 else np.sqrt((x * x).sum(axis, keepdims=True))
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
+
+
+def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``(x - mean) / sqrt(variance + epsilon)``, the mean, and the inverse deviation."""
+    mean = x.mean(axes, keepdims=True)
+    y = x - mean
+    count = math.prod(x.shape[a] for a in axes)
+    variance = np.sum(y * y, axes, keepdims=True) / x.dtype.type(max(count, 1))
+    inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    y *= inverse
+    return y, mean, inverse
+
+
+def _stash(attrs: Attributes, x: np.ndarray) -> np.dtype:
+    """Element type of the first stage: float32 by default, and never narrower than the input."""
+    return (
+        np.result_type(x.dtype, np.float32)
+        if attrs.get("stash_type", 1) == 1 and x.dtype not in HALF_TYPES
+        else (np.dtype(np.float32))
+    )
+
+
+def _axes_from(attrs: Attributes, x: np.ndarray) -> tuple[int, ...]:
+    axis = int(attrs["axis"])
+    return tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))

@@ -1,0 +1,118 @@
+"""Linear quantization: between real numbers and integers with scale and zero point.
+
+Rounding is half to even and results saturate, as ONNX specifies; divisions and products are single float32
+operations in the order of ONNX Runtime, so that the integers agree with it to the bit.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.ops.kernels.casting import cast, numpy_dtype
+from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, kernel
+
+_SMALL = {
+    np.dtype(ml_dtypes.int4): (-8, 7),
+    np.dtype(ml_dtypes.uint4): (0, 15),
+    np.dtype(ml_dtypes.int2): (-2, 1),
+    np.dtype(ml_dtypes.uint2): (0, 3),
+}
+
+
+def integer_range(dtype: np.dtype) -> tuple[int, int] | None:
+    """Least and greatest integer of a type, None for types that are no integers."""
+    if dtype in _SMALL:
+        return _SMALL[dtype]
+    if dtype.kind not in "iu":
+        return None
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def spread(v: np.ndarray, shape: tuple[int, ...], axis: int, block: int = 0) -> np.ndarray:
+    """Scales or zero points shaped to broadcast: one for all, one for each index of ``axis``, or one a block.
+
+    Raises:
+        ValueError: They do not fit the shape.
+    """
+    if v.size == 1 and (v.ndim < 2 or not block):
+        return v.reshape(())
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"axis {axis} is outside of an array of rank {len(shape)}")
+    axis %= len(shape)
+    if not block:
+        if v.ndim != 1 or v.size != shape[axis]:
+            raise ValueError(f"{v.shape} scales do not fit axis {axis} of length {shape[axis]}")
+        return v.reshape(-1, *(1,) * (len(shape) - 1 - axis))
+    wide = np.repeat(v, block, axis)
+    wide = wide[(slice(None),) * axis + (slice(0, shape[axis]),)]
+    if wide.shape != shape:
+        raise ValueError(f"{v.shape} scales in blocks of {block} along axis {axis} do not fit {shape}")
+    return wide
+
+
+def saturate(v: np.ndarray, zero: np.ndarray | np.floating | float, dtype: np.dtype) -> np.ndarray:
+    """Round half to even, add the zero point, clamp, convert. Overwrites ``v``, which is floating-point."""
+    limits = integer_range(dtype)
+    assert limits is not None
+    np.rint(v, out=v)
+    v += zero
+    np.clip(v, limits[0], limits[1], out=v)
+    return v.astype(np.int8).astype(dtype) if dtype in _SMALL else v.astype(dtype)
+
+
+@kernel("QuantizeLinear")
+def quantize_linear(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
+    """``saturate(round(x / scale) + zero)``."""
+    output = attrs.get("output_dtype", 0)
+    dtype = zero.dtype if zero is not None else numpy_dtype(output) if output else np.dtype(np.uint8)
+    if zero is not None and output and numpy_dtype(output) != dtype:
+        raise ValueError(f"output_dtype {numpy_dtype(output)} differs from the zero point's type {dtype}")
+    axis, block = attrs.get("axis", 1), attrs.get("block_size", 0)
+    precision = numpy_dtype(attrs["precision"]) if attrs.get("precision") else scale.dtype
+    divisor = spread(scale, x.shape, axis, block).astype(precision, copy=False)
+    v = np.asarray(x.astype(precision, copy=False) / divisor)
+    if v.dtype in HALF_TYPES:
+        v = v.astype(np.float32)
+    if integer_range(dtype) is not None:
+        offset = 0.0 if zero is None else spread(zero, x.shape, axis, block).astype(np.float32)
+        return saturate(v, offset, dtype)
+    if zero is not None:
+        v = v + spread(zero, x.shape, axis, block).astype(np.float32)
+    return cast(v, ir.DataType.from_numpy(dtype), bool(attrs.get("saturate", 1)))
+
+
+@kernel("DequantizeLinear")
+def dequantize_linear(
+    attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None
+) -> np.ndarray:
+    """``(x - zero) * scale``."""
+    axis, block = attrs.get("axis", 1), attrs.get("block_size", 0)
+    if zero is not None and zero.dtype != x.dtype:
+        raise ValueError(f"zero point of type {zero.dtype} differs from the input's {x.dtype}")
+    factor = spread(scale, x.shape, axis, block)
+    output = numpy_dtype(attrs["output_dtype"]) if attrs.get("output_dtype") else scale.dtype
+    if zero is None:
+        v = x.astype(np.float32)
+    elif x.dtype.itemsize <= 2:
+        v = x.astype(np.float32)
+        v -= spread(zero, x.shape, axis, block).astype(np.float32)
+    else:
+        v = (x.astype(np.int64) - spread(zero, x.shape, axis, block)).astype(np.float32)
+    v = np.asarray(v)
+    v *= factor.astype(np.float32, copy=False)
+    return v.astype(output, copy=False)
+
+
+@kernel("DynamicQuantizeLinear")
+def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """To uint8 with the scale and zero point that the data's own range, zero included, asks for."""
+    single = np.float32
+    low = min(single(x.min(initial=0)), single(0))
+    high = max(single(x.max(initial=0)), single(0))
+    scale = single(1) if high == low else (high - low) / single(255)
+    zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
+    y = saturate(np.asarray(x / scale), single(zero), np.dtype(np.uint8))
+    return y, np.array(scale, single), np.array(zero, np.uint8)

@@ -1,0 +1,235 @@
+"""Recurrent networks: RNN, GRU and LSTM in both directions, with peepholes, clipping and per-sample lengths.
+
+The products with the inputs are one matrix product for all steps; only those with the state are sequential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from eqsat.ops.kernels.activations import sigmoid
+from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+
+_Function = Callable[[np.ndarray], np.ndarray]
+_Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
+
+
+def _activation(name: str, alpha: float | None, beta: float | None) -> _Function:
+    """An activation by its name in ``activations``; defaults are ONNX's."""
+    a = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "scaledtanh": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "affine": 1.0}
+    b = {"scaledtanh": 1.0, "hardsigmoid": 0.5, "affine": 0.0}
+    key = name.lower()
+    p = np.float32(a.get(key, 0.0) if alpha is None else alpha)
+    q = np.float32(b.get(key, 0.0) if beta is None else beta)
+    table: dict[str, _Function] = {
+        "relu": lambda x: np.maximum(x, 0),
+        "tanh": np.tanh,
+        "sigmoid": sigmoid,
+        "affine": lambda x: p * x + q,
+        "leakyrelu": lambda x: np.where(x < 0, p * x, x),
+        "thresholdedrelu": lambda x: np.where(x > p, x, 0),
+        "scaledtanh": lambda x: p * np.tanh(q * x),
+        "hardsigmoid": lambda x: np.clip(p * x + q, 0, 1),
+        "elu": lambda x: np.where(x < 0, p * np.expm1(np.minimum(x, 0)), x),
+        "softsign": lambda x: x / (1 + np.abs(x)),
+        "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    }
+    if key not in table:
+        raise ValueError(f"unknown activation {name!r}")
+    return table[key]
+
+
+_ALPHA_USERS = frozenset({"leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu", "affine"})
+_BETA_USERS = frozenset({"scaledtanh", "hardsigmoid", "affine"})
+
+
+def _activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[_Function]]:
+    """Activations by direction; the lists of parameters have entries only for functions that take them."""
+    names = list(attrs.get("activations") or default * directions)
+    alphas, betas = iter(attrs.get("activation_alpha", ())), iter(attrs.get("activation_beta", ()))
+    made = []
+    for name in names:
+        key = name.lower()
+        alpha = next(alphas, None) if key in _ALPHA_USERS else None
+        made.append(_activation(name, alpha, next(betas, None) if key in _BETA_USERS else None))
+    count = len(default)
+    return [made[i * count : (i + 1) * count] for i in range(directions)]
+
+
+def _unroll(
+    attrs: Attributes,
+    x: np.ndarray,
+    lengths: np.ndarray | None,
+    initial: tuple[np.ndarray, ...],
+    step: Callable[[int], tuple[np.ndarray, np.ndarray, _Step]],
+) -> tuple[np.ndarray, ...]:
+    """Run over time.
+
+    Args:
+        attrs: ``direction`` and ``layout``.
+        x: Input, (time, batch, features) after the layout is undone.
+        lengths: Steps of each sample, or None for all.
+        initial: State tensors (directions, batch, hidden).
+        step: For a direction: transposed input weights, their bias, and one step on the projected input.
+
+    Returns:
+        Y (time, directions, batch, hidden) and the last states (directions, batch, hidden), in ``layout``.
+    """
+    time, batch, _ = x.shape
+    directions = initial[0].shape[0]
+    reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[attrs.get("direction", "forward")]
+    y = np.zeros((time, directions, batch, initial[0].shape[2]), x.dtype)
+    final = [state.copy() for state in initial]
+    for d in range(directions):
+        weights, bias, advance = step(d)
+        projected = x @ weights + bias
+        state = tuple(s[d] for s in initial)
+        for t, active in _steps(time, batch, lengths, reverse[d]):
+            moved = advance(projected[t], state)
+            if active is not None:
+                moved = tuple(np.where(active[:, None], new, old) for new, old in zip(moved, state, strict=True))
+                y[t, d] = np.where(active[:, None], moved[0], 0)
+            else:
+                y[t, d] = moved[0]
+            state = moved
+        for kept, last in zip(final, state, strict=True):
+            kept[d] = last
+    if attrs.get("layout", 0):
+        return (y.transpose(2, 0, 1, 3), *(s.transpose(1, 0, 2) for s in final))
+    return (y, *final)
+
+
+def _steps(time: int, batch: int, lengths: np.ndarray | None, reverse: bool) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Times in order of execution, and which samples are active (None for all).
+
+    Backwards, a shorter sample starts later, as its state does not move before.
+    """
+    ragged = lengths is not None and bool((lengths != time).any())
+    for t in reversed(range(time)) if reverse else range(time):
+        yield t, (lengths > t) if ragged and lengths is not None else None
+
+
+def _prepare(
+    attrs: Attributes, x: np.ndarray, r: np.ndarray, states: tuple[np.ndarray | None, ...]
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Input and states with time and directions first, absent states as zeros."""
+    batch_first = bool(attrs.get("layout", 0))
+    if batch_first:
+        x = x.transpose(1, 0, 2)
+    shape = (r.shape[0], x.shape[1], r.shape[2])
+    ready = []
+    for state in states:
+        if state is None:
+            ready.append(np.zeros(shape, x.dtype))
+        else:
+            ready.append(state.transpose(1, 0, 2) if batch_first else state)
+    return x, tuple(ready)
+
+
+def _clipped(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    limit = attrs.get("clip")
+    return np.clip(x, -limit, limit) if limit else x
+
+
+@kernel("RNN")
+@in_single
+def rnn(
+    attrs: Attributes,
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
+    h0: np.ndarray | None = None,
+) -> tuple[np.ndarray, ...]:
+    """``h = f(x W' + h R' + b)``."""
+    x, initial = _prepare(attrs, x, r, (h0,))
+    hidden = r.shape[2]
+    functions = _activations(attrs, ("Tanh",), r.shape[0])
+
+    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+        bias = np.zeros(hidden, x.dtype) if b is None else b[d, :hidden] + b[d, hidden:]
+        recurrent = r[d].T
+
+        def advance(xt: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            return (functions[d][0](_clipped(attrs, xt + state[0] @ recurrent)),)
+
+        return w[d].T, bias, advance
+
+    return _unroll(attrs, x, lengths, initial, step)
+
+
+@kernel("GRU")
+@in_single
+def gru(
+    attrs: Attributes,
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
+    h0: np.ndarray | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Gates z, r, h (Cho et al., 2014); ``linear_before_reset`` resets the product and not the state."""
+    x, initial = _prepare(attrs, x, r, (h0,))
+    n = r.shape[2]
+    functions = _activations(attrs, ("Sigmoid", "Tanh"), r.shape[0])
+    after = bool(attrs.get("linear_before_reset", 0))
+
+    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+        wb = np.zeros(3 * n, x.dtype) if b is None else b[d, : 3 * n]
+        rb = np.zeros(3 * n, x.dtype) if b is None else b[d, 3 * n :]
+        gates, candidate = r[d, : 2 * n].T, r[d, 2 * n :].T
+        f, g = functions[d]
+
+        def advance(xt: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            (h,) = state
+            zr = f(_clipped(attrs, xt[:, : 2 * n] + h @ gates + rb[: 2 * n]))
+            z, reset = zr[:, :n], zr[:, n:]
+            inner = reset * (h @ candidate + rb[2 * n :]) if after else (reset * h) @ candidate + rb[2 * n :]
+            return ((1 - z) * g(_clipped(attrs, xt[:, 2 * n :] + inner)) + z * h,)
+
+        return w[d].T, wb, advance
+
+    return _unroll(attrs, x, lengths, initial, step)
+
+
+@kernel("LSTM")
+@in_single
+def lstm(
+    attrs: Attributes,
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
+    h0: np.ndarray | None = None,
+    c0: np.ndarray | None = None,
+    p: np.ndarray | None = None,
+) -> tuple[np.ndarray, ...]:
+    """Gates i, o, f, c (Hochreiter and Schmidhuber, 1997) with peepholes (Gers and Schmidhuber, 2000)."""
+    x, initial = _prepare(attrs, x, r, (h0, c0))
+    n = r.shape[2]
+    functions = _activations(attrs, ("Sigmoid", "Tanh", "Tanh"), r.shape[0])
+    coupled = bool(attrs.get("input_forget", 0))
+
+    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+        bias = np.zeros(4 * n, x.dtype) if b is None else b[d, : 4 * n] + b[d, 4 * n :]
+        recurrent = r[d].T
+        f, g, output = functions[d]
+        peep = np.zeros(3 * n, x.dtype) if p is None else p[d]
+
+        def advance(xt: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            h, c = state
+            gates = xt + h @ recurrent
+            enter = f(_clipped(attrs, gates[:, :n] + peep[:n] * c))
+            forget = 1 - enter if coupled else f(_clipped(attrs, gates[:, 2 * n : 3 * n] + peep[2 * n :] * c))
+            cell = forget * c + enter * g(_clipped(attrs, gates[:, 3 * n :]))
+            leave = f(_clipped(attrs, gates[:, n : 2 * n] + peep[n : 2 * n] * cell))
+            return leave * output(cell), cell
+
+        return w[d].T, bias, advance
+
+    return _unroll(attrs, x, lengths, initial, step)

@@ -1,0 +1,203 @@
+"""Reductions, arg-reductions, cumulative sums and the softmax family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from eqsat.ops.kernels.pooling import lowest
+from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+
+_Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
+
+
+def _reduction(name: str, function: _Reduction, *, identity: bool = True, axes_input: int = 18) -> None:
+    """Register a reduction.
+
+    Args:
+        name: The operator.
+        function: Reduces over axes.
+        identity: Whether reducing over no axis changes nothing.
+        axes_input: Version since which ``axes`` is an input and no attribute.
+    """
+
+    def reduce(attrs: Attributes, x: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:
+        if not axes:
+            if attrs.get("noop_with_empty_axes"):
+                return x if identity else function(x, (), True)
+            axes = tuple(range(x.ndim))
+        return function(x, tuple(a + x.ndim if a < 0 else a for a in axes), bool(attrs["keepdims"]))
+
+    @in_single
+    def by_input(attrs: Attributes, x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+        return reduce(attrs, x, None if axes is None else tuple(axes.reshape(-1).tolist()))
+
+    @in_single
+    def by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+        return reduce(attrs, x, attrs.get("axes"))
+
+    kernel(name, since=axes_input)(by_input)
+    kernel(name, since=1)(by_attribute)
+
+
+def _sum(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _mean(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    if x.dtype.kind == "f":
+        return np.mean(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    return np.mean(x, axis=axes, keepdims=keep).astype(x.dtype)
+
+
+def _max(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    if x.dtype == np.bool_:
+        return np.any(x, axis=axes, keepdims=keep)
+    if not x.size:
+        return np.max(x, axis=axes, keepdims=keep, initial=lowest(x.dtype))
+    return np.max(x, axis=axes, keepdims=keep)
+
+
+def _min(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    if x.dtype == np.bool_:
+        return np.all(x, axis=axes, keepdims=keep)
+    greatest = int(np.iinfo(x.dtype).max) if x.dtype.kind in "iu" else np.inf
+    if not x.size:
+        return np.min(x, axis=axes, keepdims=keep, initial=greatest)
+    return np.min(x, axis=axes, keepdims=keep)
+
+
+def _prod(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _l1(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return _sum(np.abs(x), axes, keep)
+
+
+def _l2(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return np.sqrt(_sum(x * x, axes, keep)).astype(x.dtype)
+
+
+def _log_sum(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return np.log(_sum(x, axes, keep)).astype(x.dtype)
+
+
+def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    if x.dtype.kind != "f":
+        return _log_sum_exp(x.astype(np.float64), axes, keep).astype(x.dtype)
+    largest = _max(x, axes, True)
+    largest = np.where(np.isfinite(largest), largest, x.dtype.type(0))
+    sums = np.log(_sum(np.exp(x - largest), axes, True)) + largest
+    return sums if keep else np.squeeze(sums, axes)
+
+
+def _sum_square(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    return _sum(x * x, axes, keep)
+
+
+_reduction("ReduceSum", _sum, axes_input=13)
+_reduction("ReduceMean", _mean)
+_reduction("ReduceMax", _max)
+_reduction("ReduceMin", _min)
+_reduction("ReduceProd", _prod)
+_reduction("ReduceL1", _l1, identity=False)
+_reduction("ReduceL2", _l2, identity=False)
+_reduction("ReduceLogSum", _log_sum, identity=False)
+_reduction("ReduceLogSumExp", _log_sum_exp, identity=False)
+_reduction("ReduceSumSquare", _sum_square, identity=False)
+
+
+def _arg(attrs: Attributes, x: np.ndarray, find: Callable[..., np.ndarray]) -> np.ndarray:
+    axis = attrs["axis"]
+    if attrs.get("select_last_index"):
+        index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis)
+    else:
+        index = find(x, axis=axis)
+    return np.expand_dims(index, axis) if attrs["keepdims"] else index
+
+
+@kernel("ArgMax")
+def arg_max(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Index of the largest element along an axis; the first of equals unless asked for the last."""
+    return np.asarray(_arg(attrs, x, np.argmax), np.int64)
+
+
+@kernel("ArgMin")
+def arg_min(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Index of the smallest element along an axis."""
+    return np.asarray(_arg(attrs, x, np.argmin), np.int64)
+
+
+def _cumulative(
+    attrs: Attributes, x: np.ndarray, axis: np.ndarray, function: Callable[..., np.ndarray], unit: int
+) -> np.ndarray:
+    along = int(np.asarray(axis).item())
+    if attrs["reverse"]:
+        x = np.flip(x, along)
+    y = function(x, axis=along, dtype=x.dtype)
+    if attrs["exclusive"] and y.shape[along]:
+        y = np.roll(y, 1, along)
+        first = [slice(None)] * y.ndim
+        first[along] = slice(0, 1)
+        y[tuple(first)] = unit
+    return np.flip(y, along) if attrs["reverse"] else y
+
+
+@kernel("CumSum")
+@in_single
+def cumulative_sum(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Running sum along an axis."""
+    return _cumulative(attrs, x, axis, np.cumsum, 0)
+
+
+@kernel("CumProd")
+@in_single
+def cumulative_product(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Running product along an axis."""
+    return _cumulative(attrs, x, axis, np.cumprod, 1)
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """``exp(x)`` normalised to sum 1 along an axis."""
+    y = x - _max(x, (axis,), True)
+    np.exp(y, out=y)
+    y /= y.sum(axis, keepdims=True)
+    return y
+
+
+def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """Logarithm of the softmax."""
+    y = x - _max(x, (axis,), True)
+    y -= np.log(np.exp(y).sum(axis, keepdims=True))
+    return y
+
+
+def hardmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """1 at the first largest element along an axis, else 0."""
+    y = np.zeros_like(x)
+    np.put_along_axis(y, np.expand_dims(x.argmax(axis), axis), 1, axis)
+    return y
+
+
+def _normalising(name: str, function: Callable[[np.ndarray, int], np.ndarray]) -> None:
+    """Register a member of the softmax family; before version 13 it sees a matrix cut at ``axis``."""
+
+    @in_single
+    def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+        return function(x, attrs["axis"])
+
+    @in_single
+    def run_flat(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+        axis = attrs["axis"] % (x.ndim + 1) if attrs["axis"] >= 0 else attrs["axis"] + x.ndim
+        return function(x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])), 1).reshape(x.shape)
+
+    kernel(name, since=13)(run)
+    kernel(name, since=1)(run_flat)
+
+
+_normalising("Softmax", softmax)
+_normalising("LogSoftmax", log_softmax)
+_normalising("Hardmax", hardmax)

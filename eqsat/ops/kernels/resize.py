@@ -1,0 +1,201 @@
+"""Resize and Upsample: separable interpolation, one axis at a time.
+
+For each axis and output position a few input positions (taps) and weights are computed; nearest-neighbour
+resizing is one tap, linear two, cubic four, and antialiasing widens the filter when shrinking.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, kernel
+from eqsat.ops.kernels.shaping import ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Resizing of one axis.
+
+    Attributes:
+        axis: Which one.
+        scale: Output length by input length, not rounded.
+        size: Output length.
+        roi: Part of the input, from 0 to 1, that ``tf_crop_and_resize`` takes.
+    """
+
+    axis: int
+    scale: float
+    size: int
+    roi: tuple[float, float]
+
+
+@kernel("Resize", since=11)
+def resize(
+    attrs: Attributes,
+    x: np.ndarray,
+    roi: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+) -> np.ndarray:
+    """Resize to given scales or sizes of all or some axes."""
+    chosen = [a % x.ndim for a in attrs.get("axes") or range(x.ndim)]
+    factors: list[float]
+    if sizes is not None and sizes.size:
+        wanted = list(ints(sizes))
+        factors = [size / x.shape[a] for size, a in zip(wanted, chosen, strict=True)]
+        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            common = min(factors) if policy == "not_larger" else max(factors)
+            factors = [common] * len(factors)
+            wanted = [math.floor(common * x.shape[a] + 0.5) for a in chosen]
+    elif scales is not None and scales.size:
+        factors = [float(f) for f in scales]
+        wanted = [math.floor(f * x.shape[a]) for f, a in zip(factors, chosen, strict=True)]
+    else:
+        raise ValueError("scales or sizes are required")
+    region = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None or not roi.size else [float(v) for v in roi]
+    plan = [
+        _Axis(axis, factor, size, (region[i], region[i + len(chosen)]))
+        for i, (axis, factor, size) in enumerate(zip(chosen, factors, wanted, strict=True))
+    ]
+    return _resize(x, plan, attrs)
+
+
+@kernel("Resize", since=10)
+def resize_first(attrs: Attributes, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """In version 10 positions are scaled without an offset and rounded down."""
+    return resize({**_ASYMMETRIC, "mode": attrs["mode"]}, x, None, scales)
+
+
+@kernel("Upsample", since=9)
+def upsample(attrs: Attributes, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """The predecessor of Resize, with the same rule as its first version."""
+    return resize_first(attrs, x, scales)
+
+
+@kernel("Upsample", since=7)
+def upsample_by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Before version 9 the scales are an attribute."""
+    return resize_first(attrs, x, np.array(attrs["scales"]))
+
+
+@kernel("Upsample", since=1)
+def upsample_planes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """In version 1 there is a scale for height and one for width."""
+    mode = "linear" if attrs["mode"] == "bilinear" else attrs["mode"]
+    return resize_first({"mode": mode}, x, np.array([1, 1, attrs["height_scale"], attrs["width_scale"]]))
+
+
+_ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
+    mode = attrs["mode"]
+    crop = attrs.get("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    active = [p for p in plan if crop or p.size != x.shape[p.axis] or p.scale != 1.0]
+    if any(not p.size for p in active):
+        shape = list(x.shape)
+        for p in plan:
+            shape[p.axis] = p.size
+        return np.zeros(shape, x.dtype)
+    y = x
+    if mode != "nearest" and (x.dtype.kind != "f" or x.dtype in HALF_TYPES):
+        y = x.astype(np.float32)
+    outside: list[tuple[int, np.ndarray]] = []
+    # Axes that shrink come first, so that the others have less to do.
+    for p in sorted(active, key=lambda p: p.scale):
+        length = x.shape[p.axis]
+        at = _positions(p, length, attrs.get("coordinate_transformation_mode", "half_pixel"))
+        if crop:
+            outside.append((p.axis, (at < 0) | (at > length - 1)))
+        if mode == "nearest":
+            index = _nearest(at, attrs.get("nearest_mode", "round_prefer_floor"))
+            y = np.take(y, np.clip(index, 0, length - 1), p.axis)
+        else:
+            y = _interpolate(y, p.axis, *_taps(at, p, length, attrs))
+    y = y.astype(x.dtype, copy=False)
+    for axis, where in outside:
+        if where.any():
+            y = np.array(y)
+            y[(slice(None),) * axis + (where,)] = attrs.get("extrapolation_value", 0.0)
+    return y
+
+
+def _positions(p: _Axis, length: int, mode: str) -> np.ndarray:
+    """Where in the input each output position lies; may be outside."""
+    i = np.arange(p.size, dtype=np.float64)
+    real_size = p.scale * length
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and real_size != 1):
+        return (i + 0.5) / p.scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return np.full(p.size, -0.5)
+    if mode == "half_pixel_symmetric":
+        offset = length / 2 * (1 - p.size / real_size)
+        return offset + (i + 0.5) / p.scale - 0.5
+    if mode == "align_corners":
+        return i * (length - 1) / (real_size - 1) if real_size != 1 else np.zeros(p.size)
+    if mode == "asymmetric":
+        return i / p.scale
+    if mode == "tf_half_pixel_for_nn":
+        return (i + 0.5) / p.scale
+    if mode == "tf_crop_and_resize":
+        start, end = p.roi
+        if real_size == 1:
+            return np.full(p.size, (start + end) * (length - 1) / 2)
+        return start * (length - 1) + i * (end - start) * (length - 1) / (real_size - 1)
+    raise ValueError(f"unknown coordinate_transformation_mode {mode!r}")
+
+
+def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
+    if mode == "round_prefer_floor":
+        return np.ceil(at - 0.5).astype(np.int64)
+    if mode == "round_prefer_ceil":
+        return np.floor(at + 0.5).astype(np.int64)
+    if mode == "floor":
+        return np.floor(at).astype(np.int64)
+    if mode == "ceil":
+        return np.ceil(at).astype(np.int64)
+    raise ValueError(f"unknown nearest_mode {mode!r}")
+
+
+def _taps(at: np.ndarray, p: _Axis, length: int, attrs: Attributes) -> tuple[np.ndarray, np.ndarray]:
+    """Input positions and weights for each output position, both (size, taps)."""
+    cubic = attrs["mode"] == "cubic"
+    radius = 2 if cubic else 1
+    squeeze = min(p.scale, 1.0) if attrs.get("antialias", 0) else 1.0
+    reach = math.ceil(radius / squeeze)
+    base = np.ceil(at) - 1  # the last position left of the point
+    index = base[:, None] + np.arange(1 - reach, reach + 1)
+    distance = np.abs(index - at[:, None]) * squeeze
+    weights = _cubic(distance, attrs.get("cubic_coeff_a", -0.75)) if cubic else np.maximum(1 - distance, 0)
+    if attrs.get("exclude_outside", 0):
+        weights = np.where((index >= 0) & (index < length), weights, 0)
+        weights = weights / weights.sum(1, keepdims=True)
+    elif squeeze != 1.0:
+        weights = weights / weights.sum(1, keepdims=True)
+    return np.clip(index, 0, length - 1).astype(np.int64), weights
+
+
+def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+    """The cubic convolution kernel (Keys, 1981)."""
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def _interpolate(x: np.ndarray, axis: int, index: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted sums of elements along an axis."""
+    tail = (1,) * (x.ndim - 1 - axis)
+    weights = weights.astype(x.dtype)
+    if index.shape[1] > 4:
+        matrix = np.zeros((index.shape[0], x.shape[axis]), x.dtype)
+        np.add.at(matrix, (np.arange(index.shape[0])[:, None], index), weights)
+        return np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+    used = np.flatnonzero(weights.any(0))
+    y = np.take(x, index[:, used[0]], axis) * weights[:, used[0]].reshape(-1, *tail)
+    for k in used[1:]:
+        y += np.take(x, index[:, k], axis) * weights[:, k].reshape(-1, *tail)
+    return y

@@ -1,0 +1,124 @@
+"""Sliding windows: the geometry that convolutions and poolings share, and strided views of an array's windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where windows lie, one entry a spatial axis.
+
+    Attributes:
+        kernel: Elements of a window.
+        strides: Steps between windows.
+        dilations: Steps between the elements of a window.
+        begin: Padding before the first element.
+        end: Padding behind the last element.
+        out: Number of windows.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    out: tuple[int, ...]
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Elements that a window spans, dilation included."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each window is a single element inside the array."""
+        return all(k == 1 for k in self.kernel) and not any(self.begin) and not any(self.end)
+
+
+def integers(attrs: Attributes, name: str, default: Sequence[int]) -> tuple[int, ...]:
+    """An attribute of integers, or its default where it is absent or empty."""
+    value = attrs.get(name)
+    return tuple(value) if isinstance(value, tuple | list) and len(value) else tuple(default)
+
+
+def windows(attrs: Attributes, spatial: Sequence[int], kernel: Sequence[int], *, ceil: bool = False) -> Windows:
+    """Resolve ``strides``, ``dilations``, ``pads`` and ``auto_pad`` for an input's spatial shape.
+
+    Raises:
+        ValueError: Lengths differ, or no window fits.
+    """
+    rank = len(spatial)
+    kernel = tuple(int(k) for k in kernel)
+    strides = integers(attrs, "strides", (1,) * rank)
+    dilations = integers(attrs, "dilations", (1,) * rank)
+    pads = integers(attrs, "pads", (0,) * (2 * rank))
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise ValueError(f"kernel_shape, strides, dilations and pads must have {rank} spatial axes")
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    begin, end, out = list(pads[:rank]), list(pads[rank:]), []
+    mode = attrs.get("auto_pad", "NOTSET")
+    for i, (size, stride, span) in enumerate(zip(spatial, strides, extent, strict=True)):
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            count = -(-size // stride)
+            total = max((count - 1) * stride + span - size, 0)
+            small, large = total // 2, total - total // 2
+            begin[i], end[i] = (small, large) if mode == "SAME_UPPER" else (large, small)
+        else:
+            if mode == "VALID":
+                begin[i] = end[i] = 0
+            room = size + begin[i] + end[i] - span
+            count = (-(-room // stride) if ceil else room // stride) + 1
+            # The last window must begin inside the input or the padding before it.
+            if ceil and (count - 1) * stride >= size + begin[i]:
+                count -= 1
+        if count < 1 and size > 0:
+            raise ValueError(f"a window of {span} does not fit into {size} elements with padding {begin[i]}, {end[i]}")
+        out.append(max(count, 0))
+    return Windows(kernel, strides, dilations, tuple(begin), tuple(end), tuple(out))
+
+
+def padded(x: np.ndarray, w: Windows, fill: float | int = 0) -> np.ndarray:
+    """``x`` with its spatial axes padded, as far as the windows reach; the input itself where nothing is added.
+
+    Padding may be negative, which crops.
+    """
+    rank = len(w.kernel)
+    spatial = x.shape[-rank:]
+    # With ceil_mode the last window may reach beyond the padding.
+    reach = [(n - 1) * s + e for n, s, e in zip(w.out, w.strides, w.extent, strict=True)]
+    total = [max(size + b + max(e, 0), r) for size, b, e, r in zip(spatial, w.begin, w.end, reach, strict=True)]
+    if tuple(total) == tuple(spatial) and not any(w.begin):
+        return x
+    result = np.full((*x.shape[:-rank], *total), fill, x.dtype)
+    source = tuple(slice(max(-b, 0), None) for b in w.begin)
+    target = tuple(slice(max(b, 0), max(b, 0) + size - max(-b, 0)) for b, size in zip(w.begin, spatial, strict=True))
+    result[(..., *target)] = x[(..., *source)]
+    return result
+
+
+def window_view(x: np.ndarray, w: Windows) -> np.ndarray:
+    """All windows of a padded array, without a copy: shape (*leading, *kernel, *out)."""
+    rank = len(w.kernel)
+    steps = x.strides[-rank:]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[:-rank], *w.kernel, *w.out),
+        (
+            *x.strides[:-rank],
+            *(s * d for s, d in zip(steps, w.dilations, strict=True)),
+            *(s * t for s, t in zip(steps, w.strides, strict=True)),
+        ),
+        writeable=False,
+    )
+
+
+def taps(w: Windows, axis: int) -> list[slice]:
+    """For each element of a window, the slice of the padded axis that holds it for all windows in order."""
+    stride, dilation, count = w.strides[axis], w.dilations[axis], w.out[axis]
+    return [slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) for k in range(w.kernel[axis])]
