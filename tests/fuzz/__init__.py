@@ -1,0 +1,1 @@
+"""The safety net: random graphs whose every extraction must compute what the graph computes."""
