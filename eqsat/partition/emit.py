@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 from onnx import defs
@@ -88,7 +89,7 @@ def make_node(
 
 
 def make_attributes(
-    op: OpKey, attrs: Attrs, captured: Mapping[str, ir.Value] | None = None, outer: Collection[str] = ()
+    op: OpKey, attrs: Attrs, captured: Mapping[str, ir.Value] | None = None, outer: AbstractSet[str] = frozenset()
 ) -> list[ir.Attr]:
     """Attributes of a node; subgraphs among them are copied and bound to the values they capture.
 
@@ -98,11 +99,10 @@ def make_attributes(
         captured: Name in a subgraph -> the value to read.
         outer: Names that the enclosing scopes define.
     """
-    names = set(outer)
     result = []
     for attribute in from_attrs(attrs, op):
         if attribute.type == ir.AttributeType.GRAPH:
-            bound = bind_graph(attribute.as_graph(), captured or {}, names)
+            bound = bind_graph(attribute.as_graph(), captured or {}, outer)
             attribute = ir.AttrGraph(attribute.name, bound)
         result.append(attribute)
     return result

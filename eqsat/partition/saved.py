@@ -9,8 +9,10 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
+from eqsat.model.attributes import subgraphs
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.emit import REGION, TARGET, is_ours
+from eqsat.partition.subgraphs import rename_defined
 
 _PREFIX = "eqsat."
 
@@ -80,6 +82,7 @@ def inline(model: ir.Model) -> ir.Model:
     InlinePass(criteria=lambda function: is_ours(function.domain))(result)
     for identifier in [f.identifier() for f in result.functions.values() if is_ours(f.domain)]:
         del result.functions[identifier]
+    _unshadow(result.graph)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
         for domain in [d for d in scope.opset_imports if is_ours(d)]:
@@ -90,6 +93,15 @@ def inline(model: ir.Model) -> ir.Model:
     for key in [k for k in result.metadata_props if k.startswith(_PREFIX)]:
         del result.metadata_props[key]
     return result
+
+
+def _unshadow(graph: ir.Graph) -> None:
+    """Keeps the bodies of control flow from defining names that came into the graph with inlined functions."""
+    outer = {v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name}
+    outer.update(v.name for node in graph for v in node.outputs if v.name)
+    for node in graph:
+        for body in subgraphs(node):
+            rename_defined(body, outer)
 
 
 def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:

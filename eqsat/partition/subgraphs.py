@@ -8,6 +8,7 @@ dangling names nor shadowing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
@@ -68,33 +69,35 @@ def defined_names(graph: ir.Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(v.name for v in defined_values(graph) if v.name))
 
 
-def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: set[str]) -> ir.Graph:
+def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: AbstractSet[str]) -> ir.Graph:
     """A copy of a body that reads its captured values from elsewhere.
 
     Args:
         graph: The body as loaded; it is left as it is.
         captured: Name of a captured value in the body -> the value to read instead.
         outer: Names of the enclosing scopes, which the copy must not define.
-
-    Returns:
-        The copy; what it defines is renamed where an outer value has the name.
     """
     copy = graph.clone(allow_outer_scope_values=True)
-    own = list(dict.fromkeys(defined_values(copy)))
-    known = set(own)
+    known = set(defined_values(copy))
     for node in _all_nodes(copy):
         for i, value in enumerate(node.inputs):
             if value is not None and value not in known:
                 node.replace_input_with(i, captured[value.name or ""])
-    taken = outer | {v.name for v in own if v.name}
+    rename_defined(copy, outer)
+    return copy
+
+
+def rename_defined(graph: ir.Graph, outer: AbstractSet[str]) -> None:
+    """Renames, in place, what a body defines under a name of an enclosing scope."""
+    own = list(dict.fromkeys(defined_values(graph)))
+    inner = {v.name for v in own if v.name}
     for value in own:
         if value.name and value.name in outer:
             k = 1
-            while f"{value.name}_{k}" in taken:
+            while (name := f"{value.name}_{k}") in outer or name in inner:
                 k += 1
-            value.name = f"{value.name}_{k}"
-            taken.add(value.name)
-    return copy
+            value.name = name
+            inner.add(name)
 
 
 def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:

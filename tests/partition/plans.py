@@ -1,8 +1,8 @@
-"""Plans for tests: a builder, a seeded generator, and the oracle, which is the same program written out flat."""
+"""Plans for tests: by hand, from a model, and the oracle, which is the same program written out flat."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from eqsat.model.attributes import make_attrs, to_protos
+from eqsat.model.attributes import captured_values, make_attrs, op_key, to_attrs, to_protos
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.opset import IR_VERSION, PINNED_OPSET
 from eqsat.model.types import GraphAttr, OpKey, TensorAttr, TensorType
@@ -116,8 +116,8 @@ class Builder:
     def build(self, dispatch: Sequence[float] | None = None) -> tuple[Plan, onnx.ModelProto]:
         """The plan, and its flat model; the plan's outputs are declared as in that."""
         flat = self.flat()
-        inferred = onnx.shape_inference.infer_shapes(flat, strict_mode=True, data_prop=True)
-        known = {v.name: v for v in (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)}
+        inferred = onnx.shape_inference.infer_shapes(flat, strict_mode=True)
+        known = {v.name: v for v in (*inferred.graph.value_info, *inferred.graph.output, *inferred.graph.input)}
         types: dict[int, TensorType] = {v: TensorType(ir.tensor(a).dtype, a.shape) for v, a in self.constants.items()}
         for vid in range(self.count):
             info = known.get(self.flat_name(vid))
@@ -230,158 +230,46 @@ def random_feeds(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
     return feeds
 
 
-# ---- random plans ----------------------------------------------------------------------------------
-
-_ACTIVATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("Relu", {}),
-    ("Sigmoid", {}),
-    ("LeakyRelu", {"alpha": 0.1}),
-    ("LeakyRelu", {"alpha": 0.3}),
-    ("HardSigmoid", {"alpha": 0.25, "beta": 0.5}),
-    ("Softmax", {"axis": 1}),
-    ("Softmax", {"axis": -1}),
-)
-_NAMES = (
-    "Relu_0", "constant_0", "dnnl_0", "cpu_0", "Add_1", "conv1/weights:0", "a b", "ü\n{}", "Identity_0",
-    "input_0", "conv_relu", "result_0", "features.0.weight", "%1", '"', "x", "y", "Split_0", "Conv_0_1",
-)  # fmt: skip
+# ---- from a model ----------------------------------------------------------------------------------
 
 
-def random_plan(seed: int, size: int = 18) -> tuple[Plan, onnx.ModelProto]:
-    """A program over four-dimensional float tensors: plain operators and composites on three targets, sharing,
-    several outputs, optional operands, outputs that are inputs, constants or each other, and names in each other's way.
-    """
-    rng = np.random.default_rng(seed)
-    b = Builder()
-    shapes: dict[int, tuple[int, ...]] = {}
-    for i in range(int(rng.integers(1, 3))):
-        shape = (1, int(rng.choice([2, 4])), 6, 6)
-        shapes[b.input(f"x{i}" if rng.random() < 0.7 else _NAMES[rng.integers(len(_NAMES) - 3)] + str(i), shape)] = (
-            shape
-        )
+def plan_of(
+    model: ir.Model, target_of: Callable[[ir.Node], int] = lambda _: 0, targets: Sequence[str] = TARGETS
+) -> Plan:
+    """The plan that computes a model as it stands, each node on the target that is given for it."""
+    number: dict[ir.Value, int] = {}
 
-    def pick(rank_shape: tuple[int, ...] | None = None) -> int:
-        ids = [v for v, s in shapes.items() if rank_shape is None or s == rank_shape]
-        # Recent values more often, so that programs get deep; old ones sometimes, so that values are shared.
-        return ids[-1 - min(int(rng.geometric(0.35)) - 1, len(ids) - 1)]
+    def vid(value: ir.Value) -> int:
+        return number.setdefault(value, len(number))
 
-    def weights(*shape: int) -> int:
-        return b.constant(rng.standard_normal(shape).astype(np.float32) * 0.5, _NAMES[rng.integers(len(_NAMES))])
-
-    def number(*shape: int) -> int:
-        return b.constant(rng.standard_normal(shape).astype(np.float32))
-
-    def convolution(x: int) -> tuple[dict[str, Any], int, int, tuple[int, ...]]:
-        n, c, h, w = shapes[x]
-        kernel = int(rng.choice([1, 3])) if min(h, w) >= 3 else 1
-        group = c if rng.random() < 0.3 else 1
-        out = int(rng.choice([2, 4])) * (1 if group == 1 else c)
-        stride = int(rng.choice([1, 1, 2]))
-        pad = kernel // 2
-        attrs = dict(strides=[stride] * 2, pads=[pad] * 4, group=group, kernel_shape=[kernel] * 2, dilations=[1, 1])
-        shape = (n, out, (h + 2 * pad - kernel) // stride + 1, (w + 2 * pad - kernel) // stride + 1)
-        return attrs, weights(out, c // group, kernel, kernel), out, shape
-
-    for _ in range(size):
-        target = int(rng.integers(len(TARGETS)))
-        x = pick()
-        shape = shapes[x]
-        name = _NAMES[rng.integers(len(_NAMES))] if rng.random() < 0.4 else None
-        rule = "some_rule" if rng.random() < 0.2 else ""
-        activation, values = _ACTIVATIONS[rng.integers(len(_ACTIVATIONS))]
-        match int(rng.integers(14)):
-            case 0:
-                made = b.node(activation, x, target=target, name=name, rule=rule, **values)
-            case 1:
-                op = str(rng.choice(["Add", "Mul", "Sub", "Max"]))
-                other = pick(shape) if rng.random() < 0.6 else number(1, shape[1], 1, 1)
-                made = b.node(op, x, other, target=target, name=name, rule=rule)
-            case 2:
-                attrs, w, out, shape = convolution(x)
-                bias = (number(out),) if rng.random() < 0.5 else ()
-                made = b.node("Conv", x, w, *bias, target=target, name=name, **attrs)
-            case 3 | 4:
-                attrs, w, out, shape = convolution(x)
-                biased = rng.random() < 0.5
-                nodes = [("Conv", (0, 1, 2) if biased else (0, 1), attrs)]
-                inputs = 3 if biased else 2
-                nodes.append((activation, (inputs,), values))
-                definition = body(inputs, *nodes)
-                operands = (x, w, number(out)) if biased else (x, w)
-                made = b.composite("conv_act", definition, *operands, target=target, keep=name)
-            case 5:
-                # The bias is an operand that may be absent.
-                attrs, w, out, shape = convolution(x)
-                bias = number(out) if rng.random() < 0.5 else None
-                definition = body(4, ("Conv", (0, 1, 2), attrs), ("Add", (4, 3)), ("Relu", (5,)))
-                made = b.composite("conv_sum", definition, x, w, bias, number(1, out, 1, 1), target=target, keep=name)
-            case 6:
-                definition = body(2, ("Add", (0, 1)), ("Relu", (2,)))
-                made = b.composite("add_relu", definition, x, pick(shape), target=target, keep=name)
-            case 7:
-                low, high = sorted(rng.standard_normal(2).astype(np.float32))
-                bounds = (None, b.constant(high)) if rng.random() < 0.5 else (b.constant(low), None)
-                made = b.node("Clip", x, *bounds, target=target, name=name)
-            case 8:
-                limit = float(rng.choice([1.0, 6.0]))
-                definition = body(
-                    1, ("Constant", (), constant(0)), ("Constant", (), constant(limit)), ("Clip", (0, 1, 2))
-                )
-                made = b.composite("relu_n", definition, x, target=target, keep=name)
-            case 9:
-                half = shape[1] // 2
-                if not half or shape[1] % 2:
-                    continue
-                unused = (int(rng.integers(2)),) if rng.random() < 0.3 else ()
-                parts = b.node("Split", x, target=target, outputs=2, unused=unused, axis=1, num_outputs=2)
-                for part in parts:
-                    if part is not None:
-                        shapes[part] = (shape[0], half, *shape[2:])
-                continue
-            case 10:
-                other = pick(shape)
-                made = b.node("Concat", x, other, target=target, name=name, axis=1)
-                shape = (shape[0], 2 * shape[1], *shape[2:])
-                if shape[1] > 16:
-                    continue
-            case 11:
-                width = int(rng.choice([2, 6]))
-                definition = body(3, ("MatMul", (0, 1)), ("Add", (3, 2)), ("LeakyRelu", (4,), {"alpha": 0.2}))
-                made = b.composite(
-                    "matmul_bias", definition, x, weights(shape[3], width), number(width), target=target, keep=name
-                )
-                shape = (*shape[:3], width)
-            case 12:
-                if shape[1] % 2:
-                    continue
-                # Two results, one of them an output of a node with several, and one of its inputs handed through.
-                definition = body(
-                    1, ("Split", (0,), {"axis": 1, "num_outputs": 2}, 2), ("Relu", (2,)), results=(3, 1, 0)
-                )
-                first, second, same = b.composite("halves", definition, x, target=target)
-                shapes[first] = shapes[second] = (shape[0], shape[1] // 2, *shape[2:])
-                made = same
-            case _:
-                target_shape = b.constant(np.array([0, shape[1], shape[3], shape[2]], np.int64))
-                made = b.node("Reshape", x, target_shape, target=target, name=name)
-                shape = (*shape[:2], shape[3], shape[2])
-        shapes[made] = shape
-
-    read = {v for n in b.nodes for v in n.inputs}
-    produced = [v for n in b.nodes for v in n.outputs if v is not None]
-    outputs = [v for v in produced if v not in read or rng.random() < 0.15]
-    if rng.random() < 0.3:
-        outputs.append(b.inputs[0][0])
-    if b.constants and rng.random() < 0.3:
-        outputs.append(next(iter(b.constants)))
-    outputs.extend(v for v in list(outputs) if rng.random() < 0.2)
-    if not outputs:
-        outputs = [b.inputs[0][0]]
-    taken = {name for _, name, *_ in b.inputs}
-    for i, v in enumerate(outputs):
-        name = b.names.get(v) if rng.random() < 0.5 else None
-        if not name or name in taken:
-            name = f"out{i}" if f"out{i}" not in taken else f"out_{i}_"
-        taken.add(name)
-        b.output(v, name)
-    return b.build()
+    inputs = tuple((vid(v), v) for v in model.graph.inputs if v.name not in model.graph.initializers)
+    constants = {vid(v): v.const_value for v in model.graph.initializers.values() if v.const_value is not None}
+    nodes = []
+    subgraph_names: dict[str, int] = {}
+    for node in model.graph:
+        attrs = to_attrs(node)
+        captured = {
+            c.name or "": vid(c) for _, a in attrs if isinstance(a, GraphAttr) for c in captured_values(a.graph)
+        }
+        subgraph_names.update(captured)
+        operands = [None if v is None else vid(v) for v in node.inputs]
+        outputs = tuple(None if not v.name else vid(v) for v in node.outputs)
+        nodes.append(PlanNode(op_key(node), attrs, (*operands, *captured.values()), outputs, target_of(node)))
+    outputs = tuple((vid(v), v) for v in model.graph.outputs)
+    types = {}
+    for value, k in number.items():
+        if isinstance(value.type, ir.TensorType):
+            shape = value.shape
+            dims = None if shape is None else tuple(d if isinstance(d, int) else d.value for d in shape)
+            types[k] = TensorType(value.type.dtype, dims)
+    return Plan(
+        targets=tuple(targets),
+        dispatch=(0.0, *(1e-5,) * (len(targets) - 1)),
+        nodes=tuple(nodes),
+        inputs=inputs,
+        outputs=outputs,
+        constants=constants,
+        types=types,
+        names={k: v.name for v, k in number.items() if v.name},
+        subgraph_names=subgraph_names,
+    )
