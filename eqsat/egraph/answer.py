@@ -25,15 +25,15 @@ class CompositeInstance:
 
     Attributes:
         leaves: Name in the pattern of each input, None where it has none.
-        nodes: Name of a bound node -> operator and attributes.
-        attributes: Name of a bound attribute -> value.
+        nodes: Name of each bound node, its operator and attributes.
+        attributes: Name of each bound attribute and its value.
     """
 
     target: str
     composite: Composite
     body: Body
     leaves: tuple[str | None, ...]
-    nodes: tuple[tuple[str, NodeFacts], ...]
+    nodes: tuple[tuple[str, OpKey, Attrs], ...]
     attributes: tuple[tuple[str, object], ...]
 
 
@@ -122,8 +122,6 @@ class Answerer:
     def _env(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object]:
         query = self.clause.query
         env: dict[str, object] = {}
-        for name in sorted(self.clause.absent):
-            env[name] = TensorFacts(None, None, True, False)
         for name, variable in query.tensors.items():
             env[name] = facts[variable]
         for name, variables in query.rests.items():
@@ -132,6 +130,9 @@ class Answerer:
             if site.match.bind is not None:
                 tensor = facts[site.value]
                 env[site.match.bind] = NodeFacts(site.constructor.op, attrs.get(site.attrs, ()), tensor)
+        for alias, name in self.clause.aliases.items():
+            if name in env:
+                env[alias] = env[name]
         return env
 
     def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs]) -> bool:
@@ -183,13 +184,13 @@ class Answerer:
             count += outputs
         result = values[query.roots[0]]
         assert result is not None
-        names = {s.match.bind for s in query.sites}
+        names = {s.match.bind for s in query.sites if s.match.bind is not None}
         bound = {b.name for s in query.sites for b in s.match.attrs if b.name is not None}
         return CompositeInstance(
             clause.target,
             clause.definition,
             Body(len(query.leaves), tuple(nodes), (result,)),
             tuple(query.names_of.get(v) for v in query.leaves),
-            tuple((n, NodeFacts(f.op, f.attrs)) for n, f in sorted(env.items()) if n in names and isinstance(f, NodeFacts)),
-            tuple((n, v) for n, v in sorted(env.items()) if n in bound),
+            tuple((n, f.op, f.attrs) for n in sorted(names) if isinstance(f := env.get(n), NodeFacts)),
+            tuple((n, env[n]) for n in sorted(bound)),
         )

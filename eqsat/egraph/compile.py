@@ -50,7 +50,7 @@ class CompiledClause:
         number: Of the rule, for provenance.
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.
-        absent, operators: Of the clause: names that did not match, chosen operators.
+        absent, operators, aliases: Of the clause: names that did not match, chosen operators, further names.
     """
 
     key: str
@@ -63,6 +63,7 @@ class CompiledClause:
     layout: Layout | None
     absent: frozenset[str]
     operators: Mapping[str, OpKey]
+    aliases: Mapping[str, str]
     built: tuple[Constructor, ...] = field(default=())
 
     @property
@@ -133,7 +134,11 @@ class Compiler:
                 yield self._clause(composite, number, target, clause, query, None, (built,))
 
     def _queries(self, clause: Clause) -> Iterator[Query]:
-        return QueryBuilder(self.constructors, clause.absent).queries(clause.roots)
+        for query in QueryBuilder(self.constructors, clause.absent).queries(clause.roots):
+            for alias, name in clause.aliases.items():
+                if name in query.tensors:
+                    query.tensors[alias] = query.tensors[name]
+            yield query
 
     def _clause(
         self,
@@ -157,6 +162,7 @@ class Compiler:
             layout=layout,
             absent=clause.absent,
             operators=clause.operators,
+            aliases=clause.aliases,
             built=built,
         )
 
@@ -182,6 +188,7 @@ class _Signature:
     def columns(self) -> tuple[Column, ...]:
         query, columns = self.query, {}
         nodes = {s.match.bind: s for s in query.sites if s.match.bind}
+        nodes |= {alias: nodes[name] for alias, name in self.clause.aliases.items() if name in nodes}
 
         def add(kind: str, variable: str) -> None:
             columns.setdefault(Column(kind, variable))

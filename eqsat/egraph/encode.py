@@ -6,6 +6,7 @@ seconds, one rule with as many actions some hundredths.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,9 +28,10 @@ ORIGINAL = 0
 
 @dataclass(frozen=True, slots=True)
 class EncodedNode:
-    """A node of the model: its constructor, attributes, and operands and results as numbers (None where absent)."""
+    """A node of the model: its constructor, attributes (and their id), operands and results as value numbers."""
 
     constructor: Constructor
+    number: int
     attrs: Attrs
     operands: tuple[int | None, ...]
     results: tuple[int, ...]
@@ -93,65 +95,70 @@ class Encoder:
         self._local: dict[int, bindings.Var] = {}
         self._chunk = 0
 
-    def plan(self, model: ir.Model) -> list[Constructor]:
-        """The constructors that the model needs, before anything is written."""
-        found: dict[Constructor, None] = {}
-        for node in model.graph:
-            found.setdefault(node_constructor(node, len(operands(node)[0])))
-        self.encoding.constructors = list(found)
-        return self.encoding.constructors
-
-    def write(self, model: ir.Model) -> Encoding:
-        """Loads all nodes; the constructors of ``plan`` must have been declared."""
+    def number(self, model: ir.Model) -> Encoding:
+        """Numbers values and nodes; nothing is written yet."""
         encoding = self.encoding
         for value in model.graph.initializers.values():
-            assert value.const_value is not None
-            self._define(value, call("Const", integer(self.tables.constants.of_tensor(value.const_value))))
+            encoding.add(value)
         for value in model.graph.inputs:
-            if value in encoding.number:
-                continue
-            encoding.inputs.append(value)
-            self._define(value, call("Input", integer(len(encoding.inputs) - 1)))
+            if value not in encoding.number:
+                encoding.inputs.append(value)
+                encoding.add(value)
         for node in model.graph:
-            self._node(node)
-        self._flush()
+            inputs, attrs = operands(node)
+            constructor = node_constructor(node, len(inputs))
+            training = len(node.inputs) > 2 and node.inputs[2] is not None
+            shared = is_deterministic(constructor.op, attrs, training=training)
+            number = self.tables.attrs.id(attrs) if shared else self.tables.attrs.fresh(attrs)
+            read = tuple(None if v is None else encoding.number[v] for v in inputs)
+            used = node.outputs if constructor.outputs else node.outputs[:1]
+            results = tuple(encoding.add(v) for v in used)
+            encoding.nodes.append(EncodedNode(constructor, number, attrs, read, results))
+        encoding.constructors = list(dict.fromkeys(n.constructor for n in encoding.nodes))
         return encoding
 
-    def _define(self, value: ir.Value, expression: Any) -> None:
-        k = self.encoding.add(value)
+    def write(self, types: Sequence[int | None], values: Sequence[int | None]) -> None:
+        """Loads all nodes; the constructors must have been declared.
+
+        Args:
+            types: Type id of each value, where known; saves egglog a round of analysis for each layer.
+            values: Constant id of each value, where known.
+        """
+        encoding = self.encoding
+        for k, value in enumerate(encoding.values):
+            if value.const_value is not None and value.is_initializer():
+                self._define(k, call("Const", integer(self.tables.constants.of_tensor(value.const_value))), types, values)
+        for number, value in enumerate(encoding.inputs):
+            self._define(encoding.number[value], call("Input", integer(number)), types, values)
+        for index, node in enumerate(encoding.nodes):
+            args = [integer(node.number), *(self._read(o) for o in node.operands)]
+            self._actions.append(bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(ORIGINAL)))
+            expression = call(node.constructor.name, *args)
+            if node.constructor.outputs:
+                name = f"m{index}"
+                self._actions.append(bindings.Let(SPAN, name, expression))
+                for i, result in enumerate(node.results):
+                    self._define(result, call("out", bindings.Var(SPAN, name), integer(i)), types, values)
+            else:
+                self._define(node.results[0], expression, types, values)
+            if len(self._actions) > 4 * CHUNK:
+                self._flush()
+        self._flush()
+
+    def _define(self, k: int, expression: Any, types: Sequence[int | None], values: Sequence[int | None]) -> None:
         variable = bindings.Var(SPAN, f"v{k}")
         self._actions.append(bindings.Let(SPAN, variable.name, expression))
         self._actions.append(bindings.Union(SPAN, call("ref", integer(k)), variable))
+        for function, facts in (("type", types), ("cval", values)):
+            fact = facts[k]
+            if fact is not None:
+                self._actions.append(bindings.Set(SPAN, function, [variable], integer(fact)))
         self._local[k] = variable
 
-    def _read(self, value: ir.Value | None) -> Any:
-        if value is None:
+    def _read(self, k: int | None) -> Any:
+        if k is None:
             return call("Const", integer(0))
-        k = self.encoding.number[value]
         return self._local[k] if k in self._local else call("ref", integer(k))
-
-    def _node(self, node: ir.Node) -> None:
-        inputs, attrs = operands(node)
-        constructor = node_constructor(node, len(inputs))
-        training = len(node.inputs) > 2 and node.inputs[2] is not None
-        shared = is_deterministic(constructor.op, attrs, training=training)
-        number = self.tables.attrs.id(attrs) if shared else self.tables.attrs.fresh(attrs)
-        args = [integer(number), *(self._read(v) for v in inputs)]
-        self._actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(ORIGINAL)))
-        expression = call(constructor.name, *args)
-        if constructor.outputs:
-            name = f"m{len(self.encoding.nodes)}"
-            self._actions.append(bindings.Let(SPAN, name, expression))
-            for i, output in enumerate(node.outputs):
-                self._define(output, call("out", bindings.Var(SPAN, name), integer(i)))
-        else:
-            self._define(node.outputs[0], expression)
-        number_of = self.encoding.number
-        read = tuple(None if v is None else number_of[v] for v in inputs)
-        results = tuple(number_of[v] for v in node.outputs if v in number_of)
-        self.encoding.nodes.append(EncodedNode(constructor, attrs, read, results))
-        if len(self._actions) > 3 * CHUNK:
-            self._flush()
 
     def _flush(self) -> None:
         name = f"load{self._chunk}"

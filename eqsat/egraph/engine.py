@@ -16,6 +16,9 @@ from eqsat.errors import OptimizationError
 
 SPAN = bindings.PanicSpan()
 
+Fact = tuple[str, tuple[int, ...], int | None]
+"""Function or relation, arguments, value; the value is None for a row of a relation."""
+
 
 def integer(value: int) -> bindings.Lit:
     return bindings.Lit(SPAN, bindings.Int(value))
@@ -64,8 +67,7 @@ class Engine:
             self.seconds[name] += time.total_seconds()
         return report.updated
 
-    def set_facts(self, facts: Iterable[tuple[str, tuple[int, ...], int | None]]) -> None:
-        """Writes ``(function, arguments, value)``; a value of None adds a row of a relation."""
+    def set_facts(self, facts: Iterable[Fact]) -> None:
         actions: list[Any] = []
         for function, args, value in facts:
             keys = [integer(a) for a in args]

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.engine import Engine
+from eqsat.egraph.encode import Encoding, type_of
+from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Tables
 from eqsat.egraph.language import Constructor
 from eqsat.errors import EqsatError
@@ -85,8 +86,7 @@ class Facts:
         self.calls = 0
         self.contradictions: dict[str, str] = {}
         self._constructors: list[Constructor] = []
-        self._served: dict[str, set[tuple[int, ...]]] = {}
-        self._types: dict[tuple[Constructor, tuple[int, ...]], tuple[int, ...] | None] = {}
+        self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self._constants = 0
 
     def declare(self, constructor: Constructor) -> None:
@@ -104,7 +104,7 @@ class Facts:
 
     def announce_constants(self) -> None:
         """Tells egglog type and smallness of constants interned since the last call."""
-        facts: list[tuple[str, tuple[int, ...], int | None]] = []
+        facts: list[Fact] = []
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
             facts.append(("const_type", (number,), self.tables.types.id(constant.type)))
@@ -113,41 +113,78 @@ class Facts:
         self._constants = len(self.tables.constants)
         self.engine.set_facts(facts)
 
+    def prime(self, encoding: Encoding) -> tuple[list[int | None], list[int | None]]:
+        """Answers the model's own nodes in their order.
+
+        Returns:
+            Type id and constant id of each value, None where unknown.
+        """
+        tables = self.tables
+        types: list[int | None] = [None] * len(encoding.values)
+        values: list[int | None] = [None] * len(encoding.values)
+        for k, value in enumerate(encoding.values):
+            if value.const_value is not None and value.is_initializer():
+                number = tables.constants.of_tensor(value.const_value)
+                types[k] = tables.types.id(tables.constants[number].type)
+                values[k] = number if tables.constants[number].is_small else None
+        for value in encoding.inputs:
+            kind = type_of(value)
+            types[encoding.number[value]] = None if kind is None else tables.types.id(kind)
+        facts: list[Fact] = []
+        for node in encoding.nodes:
+            c = node.constructor
+            known = [(0, 0) if o is None else (types[o], values[o]) for o in node.operands]
+            by_value = value_inputs(c.op)
+            for kind, target, key in (
+                ("type", types, tuple(v if i in by_value else t for i, (t, v) in enumerate(known))),
+                ("value", values, tuple(t if c.op in STATIC_SHAPE else v for t, v in known)),
+            ):
+                if None in key or (kind == "value" and not self._folds(c)):
+                    continue
+                found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
+                for k, part in zip(node.results, found or (), strict=False):
+                    target[k] = part or None
+        self.announce_constants()
+        self.engine.set_facts(facts)
+        return types, values
+
+    @staticmethod
+    def _folds(c: Constructor) -> bool:
+        return c.op in STATIC_SHAPE or (is_deterministic(c.op) and c.inputs > 0)
+
     def _serve(self) -> bool:
         frozen = self.engine.tables()
-        facts: list[tuple[str, tuple[int, ...], int | None]] = []
+        facts: list[Fact] = []
         for c in self._constructors:
-            for kind, answer in (("type", self.types_of), ("value", self._values_of)):
+            for kind in ("type", "value"):
                 table = frozen.get(f"need_{kind}_{c.name}")
-                if table is None or not table.rows:
+                if table is None or len(table.rows) == len(self._served.get((kind, c), ())):
                     continue
-                served = self._served.setdefault(f"{kind}_{c.name}", set())
                 for key in self.engine.integers(table.rows):
-                    if key in served:
-                        continue
-                    served.add(key)
-                    self.calls += 1
-                    found = answer(c, key)
-                    if found is None:
-                        continue
-                    if c.outputs:
-                        number = self.tables.tuples.id(found)
-                        facts += [("part", (number, k), part) for k, part in enumerate(found) if part]
-                    else:
-                        number = found[0]
-                    if number or c.outputs:
-                        facts.append((f"{kind}_{c.name}", key, number))
+                    self._answer(kind, c, key, facts)
         self.announce_constants()
         self.engine.set_facts(facts)
         return bool(facts)
 
-    def types_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""
-        if (c, key) not in self._types:
-            self._types[c, key] = self._infer(c, key)
-        return self._types[c, key]
+    def _answer(self, kind: str, c: Constructor, key: tuple[int, ...], facts: list[Fact]) -> tuple[int, ...] | None:
+        """Answers a signature once and adds what egglog must be told to ``facts``."""
+        served = self._served.setdefault((kind, c), {})
+        if key in served:
+            return served[key]
+        self.calls += 1
+        found = served[key] = self._infer(c, key) if kind == "type" else self._values_of(c, key)
+        if found is None:
+            return None
+        number = found[0]
+        if c.outputs:
+            number = self.tables.tuples.id(found)
+            facts += [("part", (number, k), part) for k, part in enumerate(found) if part]
+        if number or c.outputs:
+            facts.append((f"{kind}_{c.name}", key, number))
+        return found
 
     def _infer(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""
         by_value = set(value_inputs(c.op))
         types: list[TensorType | None] = []
         values: list[np.ndarray | None] = []

@@ -16,8 +16,8 @@ import onnx_ir as ir
 
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.compile import CompiledClause, Compiler
-from eqsat.egraph.encode import Encoder, Encoding
-from eqsat.egraph.engine import Engine
+from eqsat.egraph.encode import Encoder
+from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import PRELUDE, Constructor, declare
@@ -109,7 +109,6 @@ class Saturation:
         self.engine = Engine()
         self.tables = Tables()
         self.facts = Facts(self.engine, self.tables)
-        self.encoding: Encoding
         self.constructors: dict[str, Constructor] = {}
         self.names = ["", "commutativity"]
         self.statistics: list[RuleStatistics] = []
@@ -126,14 +125,13 @@ class Saturation:
     def _prepare(self, rules: Sequence[Rule], targets: Sequence[Target], raw: Sequence[str]) -> None:
         self.engine.run_text(_commands(PRELUDE))
         encoder = Encoder(self.engine, self.tables)
-        for constructor in encoder.plan(self.model):
+        self.encoding = encoder.number(self.model)
+        for constructor in self.encoding.constructors:
             self._add(constructor)
         clauses = self._compile(rules)
         self._declare_all()
-        self.encoding = encoder.write(self.model)
-        types = self.tables.types
-        inputs = [(k, v) for k, v in enumerate(self.encoding.inputs)]
-        seed_unknown_types(self.engine, self.facts, types, self.encoding, inputs)
+        encoder.write(*self.facts.prime(self.encoding))
+        seed_unknown_types(self.engine, self.facts, self.tables.types, self.encoding)
         self._states = [self._state(c) for c in clauses]
         composites = [
             clause
@@ -265,7 +263,7 @@ class Saturation:
 
     def _answer(self, states: Sequence[_State]) -> None:
         frozen = self.engine.tables()
-        facts: list[tuple[str, tuple[int, ...], int | None]] = []
+        facts: list[Fact] = []
         for state in states:
             rows = frozen[f"need_{state.clause.key}"].rows
             if len(rows) == len(state.served):

@@ -1,6 +1,6 @@
 """Types that inference inside the e-graph cannot find are taken from the model's own declarations.
 
-Inputs always; further values only where an operator resists inference (control flow, data-dependent shapes,
+Only where an operator resists inference (control flow, data-dependent shapes,
 operators without a schema), and only at the frontier, so that everything behind them is inferred again.
 """
 
@@ -17,11 +17,8 @@ from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Types
 
 
-def seed_unknown_types(
-    engine: Engine, facts: Facts, types: Types, encoding: Encoding, inputs: Sequence[tuple[int, ir.Value]]
-) -> None:
+def seed_unknown_types(engine: Engine, facts: Facts, types: Types, encoding: Encoding) -> None:
     """Types all values that can be typed; leaves the analysis saturated."""
-    _set_types(engine, types, [("Input", k, v) for k, v in inputs])
     tried: set[int] = set()
     while True:
         facts.saturate()
@@ -34,7 +31,7 @@ def seed_unknown_types(
         if not frontier:
             return
         tried.update(frontier)
-        _set_types(engine, types, [("ref", k, encoding.values[k]) for k in frontier])
+        _set_types(engine, types, [(k, encoding.values[k]) for k in frontier])
 
 
 def _typed(engine: Engine) -> set[int]:
@@ -45,11 +42,11 @@ def _typed(engine: Engine) -> set[int]:
     return {to_int(row.inputs[0]) for row in tables["ref"].rows if row.output in known}
 
 
-def _set_types(engine: Engine, types: Types, items: list[tuple[str, int, ir.Value]]) -> None:
+def _set_types(engine: Engine, types: Types, items: Sequence[tuple[int, ir.Value]]) -> None:
     actions = []
-    for function, k, value in items:
+    for k, value in items:
         kind = type_of(value)
         if kind is not None:
-            actions.append(bindings.Set(SPAN, "type", [call(function, integer(k))], integer(types.id(kind))))
+            actions.append(bindings.Set(SPAN, "type", [call("ref", integer(k))], integer(types.id(kind))))
     if actions:
         engine.run_commands([bindings.ActionCommand(a) for a in actions])

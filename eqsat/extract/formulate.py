@@ -16,7 +16,7 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.model.types import TensorType
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.targets.cost import CostModel
 
 
@@ -82,7 +82,8 @@ class Pricing:
         assert instance is not None
         if instance.target != self.costs.targets[target].name:
             return np.inf
-        env: dict[str, object] = dict(instance.nodes) | dict(instance.attributes)
+        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in instance.nodes}
+        env.update(instance.attributes)
         operands = self.operands(node)
         for name, facts in zip(instance.leaves, operands, strict=True):
             if name is not None and facts is not None:

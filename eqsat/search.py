@@ -1,0 +1,219 @@
+"""The whole pipeline on one screen: a saturated e-graph, from which one or more programs are extracted.
+
+load -> encode and saturate -> price -> extract -> assemble -> regions -> ONNX model
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import onnx_ir as ir
+
+from eqsat.egraph.saturate import Limits, Saturation
+from eqsat.egraph.snapshot import snapshot
+from eqsat.errors import OptimizationError
+from eqsat.execute.executor import Executor
+from eqsat.extract.formulate import Pricing, formulate, require_static_types
+from eqsat.extract.solve import solve
+from eqsat.model.load import Source, load
+from eqsat.model.save import save
+from eqsat.partition.assemble import assemble
+from eqsat.partition.functions import to_model
+from eqsat.partition.plan import Plan
+from eqsat.partition.regions import regions
+from eqsat.report.collect import RegionInfo, collect, region_infos
+from eqsat.report.event import Event, Progress
+from eqsat.report.summary import Summary
+from eqsat.report.write import write
+from eqsat.rules.ast import Target
+from eqsat.rules.select import NumericsClass, select_rules
+from eqsat.targets.cost import CostModel
+from eqsat.targets.registry import load_targets
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Objective = Literal["best", "worst", "random"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What :func:`eqsat.optimize` returns.
+
+    Attributes:
+        model: The partitioned model: standard ONNX; accelerator regions and composites are local functions.
+        cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
+        baseline_cost: Seconds of the input as it stands, wholly on the host.
+        bound: No program in the e-graph costs less.
+        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ...
+        regions: In execution order, host pieces too.
+        seconds: CPU seconds by stage.
+        summary: Everything a report says.
+        plan: The program before it became a model.
+    """
+
+    model: ir.Model
+    cost: float
+    baseline_cost: float
+    bound: float
+    stop_reason: str
+    regions: tuple[RegionInfo, ...]
+    seconds: dict[str, float]
+    summary: Summary
+    plan: Plan = field(repr=False)
+
+    @property
+    def gap(self) -> float:
+        """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
+        return self.summary.gap
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Executes the optimised model with numpy; arrays by name in and out.
+
+        Raises:
+            ExecutionError: An input is missing, unknown, or of another type or shape.
+        """
+        return Executor(self.model).run(inputs)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the optimised model as ONNX.
+
+        Raises:
+            ModelError: The file cannot be written.
+        """
+        save(self.model, path)
+
+    def report(self, path: str | Path) -> None:
+        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
+        write(self.summary, Path(path))
+
+    def __repr__(self) -> str:
+        return (
+            f"<eqsat.Result {self.summary.model}: cost {self.cost:.3g} s (was {self.baseline_cost:.3g} s), "
+            f"gap {self.gap:.1g}, {self.summary.after.regions} regions, "
+            f"{self.summary.after.host_operators} operators on the host>"
+        )
+
+    def __str__(self) -> str:
+        from eqsat.report.table import as_text
+
+        return as_text(self.summary)
+
+
+class _Clock:
+    """CPU seconds by stage, and the progress events around them."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+
+    def say(self, event: Event) -> None:
+        if self._progress is not None:
+            self._progress(event)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.say(Event(name))
+        start = time.process_time()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
+        self.say(Event(name, done=True))
+
+
+class Search:
+    """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`."""
+
+    def __init__(
+        self,
+        source: Source,
+        targets: str | Sequence[str | Path | Target] = (),
+        *,
+        rules: Sequence[str | Path] | None = None,
+        dims: Mapping[str, int] | None = None,
+        numerics: NumericsClass = "real",
+        time_limit: float = 30.0,
+        iterations: int | None = None,
+        enodes: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if time_limit <= 0:
+            raise OptimizationError("a positive time limit is required", actual=f"{time_limit}")
+        self.clock = clock = _Clock(progress)
+        self.numerics = numerics
+        self.deadline = time.perf_counter() + time_limit
+        with clock.stage("load"):
+            self.model = load(source, dims=dims)
+            self.targets = load_targets(targets)
+            selected = select_rules(rules, numerics)
+        self.outputs = list(self.model.graph.outputs)
+        with clock.stage("encode"):
+            self.saturation = Saturation(
+                self.model,
+                selected.rules,
+                self.targets,
+                _limits(iterations, enodes, time_limit / 2),
+                lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
+                selected.egg,
+            )
+        with clock.stage("saturate"):
+            self.saturation.run()
+            egraph = snapshot(self.saturation)
+        with clock.stage("price"):
+            require_static_types(self.saturation.encoding, egraph)
+            self.pricing = Pricing(egraph, CostModel(self.targets))
+            self.formulation = formulate(egraph, self.saturation.encoding, self.outputs, self.pricing)
+
+    def extract(self, objective: Objective = "best", seed: int = 0) -> Result:
+        """One program; the least costly within what is left of the time, or another one to test rules with."""
+        clock, formulation, encoding = self.clock, self.formulation, self.saturation.encoding
+        with clock.stage("extract"):
+            solution = solve(
+                formulation.problem,
+                time_limit=max(self.deadline - time.perf_counter(), 0.1),
+                objective=objective,
+                seed=seed,
+                incumbent=formulation.original,
+                progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
+            )
+        with clock.stage("partition"):
+            assembled = assemble(formulation, solution.choices, encoding, self.outputs)
+            pieces = regions(assembled.plan)
+            optimised = to_model(assembled.plan, pieces, self.model)
+        summary = collect(
+            self.model,
+            self.saturation,
+            formulation,
+            solution,
+            assembled,
+            pieces,
+            self.pricing,
+            self.targets,
+            clock.seconds,
+            objective,
+            self.numerics,
+        )
+        return Result(
+            model=optimised,
+            cost=solution.cost,
+            baseline_cost=formulation.baseline,
+            bound=solution.bound,
+            stop_reason=solution.stop_reason,
+            regions=region_infos(summary),
+            seconds=dict(clock.seconds),
+            summary=summary,
+            plan=assembled.plan,
+        )
+
+
+def _limits(iterations: int | None, enodes: int | None, seconds: float) -> Limits:
+    default = Limits(seconds=seconds)
+    return Limits(
+        iterations=default.iterations if iterations is None else iterations,
+        nodes=default.nodes if enodes is None else enodes,
+        seconds=seconds,
+    )
