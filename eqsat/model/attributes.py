@@ -35,7 +35,7 @@ def to_attrs(node: ir.Node) -> Attrs:
         ModelError: An attribute refers to one of an enclosing function, which must be inlined or bound first.
     """
     op = op_key(node)
-    values = dict(_defaults(op))
+    values = dict(default_attrs(op))
     for name, attr in node.attributes.items():
         if attr.ref_attr_name:
             raise ModelError(
@@ -60,7 +60,7 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
     """
     place = place or str(op)
     found = opset.find_schema(op)
-    result: dict[str, AttrValue] = dict(_defaults(op))
+    result: dict[str, AttrValue] = dict(default_attrs(op))
     kinds = opset.attribute_types(op) if found is not None else {}
     for name, value in values.items():
         if value is None:
@@ -159,7 +159,8 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 @cache
-def _defaults(op: OpKey) -> tuple[tuple[str, AttrValue], ...]:
+def default_attrs(op: OpKey) -> Attrs:
+    """The bundle of an operator of which no attribute is given."""
     if opset.find_schema(op) is None:
         return ()
     return tuple((name, _from_ir(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
@@ -183,7 +184,7 @@ def _from_ir(attr: ir.Attr) -> AttrValue:
         case _Kind.STRINGS:
             return tuple(attr.value)
         case _Kind.TENSOR:
-            tensor = attr.as_tensor()
+            tensor = attr.value  # as_tensor() checks the protocol at run time, which takes longer than all the rest
             return TensorAttr(tensor.numpy(), tensor.dtype)
         case _Kind.GRAPH:
             graph = attr.as_graph()

@@ -17,7 +17,7 @@ from eqsat.model.attributes import attr
 from eqsat.model.types import Attrs, Dim, OpKey, TensorType
 
 
-class Mismatch(Exception):  # noqa: N818 (it is a finding that becomes a ModelError)
+class Mismatch(Exception):
     """What contradicts what, as a sentence without the final stop."""
 
 

@@ -114,6 +114,9 @@ def _quantize(node: Operands) -> None:
     if shape is None or scale is None:
         return
     zero = node.shape(2)
+    single = node.inputs[1] is not None and node.inputs[1].elements == 1
+    if single and zero is not None and all(same(d, 1) for d in zero):
+        zero = scale  # one number, whatever its rank
     if zero is not None and (len(zero) != len(scale) or not all(map(same, zero, scale))):
         raise Mismatch("scale and zero point differ in shape")
     block = node.int_attr("block_size")

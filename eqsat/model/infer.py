@@ -61,7 +61,7 @@ def infer_types(
     place = place or str(op)
     if op.name == "Constant" and not op.domain:
         return (constant_type(attrs),)
-    body = opset.function_body(op)
+    body = opset.function_body(op, attrs)
     if body is not None:
         return _infer_function(op, body, inputs, values, place)
     if op.domain == opset.MICROSOFT:
@@ -76,10 +76,11 @@ def infer_types(
     data = {
         f"%{i}": _tensor_bytes(value, known)
         for i, (known, value) in enumerate(zip(inputs[:own], values, strict=False))
-        if value is not None and known is not None and value.size <= MAX_VALUE and _is_plain(value)
+        if value is not None and known is not None and is_parameter(op, value.dtype, value.size)
     }
     present = tuple(t is not None for t in inputs[:own])
-    node = _node_bytes(op, attrs, present, outputs)
+    make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
+    node = make(op, attrs, present, outputs)
     try:
         inferred = found._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)  # type: ignore[call-arg]
     except (InferenceError, ValidationError) as error:
@@ -140,8 +141,16 @@ def tensor_type(value: ir.Value) -> TensorType | None:
     return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
 
 
+def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
+    """Whether inference might look at the contents of an input: shapes, axes, pads, scales of a Resize."""
+    if size > MAX_VALUE:
+        return False
+    return (dtype.kind in "iu" and dtype.itemsize >= 4) or (dtype.kind == "f" and op.name in _READS_FLOATS)
+
+
 # ---- details -------------------------------------------------------------------------------------
 
+_READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
 _CONSTANT_DTYPES = {
     "value_float": ir.DataType.FLOAT,
     "value_floats": ir.DataType.FLOAT,
@@ -181,11 +190,6 @@ def _plain_message(message: str) -> str:
     return re.sub(r"^\[\w+\] ?|\(op_type:.*?\): ?", "", message.strip()).strip()
 
 
-def _is_plain(value: np.ndarray) -> bool:
-    """Whether the bytes of the array are what a TensorProto has as raw data."""
-    return value.dtype.kind in "biuf" and value.dtype.isbuiltin == 1
-
-
 @lru_cache(maxsize=16384)
 def _type_bytes(known: TensorType) -> bytes:
     return onnx.helper.make_tensor_type_proto(int(known.dtype), known.shape).SerializeToString()
@@ -197,7 +201,6 @@ def _tensor_bytes(value: np.ndarray, known: TensorType) -> bytes:
     return onnx.TensorProto(data_type=int(known.dtype), dims=value.shape, raw_data=value.tobytes()).SerializeToString()
 
 
-@lru_cache(maxsize=4096)
 def _node_bytes(op: OpKey, attrs: Attrs, present: tuple[bool, ...], outputs: int) -> bytes:
     node = onnx.NodeProto(
         op_type=op.name,
@@ -207,6 +210,10 @@ def _node_bytes(op: OpKey, attrs: Attrs, present: tuple[bool, ...], outputs: int
         attribute=to_protos(attrs, op),
     )
     return node.SerializeToString()
+
+
+# Not for subgraphs: they are equal only to themselves, and the cache would keep them alive.
+_cached_node_bytes = lru_cache(maxsize=4096)(_node_bytes)
 
 
 def _from_proto(data: bytes | None) -> TensorType | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onnx import defs
 
 from eqsat.errors import ModelError
 from eqsat.model.body import Body
-from eqsat.model.types import OpKey
+from eqsat.model.types import Attrs, OpKey
 
 PINNED_OPSET = 26
 """The newest opset of the default domain that ONNX Runtime 1.31 loads."""
@@ -38,7 +39,7 @@ OPSETS: dict[str, int] = {
 
 Schema = defs.OpSchema
 _Option = defs.OpSchema.FormalParameterOption
-_functions: dict[OpKey, tuple[Body, tuple[str, ...]]] = {}
+_functions: dict[OpKey, Function] = {}
 
 
 def canonical_domain(domain: str) -> str:
@@ -62,7 +63,8 @@ def find_schema(op: OpKey) -> Schema | None:
         found = defs.get_schema(op.name, OPSETS.get(domain, 1), domain)
     except defs.SchemaError:
         return None
-    return None if found.deprecated else found
+    # Models keep their version of the other domains, so what a newer one removed there still exists.
+    return None if found.deprecated and not domain else found
 
 
 def schema(op: OpKey) -> Schema:
@@ -188,26 +190,39 @@ def default_attributes(op: OpKey) -> dict[str, onnx.AttributeProto]:
 # ---- functions of ours ---------------------------------------------------------------------------
 
 
-def register_function(op: OpKey, body: Body, inputs: tuple[str, ...] = ()) -> None:
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A registered operator whose meaning and type rule are its body."""
+
+    body: Callable[[Attrs], Body]
+    inputs: tuple[str, ...]
+    attrs: Attrs
+
+
+def register_function(
+    op: OpKey, body: Callable[[Attrs], Body] | Body, inputs: tuple[str, ...] = (), attrs: Attrs = ()
+) -> None:
     """Makes an operator known whose meaning and type rule are its body (see ``eqsat/ops``).
 
     Args:
         op: Domain and name; the domain is ``EQSAT`` or one of its subdomains for functions of eqsat.
-        body: What it computes.
+        body: What it computes, or what gives that for the operator's attributes.
         inputs: Names of its inputs, for messages and patterns.
+        attrs: Its attributes with their default values, sorted by name.
     """
-    _functions[op] = (body, inputs)
+    make = (lambda _, fixed=body: fixed) if isinstance(body, Body) else body
+    _functions[op] = Function(make, inputs, attrs)
 
 
-def function_body(op: OpKey) -> Body | None:
-    """Body of a registered function, None for anything else."""
+def find_function(op: OpKey) -> Function | None:
+    """The registered function, None for anything else."""
+    return _functions.get(op)
+
+
+def function_body(op: OpKey, attrs: Attrs = ()) -> Body | None:
+    """Body of a registered function for some attributes (defaults filled in), None for anything else."""
     found = _functions.get(op)
-    return None if found is None else found[0]
-
-
-def function_inputs(op: OpKey) -> tuple[str, ...]:
-    """Names of the inputs of a registered function."""
-    return _functions[op][1]
+    return None if found is None else found.body(tuple(sorted((dict(found.attrs) | dict(attrs)).items())))
 
 
 def functions() -> tuple[OpKey, ...]:

@@ -1,4 +1,4 @@
-"""Inference of one node by the ``onnx-shape-inference`` package, which knows symbols' arithmetic and ``com.microsoft``."""
+"""Inference of one node by the ``onnx-shape-inference`` package: it reckons with symbols and knows ``com.microsoft``."""
 
 from __future__ import annotations
 

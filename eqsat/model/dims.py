@@ -1,0 +1,93 @@
+"""Symbolic dimensions: names for those without, and sizes for those that the caller binds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.model.opset import did_you_mean
+
+
+def name_dims(model: ir.Model) -> None:
+    """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``."""
+    taken = set(symbols(model))
+    for value in model.graph.inputs:
+        if value.shape is None or not any(_is_unnamed(d) for d in value.shape):
+            continue
+        dims: list[int | ir.SymbolicDim] = []
+        for axis, d in enumerate(value.shape):
+            if not _is_unnamed(d):
+                dims.append(d)
+                continue
+            name = f"{re.sub(r'[^0-9A-Za-z_]', '_', value.name or 'input')}_{axis}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            dims.append(ir.SymbolicDim(name))
+        value.shape = ir.Shape(dims)
+
+
+def symbols(model: ir.Model) -> tuple[str, ...]:
+    """The symbols in the shapes of the model's inputs, in order of first use."""
+    found: dict[str, None] = {}
+    for value in model.graph.inputs:
+        for d in value.shape or ():
+            if not isinstance(d, int) and d.value is not None:
+                found.update(dict.fromkeys(sorted(d.free_symbols())))
+    return tuple(found)
+
+
+def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
+    """Puts sizes for symbols, in the graph, its subgraphs and its functions.
+
+    Args:
+        model: The model, changed in place.
+        dims: Size by symbol.
+        place: The file, for messages.
+
+    Returns:
+        Whether anything was bound; then shapes must be inferred again.
+
+    Raises:
+        ModelError: A symbol that no input has, or a size that is no size.
+    """
+    if not dims:
+        return False
+    known = symbols(model)
+    for name, size in dims.items():
+        if name not in known:
+            hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all shapes are fixed'}"
+            raise ModelError(
+                "a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise ModelError(f"a size for the dimension `{name}` is required", place=place, actual=repr(size))
+    inputs = set(model.graph.inputs)
+    for value in _values(model):
+        if value.shape is None or all(isinstance(d, int) for d in value.shape):
+            continue
+        bound = value.shape.evaluate(dims)
+        # What a declared shape says of values that are computed is inferred again, and better.
+        unknown = value not in inputs and any(not isinstance(d, int) for d in bound)
+        value.shape = None if unknown and value.producer() is not None and not value.is_graph_output() else bound
+    return True
+
+
+def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
+    return d < 0 if isinstance(d, int) else d.value is None
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value of the model that may have a declared shape."""
+    yield from model.graph.inputs
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        yield from node.outputs
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH and not attribute.ref_attr_name:
+                yield from attribute.as_graph().inputs
+    for function in model.functions.values():
+        for node in function:
+            yield from node.outputs

@@ -1,0 +1,81 @@
+"""Loading: any source of a model to a checked ``onnx_ir.Model`` in normal form.
+
+The steps: read and set the weights aside, check, inline foreign functions, upgrade to the pinned opset, tidy up
+the graph, bind dimensions, infer types.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.model import opset
+from eqsat.model.annotate import annotate
+from eqsat.model.dims import bind, name_dims
+from eqsat.model.read import ModelSource, read
+from eqsat.model.read import Source as _Read
+from eqsat.model.strict import check
+from eqsat.model.tidy import tidy
+from eqsat.model.upgrade import upgrade
+
+Source = ModelSource
+"""What a model can be loaded from."""
+
+
+def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
+    """Loads, checks and normalises a model.
+
+    Args:
+        source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
+        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``. A dimension without a name is called after
+            its input: ``x_0`` is the first of ``x``.
+
+    Returns:
+        A model at the pinned opset: every value has its type and shape, attributes are explicit and axes counted
+        from the front, constants are initializers, functions of others are inlined. Names are kept.
+
+    Raises:
+        ModelError: The source is no model, or one with an error; the message says where.
+
+    Examples:
+        >>> from eqsat.model.load import load
+        >>> model = load('''<ir_version: 8, opset_import: ["": 11]>
+        ... g (float[N, 4] x) => (float[N, 4] y) { y = Softmax<axis=-1>(x) }''', dims={"N": 2})
+        >>> model.graph.outputs[0].shape
+        Shape([2, 4])
+    """
+    with _without_collection():
+        return finish(read(source), dims)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keeps the cycle collector from walking all objects again and again while many are made and none dies."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
+    """Everything behind reading: check, upgrade, normalise."""
+    check(source)
+    upgrade(source)
+    try:
+        model = ir.from_proto(source.proto)
+    except Exception as error:  # onnx_ir has no common base of its errors
+        raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
+    model.ir_version = opset.IR_VERSION
+    model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
+    tidy(model, source.weights)
+    name_dims(model)
+    bound = bind(model, dims or {}, source.place)
+    annotate(model, source.place, outputs_may_change=bound)
+    return model

@@ -1,0 +1,354 @@
+"""The check of a model before anything trusts it: one clear error for the first thing that is wrong.
+
+``onnx.checker`` runs behind it. It is not enough alone: it passes operators of which it has no schema at the model's
+opset only with a message about schemas, stops at an unsorted graph as at a cycle, and does not say what was meant.
+The only repair is to sort nodes that are not in topological order, which changes nothing that a model means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import onnx
+from onnx import AttributeProto, defs
+
+from eqsat.errors import ModelError
+from eqsat.model import opset
+from eqsat.model.opset import canonical_domain, did_you_mean
+from eqsat.model.read import Source
+from eqsat.model.types import OpKey
+
+
+def check(source: Source) -> None:
+    """Checks a model, and sorts its nodes.
+
+    Raises:
+        ModelError: The first thing that is wrong, with the node or tensor where it is.
+    """
+    _Checker(source).check()
+    try:
+        onnx.checker.check_model(source.proto)
+    except onnx.checker.ValidationError as error:
+        what = str(error).strip().split("\n\n==>")[0]
+        raise ModelError("a valid ONNX model is required", place=source.place, actual=" ".join(what.split())) from error
+
+
+class _Checker:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.model = source.proto
+        for entry in self.model.opset_import:
+            entry.domain = canonical_domain(entry.domain)
+        self.functions = {(f.domain, f.name, f.overload) for f in self.model.functions}
+
+    def check(self) -> None:
+        model, graph = self.model, self.model.graph
+        if not model.ir_version:
+            raise ModelError("a model with an IR version is required", place=self.source.place, actual="none")
+        # Old IR versions demand that initializers are inputs too; nothing else depends on the version.
+        model.ir_version = opset.IR_VERSION
+        versions = self._versions(model.opset_import, "the model")
+        for name in _duplicates(i.name for i in graph.input):
+            raise self._error("every input needs a name of its own", f"input {name!r}")
+        for value in graph.input:
+            if not value.type.WhichOneof("value"):
+                raise self._error("an input with a type is required", f"input {value.name!r}", "none")
+        for name in _duplicates(o.name for o in graph.output):
+            raise self._error("every output needs a name of its own", f"output {name!r}")
+        if not graph.output:
+            raise self._error("a graph with outputs is required", "the graph", "none")
+        self._graph(graph, {}, versions, set())
+        self._functions()
+
+    def _functions(self) -> None:
+        for name in _duplicates(f"{f.domain}.{f.name}:{f.overload}" for f in self.model.functions):
+            raise self._error("every function needs a name of its own", f"function {name!r}")
+        calls: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {}
+        for function in self.model.functions:
+            place = f"function {function.domain}.{function.name}"
+            versions = self._versions(function.opset_import, place)
+            known = dict.fromkeys(function.input, place)
+            attributes = set(function.attribute) | {a.name for a in function.attribute_proto}
+            self._nodes(function.node, known, dict(known), versions, place, attributes)
+            for output in function.output:
+                self._require_known(output, known, f"output of {place}")
+            key = (function.domain, function.name, function.overload)
+            calls[key] = [k for n in function.node if (k := (n.domain, n.op_type, n.overload)) in self.functions]
+        circle = _cycle(calls)
+        if circle:
+            names = " -> ".join(f"{domain}.{name}" for domain, name, _ in circle)
+            raise self._error("functions that do not call themselves are required", "functions", names)
+
+    def _versions(self, imports: Iterable[onnx.OperatorSetIdProto], place: str) -> dict[str, int]:
+        versions: dict[str, int] = {}
+        for entry in imports:
+            domain = canonical_domain(entry.domain)
+            entry.domain = domain
+            versions[domain] = entry.version
+            latest = onnx.defs.onnx_opset_version() if not domain else None
+            if latest is not None and not 1 <= entry.version <= latest:
+                requirement = f"an opset from 1 to {latest} is required"
+                raise self._error(requirement, place, str(entry.version), "a newer `onnx` package may know it")
+        return versions
+
+    def _graph(
+        self, graph: onnx.GraphProto, outer: dict[str, str], versions: dict[str, int], attributes: set[str]
+    ) -> None:
+        own = {value.name: "input" for value in graph.input}
+        for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
+            own[tensor.name] = "initializer"
+        known = outer | own
+        self._nodes(graph.node, known, own, versions, "the graph", attributes)
+        for output in graph.output:
+            self._require_known(output.name, known, "graph output")
+
+    def _nodes(
+        self,
+        nodes: Sequence[onnx.NodeProto],
+        known: dict[str, str],
+        own: dict[str, str],
+        versions: dict[str, int],
+        where: str,
+        attributes: set[str],
+    ) -> None:
+        """Checks nodes one after the other; ``own`` are the names of this graph alone (others may be shadowed)."""
+        defined: dict[str, int] = {}
+        for i, node in enumerate(nodes):
+            node.domain = canonical_domain(node.domain)
+            for name in node.output:
+                if not name:
+                    continue
+                if name in defined or name in own:
+                    first = _label(nodes[defined[name]], defined[name]) if name in defined else f"an {own[name]}"
+                    hint = f"{first} has it too"
+                    raise self._error("every tensor needs a name of its own", _label(node, i), f"{name!r} again", hint)
+                defined[name] = i
+        order = self._order(nodes, known, defined, where)
+        if order is not None:
+            copies = [onnx.NodeProto.FromString(nodes[i].SerializeToString()) for i in order]
+            del nodes[:]  # type: ignore[attr-defined]
+            nodes.extend(copies)  # type: ignore[attr-defined]
+        for i, node in enumerate(nodes):
+            self._node(node, i, known, versions, attributes)
+            known.update(dict.fromkeys((n for n in node.output if n), "output of a node"))
+
+    def _order(
+        self, nodes: Sequence[onnx.NodeProto], known: dict[str, str], defined: dict[str, int], where: str
+    ) -> list[int] | None:
+        """A topological order where the nodes are in none, the first that is closest to theirs."""
+        reads: list[list[int]] = []
+        sorted_already = True
+        for i, node in enumerate(nodes):
+            needs: list[int] = []
+            for name in _reads(node):
+                if name in defined:
+                    needs.append(defined[name])
+                    sorted_already &= defined[name] < i
+                elif name not in known and name in node.input:
+                    known_here = [*known, *defined]
+                    raise self._error(
+                        "an input that something computes is required",
+                        _label(node, i),
+                        f"{name!r}, which is no input, initializer or output of a node",
+                        did_you_mean(name, known_here),
+                    )
+            reads.append(needs)
+        if sorted_already:
+            return None
+        circle = _cycle(dict(enumerate(reads)))
+        if circle:
+            names = " <- ".join(_label(nodes[i], i) for i in circle)
+            raise self._error("a graph without cycles is required", where, names)
+        order: list[int] = []
+        done: set[int] = set()
+        for start in range(len(nodes)):
+            stack = [start]
+            while stack:
+                i = stack[-1]
+                pending = [j for j in reads[i] if j not in done]
+                if pending:
+                    stack.append(pending[0])
+                    continue
+                stack.pop()
+                if i not in done:
+                    done.add(i)
+                    order.append(i)
+        return order
+
+    def _node(
+        self, node: onnx.NodeProto, i: int, known: dict[str, str], versions: dict[str, int], attributes: set[str]
+    ) -> None:
+        place = _label(node, i)
+        for name in _duplicates(a.name for a in node.attribute):
+            raise self._error("every attribute may be given once", place, f"{name!r} twice")
+        for attribute in node.attribute:
+            if attribute.ref_attr_name and attribute.ref_attr_name not in attributes:
+                known_names = ", ".join(sorted(attributes)) or "none: this is no function"
+                actual = f"a reference to {attribute.ref_attr_name!r}"
+                raise self._error("an attribute of the function is required", place, actual, f"it has {known_names}")
+            for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+                self._graph(graph, known, versions, attributes)
+        if (node.domain, node.op_type, node.overload) in self.functions:
+            return
+        if node.domain not in opset.OPSETS:
+            return  # an operator of somebody's own: nothing is known about it, and it is left as it is
+        if node.domain not in versions:
+            if node.domain == opset.MICROSOFT:
+                versions[node.domain] = self.model.opset_import.add(domain=node.domain, version=1).version
+            else:
+                domain = node.domain or "ai.onnx"
+                raise self._error(f"an opset import of domain {domain!r} is required", place, "none")
+        schema = _schema(OpKey(node.domain, node.op_type), versions[node.domain])
+        if schema is None:
+            raise self._unknown(node, place, versions)
+        self._against_schema(node, schema, place)
+
+    def _unknown(self, node: onnx.NodeProto, place: str, versions: dict[str, int]) -> ModelError:
+        op, version = OpKey(node.domain, node.op_type), versions[node.domain]
+        error = opset.unknown_operator(op, place=self.source.at(place))
+        if node.domain or node.op_type not in _all_names():
+            return error
+        since = min(v for v in range(1, onnx.defs.onnx_opset_version() + 1) if _has(op, v))
+        hint = f"it exists since opset {since}" if since > version else f"it was removed before opset {version}"
+        return self._error(f"an operator of opset {version} of ONNX is required", place, f"`{op}`", hint)
+
+    def _against_schema(self, node: onnx.NodeProto, schema: defs.OpSchema, place: str) -> None:
+        kinds, required, least, most, least_out, most_out = _shape_of(schema)
+        for attribute in node.attribute:
+            if attribute.name not in kinds:
+                hint = did_you_mean(attribute.name, kinds) or f"its attributes: {', '.join(sorted(kinds)) or 'none'}"
+                raise self._error(f"an attribute of {node.op_type} is required", place, f"`{attribute.name}`", hint)
+            if attribute.type != kinds[attribute.name] and attribute.type:
+                wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])
+                actual = AttributeProto.AttributeType.Name(attribute.type)
+                raise self._error(f"attribute `{attribute.name}` of type {wanted} is required", place, actual)
+        given = {a.name for a in node.attribute}
+        for name in required:
+            if name not in given:
+                raise self._error("every required attribute must be given", place, f"no `{name}`")
+        inputs = len(node.input)
+        if not least <= inputs <= most:
+            raise self._error(f"{_count(least, most, 'input')} of {node.op_type} required", place, str(inputs))
+        if not least_out <= len(node.output) <= most_out:
+            wanted = _count(least_out, most_out, "output")
+            raise self._error(f"{wanted} of {node.op_type} required", place, str(len(node.output)))
+        formal = schema.inputs
+        for j, name in enumerate(node.input):
+            if not name and j < len(formal) and formal[j].option == defs.OpSchema.FormalParameterOption.Single:
+                raise self._error(f"input `{formal[j].name}` of {node.op_type} is required", place, "an empty name")
+
+    def _require_known(self, name: str, known: dict[str, str], what: str) -> None:
+        if name not in known:
+            raise self._error(
+                "an output that something computes is required",
+                f"{what} {name!r}",
+                "a name that no node, input or initializer has",
+                did_you_mean(name, known),
+            )
+
+    def _error(self, requirement: str, place: str, actual: str = "", hint: str = "") -> ModelError:
+        return ModelError(requirement, place=self.source.at(place), actual=actual, hint=hint)
+
+
+# ---- details -------------------------------------------------------------------------------------
+
+
+def _label(node: onnx.NodeProto, index: int) -> str:
+    return label(node.name, node.op_type, next((o for o in node.output if o), ""), index)
+
+
+def label(name: str | None, op_type: str, output: str | None, index: int) -> str:
+    """What messages call a node: by name where it has one, else by its place and output."""
+    if name:
+        return f"node {name!r} ({op_type})"
+    return f"node {index} ({op_type}, output {output!r})"
+
+
+def _count(least: int, most: int, what: str) -> str:
+    number = f"{least}" if least == most else f"at least {least}" if most > 1000 else f"{least} to {most}"
+    return f"{number} {what} is" if most == 1 else f"{number} {what}s are"
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    return [n for n in names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
+
+
+def _reads(node: onnx.NodeProto) -> list[str]:
+    """Names the node reads, with those that its subgraphs take from outside."""
+    names = [n for n in node.input if n]
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            names += _captured(attribute.g)
+        for graph in attribute.graphs:
+            names += _captured(graph)
+    return names
+
+
+def _captured(graph: onnx.GraphProto) -> list[str]:
+    own = (
+        {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+    )
+    reads = [name for node in graph.node for name in _reads(node)] + [o.name for o in graph.output]
+    return [name for name in reads if name not in own]
+
+
+def _cycle(edges: dict) -> list | None:
+    """A circle in a graph given as node -> nodes it needs, the first found, closed."""
+    state: dict = {}
+    for start in edges:
+        if start in state:
+            continue
+        path, stack = [start], [iter(edges[start])]
+        state[start] = 1
+        while stack:
+            following = next(stack[-1], None)
+            if following is None:
+                stack.pop()
+                state[path.pop()] = 2
+            elif state.get(following) == 1:
+                return [*path[path.index(following) :], following]
+            elif following not in state and following in edges:
+                state[following] = 1
+                path.append(following)
+                stack.append(iter(edges[following]))
+    return None
+
+
+@cache
+def _schema(op: OpKey, version: int) -> defs.OpSchema | None:
+    if op.domain == opset.MICROSOFT:
+        return opset.find_schema(op)
+    try:
+        found = defs.get_schema(op.name, version, op.domain)
+    except defs.SchemaError:
+        return None
+    return None if found.deprecated else found
+
+
+def _has(op: OpKey, version: int) -> bool:
+    return _schema(op, version) is not None
+
+
+@cache
+def _all_names() -> frozenset[str]:
+    return frozenset(s.name for s in defs.get_all_schemas_with_history() if not s.domain)
+
+
+_SHAPES: dict[tuple[str, str, int], tuple[dict[str, int], list[str], int, int, int, int]] = {}
+
+
+def _shape_of(schema: defs.OpSchema) -> tuple[dict[str, int], list[str], int, int, int, int]:
+    """Attribute types, required attributes, least and most inputs and outputs; computed once for a schema."""
+    key = (schema.domain, schema.name, schema.since_version)
+    found = _SHAPES.get(key)
+    if found is None:
+        kinds = {
+            name: AttributeProto.AttributeType.Value(str(a.type).rpartition(".")[2])
+            for name, a in sorted(schema.attributes.items())
+        }
+        required = sorted(name for name, a in schema.attributes.items() if a.required)
+        found = (kinds, required, schema.min_input, schema.max_input, schema.min_output, schema.max_output)
+        _SHAPES[key] = found
+    return found

@@ -1,0 +1,118 @@
+"""Puts a graph in order without looking at types: weights back, constants as initializers, nothing that is unused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from eqsat.model import opset
+from eqsat.model.attributes import op_key, tensor_of, to_attrs
+from eqsat.model.shape_values import constant_value
+from eqsat.model.types import OpKey
+
+
+def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
+    """Tidies the main graph; subgraphs and functions are left as they are.
+
+    Args:
+        model: The model, changed in place.
+        weights: Tensors that reading has set aside: inputs that become initializers again.
+    """
+    graph = model.graph
+    for value in list(graph.inputs):
+        name = value.name or ""
+        if name in weights:
+            value.const_value = weights[name]
+            graph.initializers[name] = value
+    # An input with an initializer is one with a default; in old models all weights are. They are constants.
+    kept = [value for value in graph.inputs if not value.is_initializer()]
+    if len(kept) != len(graph.inputs):
+        graph.inputs[:] = kept
+    for node in list(graph):
+        _constant_to_initializer(graph, node)
+    for node in graph:
+        _trim(node)
+    RemoveUnusedNodesPass()(model)
+    for name in [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
+        graph.initializers.pop(name)
+    for value in graph.initializers.values():
+        if value.const_value is not None:
+            value.type = ir.TensorType(value.const_value.dtype)
+            value.shape = ir.Shape(value.const_value.shape.numpy())
+
+
+def _constant_to_initializer(graph: ir.Graph, node: ir.Node) -> None:
+    if node.op_type != "Constant" or node.domain:
+        return
+    value = node.outputs[0]
+    attribute = next(iter(node.attributes.values()), None)
+    if attribute is None or not value.name:
+        return
+    if attribute.type == ir.AttributeType.TENSOR:
+        tensor = attribute.value
+    else:
+        attrs = to_attrs(node)
+        array = constant_value(attrs)
+        if array is None:
+            return  # a sparse constant stays a node
+        dtype = ir.DataType.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype)
+        tensor = tensor_of(array, dtype)
+    held = ir.Value(name=value.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy()))
+    held.const_value = tensor
+    held.metadata_props.update(value.metadata_props)
+    value.replace_all_uses_with(held, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    if tensor.name != value.name:
+        tensor = _named(tensor, value.name)
+        held.const_value = tensor
+    graph.register_initializer(held)
+
+
+def _named(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    try:
+        tensor.name = name
+    except AttributeError:
+        return tensor_of(tensor.numpy(), tensor.dtype, name)
+    return tensor
+
+
+_DROPOUT = OpKey("", "Dropout")
+
+
+def _trim(node: ir.Node) -> None:
+    """Cuts absent inputs and unused optional outputs off the end, and what Dropout has for training."""
+    op = op_key(node)
+    if op == _DROPOUT and len(node.inputs) > 1 and _is_false(node.inputs[2] if len(node.inputs) > 2 else None):
+        node.resize_inputs(1)
+    count = len(node.inputs)
+    while count and node.inputs[count - 1] is None:
+        count -= 1
+    if count != len(node.inputs):
+        node.resize_inputs(count)
+    if len(node.outputs) > 1:
+        schema = opset.find_schema(op)
+        if schema is None:
+            return
+        used = len(node.outputs)
+        formal = schema.outputs
+        while used > max(schema.min_output, 1) and used <= len(formal):
+            value = node.outputs[used - 1]
+            optional = formal[used - 1].option == _OPTIONAL
+            if not optional or value.uses() or value.is_graph_output():
+                break
+            used -= 1
+        if used != len(node.outputs):
+            node.resize_outputs(used)
+
+
+_OPTIONAL = opset.Schema.FormalParameterOption.Optional
+
+
+def _is_false(value: ir.Value | None) -> bool:
+    """Whether an optional flag is absent or a constant false."""
+    if value is None:
+        return True
+    tensor = value.const_value if value.is_initializer() else None
+    return tensor is not None and tensor.size == 1 and not bool(tensor.numpy().reshape(()))

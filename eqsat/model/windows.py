@@ -1,0 +1,138 @@
+"""The normal form of convolutions and pools: every window says its kernel, strides, dilations and pads.
+
+``auto_pad`` is resolved by the formulas in the ONNX specification of Conv, ConvTranspose and the pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.model import opset
+from eqsat.model.attributes import attr
+from eqsat.model.types import Attrs, AttrValue, OpKey, TensorType
+
+# Operator -> position of its weight, None for pools.
+_WINDOWS: dict[OpKey, int | None] = {
+    OpKey("", "AveragePool"): None,
+    OpKey("", "Conv"): 1,
+    OpKey("", "ConvInteger"): 1,
+    OpKey("", "ConvTranspose"): 1,
+    OpKey("", "DeformConv"): 1,
+    OpKey("", "LpPool"): None,
+    OpKey("", "MaxPool"): None,
+    OpKey("", "QLinearConv"): 3,
+    OpKey(opset.MICROSOFT, "FusedConv"): 1,
+    OpKey(opset.MICROSOFT, "QLinearAveragePool"): None,
+}
+
+
+def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> dict[str, AttrValue | None]:
+    """Changes that bring the attributes of a convolution or pool to normal form; None removes an attribute.
+
+    Args:
+        op: Any operator; nothing changes unless it has a window.
+        attrs: Its attributes, the schema's defaults filled in.
+        inputs: Types of its inputs.
+    """
+    if op not in _WINDOWS or attr(attrs, "channels_last", 0):
+        return {}
+    position = _WINDOWS[op]
+    shape = inputs[0].shape if inputs and inputs[0] is not None else None
+    weight = inputs[position] if position is not None and position < len(inputs) else None
+    kernel = attr(attrs, "kernel_shape")
+    if kernel is None and weight is not None and weight.shape is not None:
+        dims = weight.shape[2:]
+        kernel = tuple(d for d in dims if isinstance(d, int)) if all(isinstance(d, int) for d in dims) else None
+    rank = len(kernel) if kernel is not None else len(shape) - 2 if shape is not None else None
+    if rank is None or rank < 1:
+        return {}
+    known = opset.attribute_types(op)
+    changes: dict[str, AttrValue | None] = {}
+    if kernel is not None:
+        changes["kernel_shape"] = kernel
+    strides = attr(attrs, "strides") or (1,) * rank
+    dilations = attr(attrs, "dilations") or (1,) * rank
+    changes["strides"] = strides
+    if "dilations" in known:
+        changes["dilations"] = dilations
+    if op.name == "ConvTranspose":
+        changes["output_padding"] = attr(attrs, "output_padding") or (0,) * rank
+    size = None if shape is None or len(shape) != rank + 2 else shape[2:]
+    pads = _explicit_pads(op, attrs, size, kernel, strides, dilations)
+    if pads is not None:
+        changes["pads"] = pads
+        if "auto_pad" in known:
+            changes["auto_pad"] = "NOTSET"
+        if op.name == "ConvTranspose":
+            changes["output_shape"] = None
+        elif attr(attrs, "auto_pad", "NOTSET") != "NOTSET" and "ceil_mode" in known:
+            changes["ceil_mode"] = 0
+    return changes
+
+
+def _explicit_pads(
+    op: OpKey,
+    attrs: Attrs,
+    size: Sequence[int | str | None] | None,
+    kernel: tuple[int, ...] | None,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> tuple[int, ...] | None:
+    """``pads`` that mean what the attributes mean, None where they depend on what is not known."""
+    rank = len(strides)
+    mode = attr(attrs, "auto_pad", "NOTSET")
+    if op.name == "ConvTranspose" and (attr(attrs, "output_shape") or mode.startswith("SAME")):
+        return _transposed_pads(attrs, mode, size, kernel, strides, dilations)
+    if mode == "NOTSET":
+        return attr(attrs, "pads") or (0,) * (2 * rank)
+    if mode == "VALID":
+        # With ceil_mode the specification rounds differently than it does for explicit pads.
+        return None if attr(attrs, "ceil_mode", 0) else (0,) * (2 * rank)
+    if kernel is None:
+        return None
+    begins, ends = [], []
+    for i in range(rank):
+        extent = (kernel[i] - 1) * dilations[i] + 1
+        length = size[i] if size is not None else None
+        if isinstance(length, int):
+            windows = -(-length // strides[i])
+            total = max((windows - 1) * strides[i] + extent - length, 0)
+        elif strides[i] == 1:
+            total = extent - 1
+        else:
+            return None
+        begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
+        begins.append(begin)
+        ends.append(total - begin)
+    return (*begins, *ends)
+
+
+def _transposed_pads(
+    attrs: Attrs,
+    mode: str,
+    size: Sequence[int | str | None] | None,
+    kernel: tuple[int, ...] | None,
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> tuple[int, ...] | None:
+    if kernel is None:
+        return None
+    rank = len(strides)
+    wanted = attr(attrs, "output_shape")
+    extra = attr(attrs, "output_padding") or (0,) * rank
+    begins, ends = [], []
+    for i in range(rank):
+        full = (kernel[i] - 1) * dilations[i] + 1 + extra[i] - strides[i]  # beyond strides * length
+        if wanted is not None:
+            length = size[i] if size is not None else None
+            if not isinstance(length, int):
+                return None
+            total = strides[i] * length + full - wanted[-rank:][i]
+        else:
+            total = full
+        if total < 0:
+            return None
+        begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
+        begins.append(begin)
+        ends.append(total - begin)
+    return (*begins, *ends)
