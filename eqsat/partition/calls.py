@@ -1,4 +1,9 @@
-"""Functions that a program still calls: those of the input model, and those that eqsat itself defines."""
+"""Functions that a program still calls: those of the input model, and those that eqsat itself defines.
+
+The definition of a function of eqsat may depend on its attributes in ways that ONNX cannot express by references (a
+table computed from an axis). Each combination of attributes that occurs is therefore a function of its own; the
+first one bears the operator's name.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +12,28 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx_ir as ir
 
 from eqsat.model import opset
-from eqsat.model.types import OpKey
-from eqsat.partition.composites import body_function
+from eqsat.model.attributes import from_attrs, to_attrs, to_protos
+from eqsat.model.body import Body
+from eqsat.model.types import Attrs, OpKey
+from eqsat.ops.functions import FUNCTIONS
+from eqsat.partition.bodies import body_function
+from eqsat.partition.names import Namer
 
 
-def called_functions(
+def add_called_functions(
     nodes: Sequence[ir.Node], functions: Sequence[ir.Function], original: ir.Model
 ) -> list[ir.Function]:
     """Functions that must be added to a model, callees before their callers.
 
     Args:
-        nodes: Of the main graph.
-        functions: That the model already has.
+        nodes: Of the main graph. Calls of eqsat's functions are renamed where several definitions occur.
+        functions: That the model already has; likewise.
         original: The model whose functions may be called.
 
     Returns:
-        Copies of the original's functions and functions of :mod:`eqsat.model.opset`, as far as they are called.
+        Copies of the original's functions and functions of eqsat, as far as they are called.
     """
-    found: dict[ir.OperatorIdentifier, ir.Function] = {}
-
-    def visit(callers: Iterable[ir.Node]) -> None:
-        for node in callers:
-            key = node.op_identifier()
-            if key in found:
-                continue
-            function = _function(node, original)
-            if function is not None:
-                visit(_within(function))
-                found[key] = function
-
-    for function in functions:
-        visit(_within(function))
-    for node in nodes:
-        visit((node, *inner_nodes(node)))
-    return list(found.values())
+    return _Collector(original).collect([*(n for f in functions for n in f), *nodes])
 
 
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
@@ -52,16 +45,81 @@ def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
                 yield from inner_nodes(inner)
 
 
-def _within(function: ir.Function) -> Iterator[ir.Node]:
-    for node in function:
-        yield node
-        yield from inner_nodes(node)
+def is_function(op: OpKey) -> bool:
+    """Whether eqsat itself defines the operator as a function."""
+    return op in FUNCTIONS or opset.find_function(op) is not None
 
 
-def _function(node: ir.Node, original: ir.Model) -> ir.Function | None:
-    kept = original.functions.get(node.op_identifier())
-    if kept is not None:
-        return kept.clone()
-    op = OpKey(node.domain, node.op_type)
-    body = opset.function_body(op)
-    return None if body is None else body_function(op, body, inputs=opset.function_inputs(op))
+class _Collector:
+    def __init__(self, original: ir.Model) -> None:
+        self.original = original
+        self.kept: dict[ir.OperatorIdentifier, ir.Function] = {}
+        self.variants: dict[tuple[OpKey, Attrs], ir.Function] = {}
+        self.calls: list[tuple[ir.Node, ir.Function]] = []
+        self.order: list[ir.Function] = []
+
+    def collect(self, nodes: Iterable[ir.Node]) -> list[ir.Function]:
+        for node in nodes:
+            self._visit(node)
+        taken = {(f.domain, f.name) for f in self.kept.values()}
+        families: dict[OpKey, list[tuple[bytes, ir.Function]]] = {}
+        for (op, attrs), function in self.variants.items():
+            families.setdefault(op, []).append((_sort_key(attrs), function))
+        for op, family in sorted(families.items()):
+            namer = Namer(name for domain, name in taken if domain == op.domain)
+            for _, function in sorted(family, key=lambda pair: pair[0]):
+                function.name = namer.keep(op.name)
+        for node, function in self.calls:
+            node.op_type = function.name
+        return self.order
+
+    def _visit(self, top: ir.Node) -> None:
+        for node in (top, *inner_nodes(top)):
+            op = OpKey(node.domain, node.op_type)
+            function = self.original.functions.get(node.op_identifier())
+            if function is not None:
+                if node.op_identifier() not in self.kept:
+                    copy = function.clone()
+                    for inner in copy:
+                        self._visit(inner)
+                    self.kept[node.op_identifier()] = copy
+                    self.order.append(copy)
+            elif is_function(op):
+                key = op, _complete(op, to_attrs(node))
+                for attribute in from_attrs(key[1], op):
+                    # onnx.reference wants a value for everything that is declared.
+                    node.attributes.add(attribute)
+                if key not in self.variants:
+                    made = _define(*key)
+                    for inner in made:
+                        self._visit(inner)
+                    self.variants[key] = made
+                    self.order.append(made)
+                self.calls.append((node, self.variants[key]))
+
+
+def _define(op: OpKey, attrs: Attrs) -> ir.Function:
+    body, inputs = _definition(op, attrs)
+    function = body_function(op, body, inputs=inputs)
+    for name, _ in attrs:
+        # The values are part of the definition; declaring the names lets calls state them.
+        function.attributes.add(ir.Attr(name, ir.AttributeType.UNDEFINED, None))
+    return function
+
+
+def _complete(op: OpKey, attrs: Attrs) -> Attrs:
+    declared, registered = FUNCTIONS.get(op), opset.find_function(op)
+    defaults = declared.attributes if declared is not None else registered.attrs if registered is not None else ()
+    return tuple(sorted((dict(defaults) | dict(attrs)).items(), key=lambda pair: pair[0]))
+
+
+def _definition(op: OpKey, attrs: Attrs) -> tuple[Body, tuple[str, ...]]:
+    declared, registered = FUNCTIONS.get(op), opset.find_function(op)
+    if declared is not None:
+        return declared.body(dict(attrs)), declared.inputs
+    assert registered is not None
+    return registered.body(attrs), registered.inputs
+
+
+def _sort_key(attrs: Attrs) -> bytes:
+    return b"".join(proto.SerializeToString(deterministic=True) for proto in to_protos(attrs))

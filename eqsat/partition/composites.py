@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model import opset
 from eqsat.model.attributes import from_attrs
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import OpKey
-from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs, make_node
+from eqsat.partition.bodies import body_function, word
+from eqsat.partition.calls import is_function
+from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
 from eqsat.partition.names import Namer
 
 _PARAMETERS = (
@@ -136,62 +137,11 @@ def operators_name(body: Body) -> str:
     for node in body.nodes:
         if node.op == ("", "Constant"):
             continue
-        words.append(_word(node.op))
+        words.append(word(node.op))
         at = _BIAS_OPERAND.get(node.op.name, len(node.inputs))
         if at < len(node.inputs) and node.inputs[at] is not None:
             words.append("bias")
     return "_".join(words) or "identity"
-
-
-def body_function(
-    op: OpKey,
-    body: Body,
-    attributes: tuple[tuple[ir.Attr, ...], ...] | None = None,
-    parameters: tuple[tuple[str | None, ...], ...] | None = None,
-    inputs: tuple[str, ...] = (),
-) -> ir.Function:
-    """A body as an ONNX function.
-
-    Args:
-        op: Domain and name of the function.
-        body: What it computes.
-        attributes: Per node its attributes; by default those in the body.
-        parameters: Per node and attribute the function's attribute that it refers to, None where the value is
-            fixed; by default everything is fixed.
-        inputs: Names of the inputs; by default those of the operators that read them first.
-    """
-    if attributes is None:
-        attributes = tuple(tuple(from_attrs(node.attrs, node.op)) for node in body.nodes)
-    namer = Namer()
-    names = inputs if len(inputs) == body.inputs else _input_names(body)
-    values = [ir.Value(name=namer.keep(name)) for name in names]
-    formal = list(values)
-    nodes: list[ir.Node] = []
-    declared: dict[str, ir.Attr] = {}
-    for k, node in enumerate(body.nodes):
-        own = []
-        for i, attribute in enumerate(attributes[k]):
-            parameter = parameters[k][i] if parameters is not None else None
-            if parameter is not None:
-                declared[parameter] = ir.Attr(parameter, attribute.type, None)
-                attribute = ir.RefAttr(attribute.name, parameter, attribute.type)
-            own.append(attribute)
-        outputs = [ir.Value(name=namer.keep(_word(node.op))) for _ in range(node.outputs)]
-        operands = [None if v is None else values[v] for v in node.inputs]
-        nodes.append(make_node(node.op, own, operands, outputs, name=outputs[0].name))
-        values.extend(outputs)
-    results: list[ir.Value] = []
-    for v in body.results:
-        value = values[v]
-        if v < body.inputs or value in results:
-            # ONNX Runtime rejects a function that returns an input, or one value twice.
-            value = ir.Value(name=namer.keep("result"))
-            nodes.append(make_node(OpKey("", "Identity"), [], [values[v]], [value], name=value.name))
-        results.append(value)
-    domains = dict.fromkeys(("", *(node.op.domain for node in body.nodes)))
-    imports = {domain: opset.opset_version(domain) for domain in domains}
-    graph = ir.Graph(formal, results, nodes=nodes, opset_imports=imports, name=op.name)
-    return ir.Function(op.domain, op.name, graph=graph, attributes=declared)
 
 
 def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
@@ -221,8 +171,9 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
 
 
 def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
-    """Whether calls may differ in it; a constant is part of what the composite is."""
-    return attribute.type in _PARAMETERS and op != ("", "Constant") and not (op.domain == "" and op.name in _FIXED)
+    """Whether calls may differ in it; a constant is part of what the composite is, and so is a function of eqsat."""
+    fixed = op.domain == "" and (op.name == "Constant" or op.name in _FIXED)
+    return attribute.type in _PARAMETERS and not fixed and not is_function(op)
 
 
 def _shared_part(op: OpKey, attribute: ir.Attr) -> tuple[str, str, str]:
@@ -244,23 +195,6 @@ def _parameter_names(definition: _Definition) -> tuple[tuple[str | None, ...], .
             elif attribute.name not in namer.taken:
                 own.append(namer.keep(attribute.name))
             else:
-                own.append(namer.keep(f"{_word(node.op)}_{attribute.name}"))
+                own.append(namer.keep(f"{word(node.op)}_{attribute.name}"))
         names.append(tuple(own))
     return tuple(names)
-
-
-def _input_names(body: Body) -> list[str]:
-    """Each input called as the operator that reads it first calls it."""
-    names = [f"input_{i}" for i in range(body.inputs)]
-    seen: set[int] = set()
-    for node in body.nodes:
-        schema = opset.find_schema(node.op)
-        for position, v in enumerate(node.inputs):
-            if v is not None and v < body.inputs and v not in seen and schema is not None and schema.inputs:
-                names[v] = schema.inputs[min(position, len(schema.inputs) - 1)].name.lower()
-                seen.add(v)
-    return names
-
-
-def _word(op: OpKey) -> str:
-    return op.name.partition(":")[0].lower()

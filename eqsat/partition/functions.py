@@ -18,7 +18,7 @@ from eqsat import __version__
 from eqsat.errors import OptimizationError
 from eqsat.model import opset
 from eqsat.model.types import OpKey
-from eqsat.partition.calls import called_functions, inner_nodes
+from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.emit import (
     COMPOSITE,
@@ -99,7 +99,7 @@ class _Writer:
                 self._region(region)
         outputs = self._outputs()
         functions = [
-            *called_functions(self.nodes, [*self.composites.functions, *self.functions], original),
+            *add_called_functions(self.nodes, [*self.composites.functions, *self.functions], original),
             *self.composites.functions,
             *self.functions,
         ]

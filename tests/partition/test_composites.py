@@ -18,7 +18,8 @@ from eqsat.model import opset
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import GraphAttr, OpKey
 from eqsat.partition import composites
-from eqsat.partition.composites import Composites, body_function, operators_name
+from eqsat.partition.bodies import body_function
+from eqsat.partition.composites import Composites, operators_name
 from tests.partition.plans import body, constant
 
 CONV = {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1] * 4, "dilations": [1, 1]}
