@@ -217,10 +217,17 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """``A | B``: either matches; names bound in one alternative only are absent in the other."""
+    """``A | B``: either matches; names bound in one alternative only are absent in the other.
+
+    The same object at two places of a pattern (a ``let`` used twice) is one value: the same alternative at both.
+
+    Attributes:
+        bind: Name of the value, whichever matched (``c: (A | B)``, or a ``let``), or None.
+    """
 
     options: tuple[Pattern, ...]
     place: Place
+    bind: str | None = None
 
 
 Pattern = Var | Wildcard | Number | Rest | Match | Alternatives
@@ -294,13 +301,14 @@ class Rule:
     """``left[i] = right[i]`` for each root. A ``<=>`` rule is read as two rules, the second named ``NAME.reverse``.
 
     Attributes:
-        lets: ``let k = expr`` of expressions, in order (template and pattern lets are expanded).
+        left: Operators, or alternatives of operators.
+        lets: Names of expressions that are to be evaluated in order; the reader expands every ``let`` and leaves none.
         doc: The comment lines right above or below the header, without the comment sign.
     """
 
     name: str
     numerics: Numerics
-    left: tuple[Match, ...]
+    left: tuple[Match | Alternatives, ...]
     right: tuple[Template, ...]
     lets: tuple[tuple[str, Expr], ...]
     where: tuple[Condition, ...]
@@ -313,21 +321,24 @@ class Composite:
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
-        pattern: Its definition; the leaves in order of first occurrence are its inputs.
+        pattern: Its definition, an operator or alternatives of operators; the leaves in order of first
+            occurrence are its inputs.
         cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means
             ``launch + max(macs / peak, bytes / bandwidth)``.
         call: C call with ``{expr}`` holes, or None.
+        call_parts: The call as text and the expressions between.
     """
 
     name: str
     numerics: Numerics
-    pattern: Match
+    pattern: Match | Alternatives
     lets: tuple[tuple[str, Expr], ...]
     where: tuple[Condition, ...]
     cost: Expr | None
     call: str | None
     place: Place
     doc: str = ""
+    call_parts: tuple[str | Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import math
 from functools import cache
 
 import ml_dtypes
-import numpy as np
 import onnx_ir as ir
 
 _ALIASES = {"float": "float32", "double": "float64"}
@@ -52,7 +51,7 @@ def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
         return (0, 2**width - 1) if name.startswith("uint") else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
     if dtype not in DTYPE_LISTS["floats"]:
         raise ValueError(f"{name} has no lowest and highest value")
-    info = np.finfo(dtype.numpy()) if dtype.numpy().kind == "f" else ml_dtypes.finfo(dtype.numpy())
+    info = ml_dtypes.finfo(dtype.numpy())
     low, high = float(info.min), float(info.max)
     assert math.isfinite(low) and math.isfinite(high)
     return low, high

@@ -122,6 +122,9 @@ def _any(values: object) -> bool:
 
 
 def _all(values: object) -> bool:
+    # `all(v == 1)` is what `v == 1` already says of an array.
+    if isinstance(values, bool | np.bool_):
+        return bool(values)
     found = [_truth(v) for v in items(values)]
     return all(found)
 
@@ -183,7 +186,7 @@ FUNCTIONS: dict[str, Function] = {
     "sum": Function(lambda x: sum(_members((x,))), (_COLLECTION,), "number", doc="sum of a list"),
     "prod": Function(lambda x: math.prod(_members((x,))), (_COLLECTION,), "number", doc="product of a list"),
     "any": Function(_any, (_COLLECTION,), "truth", doc="whether one of a list is true"),
-    "all": Function(_all, (_COLLECTION,), "truth", doc="whether all of a list are true"),
+    "all": Function(_all, ((*_COLLECTION, "truth"),), "truth", doc="whether all of a list are true"),
     "abs": Function(_elementwise(abs), (_NUMERIC,), "argument", doc="absolute value"),
     "floor": Function(_elementwise(math.floor), (_NUMERIC,), "argument", doc="rounded down"),
     "ceil": Function(_elementwise(math.ceil), (_NUMERIC,), "argument", doc="rounded up"),

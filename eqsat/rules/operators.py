@@ -42,6 +42,7 @@ class Signature:
     Attributes:
         attributes: Kind by name: ``INT``, ``INTS``, ``FLOAT``, ... as ONNX calls them.
         required: Attributes without a default that must be given.
+        always_present: Attributes that every node has: those with a default and the required ones.
     """
 
     op: OpKey
@@ -49,6 +50,7 @@ class Signature:
     outputs: tuple[Parameter, ...]
     attributes: dict[str, str]
     required: tuple[str, ...]
+    always_present: tuple[str, ...]
     least_inputs: int
 
     @property
@@ -92,6 +94,7 @@ def _of_schema(op: OpKey) -> Signature | None:
         tuple(_parameter(p) for p in schema.outputs),
         {name: str(a.type).rpartition(".")[2] for name, a in sorted(schema.attributes.items())},
         tuple(sorted(name for name, a in schema.attributes.items() if a.required)),
+        tuple(sorted(name for name, a in schema.attributes.items() if a.required or a.default_value.name)),
         schema.min_input,
     )
 
@@ -114,7 +117,7 @@ def _of_function(op: OpKey) -> Signature:
     operands = tuple(Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs))
     results = len(function.body(dict(function.attributes)).results)
     outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
-    return Signature(op, operands, outputs, kinds, (), len(operands))
+    return Signature(op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
 
 
 def _kind_of(value: object) -> str:

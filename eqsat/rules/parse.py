@@ -90,20 +90,21 @@ def parse(source: Source, sources: Sources) -> s.File:
         raise
 
 
-def parse_term(source: Source, sources: Sources) -> s.Term:
-    """A single expression, such as the hole of a C call.
+def parse_term(text: str, place: Place, sources: Sources) -> s.Term:
+    """A single expression that stands at a place inside a string, such as the hole of a C call.
 
     Raises:
         RuleError: It is none.
     """
-    # Wrapped in a declaration that spans one line more, so that there is one grammar and one start symbol.
-    shift = Source(source.name, f"let hole =\n{source.text}")
-    inner = Sources()
-    inner.in_target = sources.in_target
-    inner.add(shift)
-    found = parse(shift, inner).declarations
+    # In a declaration of its own, so that there is one start symbol; moved to where the text stands in its file.
+    line, column = max(place.line, 2), place.column
+    padded = Source(place.file, "let hole =" + "\n" * (line - 1) + " " * (column - 1) + text)
+    try:
+        found = parse(padded, sources).declarations
+    except EqsatError as error:
+        raise sources.error(place, "an expression is required", actual=f"`{text}`", hint=error.hint) from None
     if len(found) != 1 or not isinstance(found[0], s.Let):
-        raise inner.error(Place(source.name, 1, 1), "a single expression is required", actual=f"`{source.text}`")
+        raise sources.error(place, "a single expression is required", actual=f"`{text}`")
     return found[0].body
 
 

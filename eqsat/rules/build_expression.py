@@ -1,0 +1,351 @@
+"""Surface terms to expressions: names resolved, ``let`` and macros expanded, kinds of values checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from eqsat.model.opset import did_you_mean
+from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.callee import Function, Macro, find_callee, known
+from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.facts import FACTS
+from eqsat.rules.functions import FUNCTIONS, Kind
+from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+
+ATTRIBUTE_KINDS: dict[str, Kind] = {
+    "INT": "number",
+    "FLOAT": "number",
+    "STRING": "text",
+    "INTS": "list",
+    "FLOATS": "list",
+    "STRINGS": "list",
+}
+"""Kind of an attribute's value by what ONNX calls its type; any other is opaque."""
+_PLAIN: dict[Kind, str] = {
+    "number": "a number",
+    "text": "a string",
+    "truth": "true or false",
+    "list": "a list",
+    "type": "an element type",
+    "value": "the contents of a tensor",
+    "tensor": "a tensor",
+    "tensors": "a list of tensors",
+    "node": "a node",
+    "any": "something unknown",
+}
+_TENSORS: tuple[Kind, ...] = ("tensor", "tensors", "node")
+
+Asked = Callable[[Definition | Closure], str | None]
+"""Gives the name of the operator that a ``let`` or parameter builds or matches, so that its type can be asked."""
+
+
+@dataclass
+class ExpressionBuilder:
+    """Builds the expressions of one rule.
+
+    Args:
+        asked: Called where ``k.shape`` asks for a fact of a ``let`` or parameter that is no bare name.
+    """
+
+    context: Context
+    asked: Asked
+
+    def build(self, term: s.Term, frame: Frame, wanted: Collection[Kind] = ()) -> ast.Expr:
+        """The expression of a term.
+
+        Args:
+            wanted: Kinds that fit; empty for any but tensors.
+
+        Raises:
+            RuleError: It is none, or of another kind.
+        """
+        expr, kind = self.typed(term, frame)
+        self.expect(kind, wanted, term)
+        return expr
+
+    def expect(self, kind: Kind, wanted: Collection[Kind], term: s.Term) -> None:
+        """Raises: RuleError: The kind is not among those wanted."""
+        if kind in wanted or (kind == "any" and wanted) or ("any" in wanted and kind not in _TENSORS):
+            return
+        if wanted and not (kind in _TENSORS and not set(wanted) & set(_TENSORS)):
+            words = " or ".join(dict.fromkeys(_PLAIN[w] for w in wanted if w != "any"))
+            raise self.context.error(term.place, f"{words} is required", actual=_PLAIN[kind], hint=self._hint(kind, wanted))
+        if kind in _TENSORS:
+            raise self.context.error(
+                term.place,
+                "a value that is known when rules run is required",
+                actual=_PLAIN[kind],
+                hint="ask a tensor for .shape, .rank, .dtype, .size, .value, .is_const or .is_present",
+            )
+
+    def _hint(self, kind: Kind, wanted: Collection[Kind]) -> str:
+        if "truth" in wanted and kind in ("number", "list", "text"):
+            return "compare it with something, as in `x.rank == 4`"
+        return ""
+
+    def typed(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+        """The expression of a term and its kind."""
+        match term:
+            case s.Number() | s.Truth() | s.String():
+                kind: Kind = "number" if isinstance(term, s.Number) else "truth" if isinstance(term, s.Truth) else "text"
+                return ast.Literal_(term.value, term.place), kind
+            case s.Name():
+                return self._name(term, frame)
+            case s.Member():
+                return self._member(term, frame)
+            case s.Index():
+                return self._index(term, frame)
+            case s.Slice():
+                of, kind = self.typed(term.of, frame)
+                self.expect(kind, ("list", "value", "tensors"), term.of)
+                start, stop = (None if b is None else self.build(b, frame, ("number",)) for b in (term.start, term.stop))
+                return ast.Slice(of, start, stop, term.place), kind
+            case s.Apply():
+                return self._apply(term, frame)
+            case s.Unary():
+                return self._unary(term, frame)
+            case s.Binary():
+                return self._binary(term, frame)
+            case s.Compare():
+                return self._compare(term, frame)
+            case s.Sequence():
+                items = tuple(self.build(item, frame) for item in term.items)
+                return ast.ListExpr(items, term.place), "list"
+            case s.Comprehension():
+                return self._comprehension(term, frame)
+            case s.Conditional():
+                condition = self.build(term.condition, frame, ("truth",))
+                then, kind = self.typed(term.then, frame)
+                otherwise, other = self.typed(term.otherwise, frame)
+                return ast.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
+            case _:
+                raise self.context.error(
+                    term.place, "an expression over shapes, types, attributes and small constants is required", actual=_what(term)
+                )
+
+    # -- names and members
+    def _name(self, term: s.Name, frame: Frame) -> tuple[ast.Expr, Kind]:
+        entry = frame.lookup(term.name)
+        if isinstance(entry, Local):
+            return ast.Name(entry.name, term.place), entry.kind
+        if isinstance(entry, Closure):
+            return self.typed(entry.term, entry.frame)
+        if isinstance(entry, Definition) and entry.let.parameters is None:
+            name = self.asked(entry)
+            if name is not None:
+                return self._bound(name, term.place)
+            with self.context.expanding(entry, term.place):
+                return self.typed(entry.let.body, entry.frame)
+        return self._bound(term.name, term.place, entry)
+
+    def _bound(self, name: str, place: ast.Place, entry: object = None) -> tuple[ast.Expr, Kind]:
+        context = self.context
+        if name == "_":
+            raise context.error(place, "a name is required", actual="`_`, which binds nothing")
+        bound = context.bindings.get(name)
+        if bound is not None:
+            context.referenced.add(name)
+            if bound.kind == "operator":
+                raise context.error(place, "a value is required", actual=f"`{name}`, an operator, which can only be built")
+            kinds: dict[str, Kind] = {"tensor": "tensor", "rest": "tensors", "node": "node", "attribute": bound.value}
+            return ast.Name(name, place), kinds[bound.kind]
+        if name in context.symbols:
+            return ast.Name(name, place), "number"
+        if name in DTYPES:
+            return ast.Name(name, place), "type"
+        if name in DTYPE_LISTS:
+            return ast.Name(name, place), "list"
+        hint = ""
+        if isinstance(entry, Definition):
+            hint = f"`{name}` is a macro: give it its {len(entry.let.parameters or ())} arguments"
+        raise context.unbound(name, place, hint)
+
+    def _member(self, term: s.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
+        if term.name == "is_present" and isinstance(term.of, s.Name):
+            inner, inner_frame = self.context.resolve(term.of, frame)
+            if isinstance(inner, s.Name) and inner_frame.lookup(inner.name) is None:
+                of, _ = self._bound(inner.name, inner.place)
+                return ast.Member(of, term.name, term.place), "truth"
+        of, kind = self._tensor(term.of, frame)
+        if kind not in ("tensor", "node", "any"):
+            hint = "`xs[0].shape` is that of its first tensor" if kind == "tensors" else ""
+            raise self.context.error(term.place, f"a tensor or a node is required before `.{term.name}`", actual=_PLAIN[kind], hint=hint)
+        if term.name in FACTS:
+            return ast.Member(of, term.name, term.place), FACTS[term.name]  # type: ignore[return-value]
+        if kind != "node" or not isinstance(of, ast.Name):
+            hint = did_you_mean(term.name, FACTS) or f"a tensor has {', '.join(f'.{f}' for f in FACTS)}"
+            if isinstance(of, ast.Name):
+                hint += f"; attributes are those of a node bound as in `{of.name}: Conv(...)`"
+            raise self.context.error(term.place, f"a tensor has no `{term.name}`", hint=hint)
+        return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
+
+    def _tensor(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+        """The thing whose member is asked: a name, also of a ``let`` or parameter that is an operator."""
+        if isinstance(term, s.Name):
+            entry = frame.lookup(term.name)
+            if isinstance(entry, Closure | Definition):
+                name = self.asked(entry)
+                if name is not None:
+                    self.context.referenced.add(name)
+                    bound = self.context.bindings.get(name)
+                    return ast.Name(name, term.place), "node" if bound is not None and bound.kind == "node" else "tensor"
+                if isinstance(entry, Closure):
+                    return self._tensor(entry.term, entry.frame)
+        return self.typed(term, frame)
+
+    def _attribute(self, node: str, term: s.Member) -> Kind:
+        """The kind of a node's attribute."""
+        ops = self.context.bindings[node].ops
+        if not ops:
+            return "any"
+        kinds: set[Kind] = set()
+        for op in ops:
+            attributes = known(op).attributes
+            if term.name in attributes:
+                kinds.add(ATTRIBUTE_KINDS.get(attributes[term.name], "any"))
+        if not kinds:
+            names = sorted({name for op in ops for name in known(op).attributes})
+            which = " or ".join(str(op) for op in ops[:3])
+            raise self.context.error(
+                term.place,
+                f"{which} has no attribute `{term.name}`",
+                hint=did_you_mean(term.name, (*names, *FACTS)) or f"its attributes: {', '.join(names) or 'none'}",
+            )
+        return kinds.pop() if len(kinds) == 1 else "any"
+
+    def _index(self, term: s.Index, frame: Frame) -> tuple[ast.Expr, Kind]:
+        of, kind = self.typed(term.of, frame)
+        self.expect(kind, ("list", "value", "tensors"), term.of)
+        index = self.build(term.index, frame, ("number",))
+        results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
+        result = results.get(kind, "any")
+        if isinstance(of, ast.Member) and of.name == "shape":
+            result = "number"
+        return ast.Index(of, index, term.place), result
+
+    # -- operators
+    def _unary(self, term: s.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
+        if term.op == "not":
+            return ast.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
+        operand, kind = self.typed(term.operand, frame)
+        self.expect(kind, ("number", "value"), term.operand)
+        if isinstance(operand, ast.Literal_) and isinstance(operand.value, int | float):
+            return ast.Literal_(-operand.value, term.place), "number"
+        return ast.Unary("-", operand, term.place), kind
+
+    def _binary(self, term: s.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
+        if term.op in ("and", "or"):
+            sides = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
+            return ast.Binary(term.op, *sides, term.place), "truth"
+        if term.op == "@":
+            raise self.context.error(term.sign, "an expression is required", actual="`@`, a product of tensors")
+        left, a = self.typed(term.left, frame)
+        right, b = self.typed(term.right, frame)
+        lists: tuple[Kind, ...] = ("list",) if term.op in ("+", "*") else ()
+        self.expect(a, ("number", "value", *lists), term.left)
+        self.expect(b, ("number", "value", *lists), term.right)
+        fits = {a, b} <= {"number", "value", "any"} or "value" in (a, b) or "any" in (a, b)
+        if not fits and not (term.op == "+" and a == b) and not (term.op == "*" and {a, b} == {"number", "list"}):
+            raise self.context.error(term.sign, f"`{term.op}` must have operands that fit", actual=f"{_PLAIN[a]} and {_PLAIN[b]}")
+        kind: Kind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
+        return ast.Binary(term.op, left, right, term.place), kind
+
+    def _compare(self, term: s.Compare, frame: Frame) -> tuple[ast.Expr, Kind]:
+        first, before = self.typed(term.first, frame)
+        self.expect(before, (), term.first)
+        rest = []
+        previous = term.first
+        for op, operand in term.rest:
+            expr, kind = self.typed(operand, frame)
+            self.expect(kind, (), operand)
+            if op in ("in", "not in"):
+                self.expect(kind, ("list", "value", *(("text",) if before == "text" else ())), operand)
+            else:
+                self._comparable(op, before, kind, previous, operand)
+            rest.append((op, expr))
+            before, previous = kind, operand
+        return ast.Compare(first, tuple(rest), term.place), "truth"
+
+    def _comparable(self, op: str, a: Kind, b: Kind, left: s.Term, right: s.Term) -> None:
+        if op in ("==", "!="):
+            numeric = ("number", "value", "type")
+            fits = a == b or "any" in (a, b) or (a in numeric and b in numeric) or "value" in (a, b)
+            if {a, b} == {"value", "type"}:
+                fits = False
+            if not fits:
+                raise self.context.error(right.place, f"{_PLAIN[a]} is required to compare with", actual=_PLAIN[b])
+            return
+        for kind, side in ((a, left), (b, right)):
+            wanted: tuple[Kind, ...] = ("number", "value", *(("list",) if "value" in (a, b) else ()))
+            self.expect(kind, wanted, side)
+
+    def _apply(self, term: s.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
+        callee = find_callee(term.callee, frame, self.context)
+        if isinstance(callee, Macro):
+            inner = self.context.parameters(callee.definition, term, frame)
+            with self.context.expanding(callee.definition, term.place):
+                return self.typed(callee.definition.let.body, inner)
+        if not isinstance(callee, Function):
+            raise self.context.error(
+                term.place,
+                "an expression over shapes, types, attributes and small constants is required",
+                actual="an operator applied to tensors",
+                hint=f"functions: {', '.join(FUNCTIONS)}",
+            )
+        function = FUNCTIONS[callee.name]
+        if len(term.args) < function.least or (function.most is not None and len(term.args) > function.most):
+            most = "" if function.most == function.least else " or more" if function.most is None else f" to {function.most}"
+            raise self.context.error(term.place, f"`{callee.name}` takes {function.least}{most} arguments", actual=str(len(term.args)))
+        args = []
+        kinds = []
+        for i, arg in enumerate(term.args):
+            if isinstance(arg, s.Keyword | s.Spread | s.Rest | s.Optional):
+                raise self.context.error(arg.place, f"the arguments of `{callee.name}` must be expressions by position", actual=_what(arg))
+            expr, kind = self._tensor(arg, frame) if callee.name == "const" else self.typed(arg, frame)
+            self.expect(kind, function.kinds[min(i, len(function.kinds) - 1)], arg)
+            args.append(expr)
+            kinds.append(kind)
+        result = kinds[0] if function.result == "argument" else function.result
+        return ast.CallExpr(callee.name, tuple(args), term.place), result
+
+    def _comprehension(self, term: s.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:
+        source, kind = self.typed(term.source, frame)
+        self.expect(kind, ("list", "value", "tensors"), term.source)
+        # The variable must not hide a name of the rule that a macro's argument brings inside.
+        taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
+        name = self.context.fresh(term.variable) if term.variable in taken else term.variable
+        results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
+        inner = frame.define(term.variable, Local(name, results.get(kind, "any")))
+        condition = None if term.condition is None else self.build(term.condition, inner, ("truth",))
+        item = self.build(term.item, inner)
+        return ast.Comprehension(item, name, source, condition, term.place), "list"
+
+
+def _locals(frame: Frame) -> list[Local]:
+    found: list[Local] = []
+    step: Frame | None = frame
+    while step is not None:
+        if isinstance(step.entry, Local):
+            found.append(step.entry)
+        step = step.parent
+    return found
+
+
+def _what(term: s.Term) -> str:
+    match term:
+        case s.Optional():
+            return f"`{term.name}?`, an optional operand"
+        case s.Rest():
+            return f"`{term.name}...`, remaining operands"
+        case s.Spread():
+            return f"`**{term.name}`, attributes"
+        case s.Keyword():
+            return f"`{term.name}=`, a named operand"
+        case s.Bind():
+            return f"`{term.name}:`, a named pattern"
+        case s.Choice():
+            return "`|`, alternatives of a pattern"
+        case _:
+            return "another form"

@@ -1,0 +1,199 @@
+"""Declarations of targets to targets: settings, supported operators, composites with cost and call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from eqsat.model.opset import did_you_mean
+from eqsat.model.types import OpKey
+from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.build_rule import Builder, define, read_numerics
+from eqsat.rules.callee import known, operator
+from eqsat.rules.call_text import read_call
+from eqsat.rules.dtypes import DTYPES, dtype_name
+from eqsat.rules.expression import evaluate
+from eqsat.rules.facts import Unknown
+from eqsat.rules.scope import Binding, Context, Frame
+from eqsat.rules.source import Source, Sources
+from eqsat.rules.tensor_types import check_types
+
+COST_SYMBOLS = ("macs", "bytes", "peak", "bandwidth", "launch")
+"""Names with a meaning in costs: multiply-accumulates, bytes moved, and the target's own numbers."""
+_SETTINGS = ("bandwidth", "launch", "dispatch")
+_LINK = ("bandwidth", "latency")
+_SECTIONS = ("peak", "link")
+
+
+def build_target(declaration: s.Target, frame: Frame, source: Source, sources: Sources) -> ast.Target:
+    """The target of a declaration.
+
+    Raises:
+        TargetError: It is incomplete or contradicts itself.
+    """
+    peaks: dict[str, float] = {}
+    numbers: dict[str, float] = {}
+    summary: str | None = None
+    supports: list[ast.Supports] = []
+    composites: list[ast.Composite] = []
+    lets = [item for item in declaration.items if isinstance(item, s.Let)]
+    define(lets, frame, sources, local=False)
+    for item in declaration.items:
+        match item:
+            case s.Text():
+                if item.name != "summary":
+                    raise sources.error(item.place, "`summary` is required before a text", actual=f"`{item.name}`")
+                if summary is not None:
+                    raise sources.error(item.place, "`summary` must be given once")
+                summary = item.text.value
+            case s.Setting():
+                _settings(item, declaration, peaks, numbers, sources)
+            case s.Let():
+                frame = define([item], frame, sources, local=False)
+            case s.Supports():
+                supports.append(_supports(item, frame, sources))
+            case s.Composite():
+                if any(item.name == c.name for c in composites):
+                    raise sources.error(item.place, f"a composite of `{declaration.name}` must have a name of its own", actual=f"`{item.name}` twice")
+                composites.append(_composite(item, frame, source, sources))
+    _check_complete(declaration, peaks, numbers, sources)
+    latency = numbers.get("link latency", 0.0)
+    return ast.Target(
+        name=declaration.name,
+        summary=summary or "",
+        is_host=declaration.is_host,
+        peak=tuple(peaks.items()),
+        bandwidth=numbers["bandwidth"],
+        launch=numbers["launch"],
+        dispatch=numbers.get("dispatch", latency),
+        link_bandwidth=numbers.get("link bandwidth", math.inf),
+        link_latency=latency,
+        supports=tuple(supports),
+        composites=tuple(composites),
+        place=declaration.place,
+        doc=source.doc(declaration.place.line, declaration.place.line),
+    )
+
+
+def _settings(item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources) -> None:
+    if item.section not in ("", *_SECTIONS):
+        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite"))
+        raise sources.error(item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint)
+    if item.section == "link" and declaration.is_host:
+        raise sources.error(item.place, "a host has no link", hint="`link` is the way from a target to the host")
+    for name, term, place in item.assignments:
+        value = _number(term, place, sources, least_exclusive=item.section == "peak" or name == "bandwidth")
+        if item.section == "peak":
+            if name not in DTYPES:
+                raise sources.error(place, "an element type is required in `peak`", actual=f"`{name}`", hint=did_you_mean(name, DTYPES) or "such as float32, int8")
+            key, known_names = dtype_name(DTYPES[name]), peaks
+        else:
+            allowed = _LINK if item.section else _SETTINGS
+            if name not in allowed:
+                prefix = "link " if item.section else ""
+                raise sources.error(
+                    place, f"a target has no setting `{prefix}{name}`", hint=_setting_hint(name, allowed, item.section)
+                )
+            key, known_names = f"{item.section} {name}".strip(), numbers
+        if key in known_names:
+            raise sources.error(place, f"`{key}` must be given once")
+        known_names[key] = value
+
+
+def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
+    if not section and name == "latency":
+        return "the link's latency is given as `link bandwidth = ..., latency = ...`"
+    return did_you_mean(name, (*allowed, *(() if section else ("peak", "link", "summary")))) or f"its settings: {', '.join(allowed)}"
+
+
+def _number(term: s.Term, place: ast.Place, sources: Sources, *, least_exclusive: bool) -> float:
+    builder = Builder.over(Frame(), sources, [])
+    expr = builder.templates.expressions.build(term, builder.frame, ("number",))
+    try:
+        value = float(evaluate(expr, {}))
+    except Unknown as error:
+        raise sources.error(place, "a number is required", actual=str(error)) from None
+    if value < 0 or (least_exclusive and value == 0):
+        raise sources.error(term.place, f"a number {'above' if least_exclusive else 'not below'} 0 is required", actual=f"{value:g}")
+    return value
+
+
+def _check_complete(declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources) -> None:
+    needed = ["bandwidth", "launch", *([] if declaration.is_host else ["link bandwidth", "link latency"])]
+    missing = [] if peaks else ["peak"]
+    missing += [name for name in needed if name not in numbers]
+    if missing:
+        hints = {"peak": "peak float32 = 1e12", "bandwidth": "bandwidth = 8e9", "launch": "launch = 1e-6"}
+        hint = hints.get(missing[0], "link bandwidth = 4e9, latency = 5e-6")
+        raise sources.error(declaration.place, f"`{declaration.name}` must say its {missing[0]}", hint=f"for example `{hint}`")
+
+
+def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
+    builder = Builder.over(frame, sources, [])
+    context = builder.context
+    ops: list[OpKey] = []
+    for name, place in item.ops or ():
+        op = operator(name, place, context, None)
+        if op in ops:
+            raise context.error(place, "each operator must be listed once", actual=f"`{name}` twice")
+        ops.append(op)
+    _bind_operands(ops, item.place, context)
+    where = builder.conditions(item.after)
+    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
+    return ast.Supports(tuple(ops), tuple(where), cost, item.place)
+
+
+def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None:
+    """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and what the schema calls its operands and results."""
+    context.bindings["x"] = Binding("tensor", place)
+    context.bindings["y"] = Binding("tensor", place)
+    context.bindings["node"] = Binding("node", place, tuple(ops))
+    if not ops:
+        return
+    signatures = [known(op) for op in ops]
+    for parameter in (*signatures[0].inputs, *signatures[0].outputs):
+        everywhere = all(parameter.name in [p.name for p in (*f.inputs, *f.outputs)] for f in signatures)
+        if everywhere and parameter.name not in context.bindings:
+            context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
+
+
+def _cost(clauses: Sequence[s.Cost], builder: Builder) -> ast.Expr | None:
+    if not clauses:
+        return None
+    if len(clauses) > 1:
+        raise builder.context.error(clauses[1].expr.place, "`cost` must be given once")
+    builder.context.symbols = COST_SYMBOLS
+    builder.templates.in_condition = True
+    expr = builder.templates.expressions.build(clauses[0].expr, builder.frame, ("number",))
+    builder.templates.in_condition = False
+    builder.context.symbols = ()
+    return expr
+
+
+def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources) -> ast.Composite:
+    numerics = read_numerics(item.numerics, sources)
+    lets = [c for c in (*item.before, *item.after) if isinstance(c, s.Let)]
+    builder = Builder.over(frame, sources, lets)
+    roots, conditions = builder.resolve([builder.root(item.pattern)])
+    conditions += builder.conditions(item.after)
+    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
+    calls = [c for c in item.after if isinstance(c, s.Call)]
+    if len(calls) > 1:
+        raise sources.error(calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined")
+    parts = read_call(calls[0], builder) if calls else ()
+    builder.check_lets()
+    for clause in builder.clauses(roots):
+        check_types(clause, (), builder.context)
+    return ast.Composite(
+        name=item.name,
+        numerics=numerics,
+        pattern=roots[0],
+        lets=(),
+        where=tuple(conditions),
+        cost=cost,
+        call="".join(t.value for t in calls[0].texts) if calls else None,
+        place=item.place,
+        doc=source.doc(item.place.line, item.numerics.place.line),
+        call_parts=parts,
+    )

@@ -1,0 +1,314 @@
+"""Surface terms to templates: what a rule builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from eqsat.model.types import OpKey
+from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.attribute_values import check_attribute
+from eqsat.rules.build_expression import ExpressionBuilder
+from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR, check_operands, output_index, unknown_keyword
+from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, find_callee, known
+from eqsat.rules.classify import is_tensor
+from eqsat.rules.operators import Signature, find_operator
+from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+
+
+@dataclass
+class TemplateBuilder:
+    """Builds the templates of one rule, and knows which of its parts expressions ask about."""
+
+    context: Context
+    expressions: ExpressionBuilder = field(init=False)
+    _memo: dict[Definition, ast.Template] = field(default_factory=dict)
+    _names: dict[Definition | Closure, str] = field(default_factory=dict)
+    _asked: dict[str, ast.Place] = field(default_factory=dict)
+    _sizes: dict[int, tuple[ast.Template, int]] = field(default_factory=dict)
+    in_condition: bool = False
+    """Conditions are answered before anything is built, so that they cannot ask about it."""
+
+    def __post_init__(self) -> None:
+        self.expressions = ExpressionBuilder(self.context, self._ask)
+
+    def build(self, term: s.Term, frame: Frame) -> ast.Template:
+        """The template of a term.
+
+        Raises:
+            RuleError: It is none.
+        """
+        if not is_tensor(term, frame, self.context):
+            return self._constant(term, frame)
+        match term:
+            case s.Name():
+                return self._name(term, frame)
+            case s.Optional():
+                return self._variable(term.name, term.place)
+            case s.Apply():
+                return self._apply(term, frame)
+            case s.Index():
+                return self._index(term, frame)
+            case s.Unary(op="-"):
+                return self._operator(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
+            case s.Binary():
+                return self._binary(term, frame)
+            case s.Rest():
+                raise self._error(term, f"`{term.name}...`, which must be the last operand of a variadic operator")
+            case s.Spread():
+                raise self._error(term, f"`**{term.name}` outside of an operator")
+            case s.Keyword():
+                raise self._error(term, f"`{term.name}=` outside of an operator")
+            case s.Bind():
+                raise self._error(term, f"`{term.name}:`, which binds in patterns", "name a part of the right side with `let`")
+            case s.Choice():
+                raise self._error(term, "`|`, which chooses between patterns", "write one rule for each right side")
+            case _:
+                raise self._error(term, "`if` between tensors", "write one rule for each case, with a condition")
+
+    def unbuilt(self) -> tuple[str, ast.Place] | None:
+        """A name whose type is asked although nothing of that name is built."""
+        built = {t.name for t, _ in self._sizes.values() if isinstance(t, ast.Build) and t.name is not None}
+        return next(((n, p) for n, p in self._asked.items() if n not in built), None)
+
+    def finish(self, template: ast.Template) -> ast.Template:
+        """The template without the names that nothing asks for."""
+        if not isinstance(template, ast.Build):
+            return template
+        args = tuple(None if a is None else self.finish(a) for a in template.args)
+        name = template.name if template.name in self._asked else None
+        return replace(template, args=args, name=name)
+
+    def _error(self, term: s.Term, actual: str, hint: str = "") -> Exception:
+        return self.context.error(term.place, "an operator, a name or a constant to build is required", actual=actual, hint=hint)
+
+    # -- names
+    def _name(self, term: s.Name, frame: Frame) -> ast.Template:
+        context = self.context
+        entry = frame.lookup(term.name)
+        if isinstance(entry, Closure):
+            return self._named(self.build(entry.term, entry.frame), entry)
+        if isinstance(entry, Definition) and entry.let.parameters is None:
+            if entry in context.pattern_names:
+                entry.used = True
+                return self._variable(context.pattern_names[entry], term.place)
+            if entry not in self._memo:
+                with context.expanding(entry, term.place):
+                    self._memo[entry] = self._named(self.build(entry.let.body, entry.frame), entry)
+            entry.used = True
+            return self._memo[entry]
+        return self._variable(term.name, term.place)
+
+    def _variable(self, name: str, place: ast.Place) -> ast.Template:
+        context = self.context
+        if name == "_":
+            raise context.error(place, "a name is required", actual="`_`, which binds nothing")
+        bound = context.bindings.get(name)
+        if bound is None:
+            if name[:1].isupper() and find_operator(name) is not None:
+                raise context.error(place, "operands are required after an operator", actual=f"`{name}` alone", hint=f"write `{name}(...)`")
+            raise context.unbound(name, place)
+        if bound.kind == "rest":
+            raise context.error(place, "an operand is required", actual=f"`{name}`, a list of tensors", hint=f"write `{name}...`")
+        if bound.kind == "operator":
+            raise context.error(place, "an operand is required", actual=f"`{name}`, an operator", hint=f"write `{name}(...)`")
+        context.referenced.add(name)
+        return ast.Var(name, place)
+
+    def _named(self, template: ast.Template, entry: Definition | Closure) -> ast.Template:
+        """Gives an operator the name under which expressions may ask for its type."""
+        if not isinstance(template, ast.Build) or template.name is not None:
+            if isinstance(template, ast.Build) and template.name is not None:
+                self._names.setdefault(entry, template.name)
+            return template
+        return self._sized(replace(template, name=self._allocate(entry)))
+
+    def _allocate(self, entry: Definition | Closure) -> str:
+        if entry not in self._names:
+            base = entry.name if isinstance(entry, Definition) else entry.parameter
+            taken = base in self.context.bindings or base in self._names.values() or isinstance(entry, Closure)
+            self._names[entry] = self.context.fresh(base) if taken else base
+        return self._names[entry]
+
+    def _ask(self, entry: Definition | Closure) -> str | None:
+        """The name of the operator that a ``let`` or parameter stands for, None if it is a bare name or no tensor."""
+        context = self.context
+        if isinstance(entry, Definition):
+            if entry.let.parameters is not None:
+                return None
+            if entry in context.pattern_names:
+                entry.used = True
+                return context.pattern_names[entry]
+            term, frame = context.resolve(entry.let.body, entry.frame)
+        else:
+            term, frame = context.resolve(entry.term, entry.frame)
+        if isinstance(term, s.Name):
+            inner = frame.lookup(term.name)
+            if isinstance(inner, Definition) and inner is not entry:
+                return self._ask(inner)
+            return None
+        if not is_tensor(term, frame, context):
+            return None
+        if isinstance(entry, Definition):
+            entry.used = True
+        if self.in_condition:
+            word = entry.name if isinstance(entry, Definition) else entry.parameter
+            raise context.error(
+                term.place,
+                "a condition can only ask about what the pattern matches",
+                actual=f"`{word}`, which is built on the right",
+            )
+        name = self._allocate(entry)
+        self._asked.setdefault(name, term.place)
+        context.bindings.setdefault(name, Binding("tensor", term.place))
+        return name
+
+    # -- operators
+    def _apply(self, term: s.Apply, frame: Frame) -> ast.Template:
+        callee = find_callee(term.callee, frame, self.context)
+        if isinstance(callee, Macro):
+            inner = self.context.parameters(callee.definition, term, frame)
+            with self.context.expanding(callee.definition, term.place):
+                return self.build(callee.definition.let.body, inner)
+        if isinstance(callee, Constant):
+            return self._tensor(term, frame)
+        if isinstance(callee, Function):
+            return self._constant(term, frame)
+        if isinstance(callee, BoundOperator):
+            self.context.referenced.add(callee.name)
+            return self._build(callee.name, callee.ops, term, frame)
+        if callee.maybe or callee.name is not None or len(callee.ops) > 1:
+            raise self._error(term, "a choice of operators, which only a pattern can have", "bind it on the left: `(op: Add | Mul)(x, y) => op(...)`")
+        return self._build(callee.ops[0], callee.ops, term, frame)
+
+    def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: s.Apply, frame: Frame) -> ast.Template:
+        context = self.context
+        signatures = [known(o) for o in ops]
+        args: dict[int, ast.Template] = {}
+        attrs: dict[str, ast.Expr] = {}
+        spread: list[str] = []
+        position = 0
+        for i, arg in enumerate(term.args):
+            if isinstance(arg, s.Spread):
+                spread.append(self._spread(arg))
+            elif isinstance(arg, s.Keyword):
+                place = self._keyword(arg, signatures)
+                if place is None:
+                    if arg.name in attrs:
+                        raise context.error(arg.place, "each attribute must be given once", actual=f"`{arg.name}` twice")
+                    attrs[arg.name] = self._attribute(arg, signatures, frame)
+                elif place in args:
+                    raise context.error(arg.place, "each operand must be given once", actual=f"`{arg.name}` twice")
+                else:
+                    args[place] = self.build(arg.value, frame)
+            else:
+                if position != len(args):
+                    raise context.error(arg.place, "operands by position must come before those by name")
+                later = [a for a in term.args[i + 1 :] if not isinstance(a, s.Keyword | s.Spread)]
+                args[position] = self._rest(arg, signatures, last=not later) if isinstance(arg, s.Rest) else self.build(arg, frame)
+                position += 1
+        operands = tuple(args.get(i) for i in range(max(args, default=-1) + 1))
+        for found in signatures:
+            check_operands(operands, found, term.place, context)
+            self._check_required(found, attrs, spread, term)
+        return self._sized(ast.Build(op, operands, tuple(attrs.items()), tuple(spread), 0, term.place))
+
+    def _check_required(self, found: Signature, attrs: dict[str, ast.Expr], spread: list[str], term: s.Apply) -> None:
+        taken = {name for node in spread for op in self.context.bindings[node].ops for name in known(op).attributes}
+        for name in found.required:
+            if name not in attrs and name not in taken:
+                raise self.context.error(term.place, f"`{found.op}` needs its attribute `{name}` to be built", hint=f"write `{name}=...`")
+
+    def _rest(self, arg: s.Rest, signatures: list[Signature], *, last: bool) -> ast.Template:
+        bound = self.context.bindings.get(arg.name)
+        if bound is None:
+            raise self.context.unbound(arg.name, arg.place)
+        if bound.kind != "rest":
+            raise self.context.error(arg.place, f"`{arg.name}` must be bound as `{arg.name}...`")
+        for found in signatures:
+            if not found.variadic:
+                raise self.context.error(arg.place, f"an operator with any number of operands is required for `{arg.name}...`", actual=f"`{found}`")
+        if not last:
+            raise self.context.error(arg.place, f"`{arg.name}...` must be the last operand")
+        return ast.Rest(arg.name, arg.place)
+
+    def _spread(self, arg: s.Spread) -> str:
+        bound = self.context.bindings.get(arg.name)
+        if bound is None:
+            raise self.context.unbound(arg.name, arg.place)
+        if bound.kind != "node":
+            raise self.context.error(
+                arg.place, "a node bound on the left is required after `**`", actual=f"`{arg.name}`", hint=f"bind it as in `{arg.name}: Conv(x, w)`"
+            )
+        self.context.referenced.add(arg.name)
+        return arg.name
+
+    def _keyword(self, arg: s.Keyword, signatures: list[Signature]) -> int | None:
+        for found in signatures:
+            if found.position(arg.name) is None and arg.name not in found.attributes:
+                raise unknown_keyword(arg, found, self.context)
+        places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
+        if len(places) != 1:
+            raise self.context.error(arg.place, f"`{arg.name}` must mean the same for all alternative operators")
+        return places.pop()
+
+    def _attribute(self, arg: s.Keyword, signatures: list[Signature], frame: Frame) -> ast.Expr:
+        if is_tensor(arg.value, frame, self.context):
+            term, _ = self.context.resolve(arg.value, frame)
+            if isinstance(term, s.Name) and term.name not in self.context.bindings:
+                raise self.context.unbound(term.name, term.place)
+        expr, kind = self.expressions.typed(arg.value, frame)
+        self.expressions.expect(kind, (), arg.value)
+        for found in signatures:
+            check_attribute(arg.name, found, expr, kind, arg.value, self.context)
+        return expr
+
+    def _binary(self, term: s.Binary, frame: Frame) -> ast.Template:
+        if term.op not in SUGAR:
+            raise self.context.error(term.sign, "an operator on tensors is required", actual=f"`{term.op}`", hint=f"write `{NO_SUGAR[term.op]}`")
+        return self._operator(OpKey("", SUGAR[term.op]), (self.build(term.left, frame), self.build(term.right, frame)), term.place)
+
+    def _operator(self, op: OpKey, args: tuple[ast.Template, ...], place: ast.Place) -> ast.Build:
+        return self._sized(ast.Build(op, args, (), (), 0, place))
+
+    def _index(self, term: s.Index, frame: Frame) -> ast.Template:
+        built = self.build(term.of, frame)
+        if not isinstance(built, ast.Build):
+            hint = "its other outputs are matched on the left: `Split(x)[1]`" if isinstance(built, ast.Var) else ""
+            raise self.context.error(term.place, "an operator is required before `[...]`, which picks one of its outputs", hint=hint)
+        ops = (built.op,) if isinstance(built.op, OpKey) else self.context.bindings[built.op].ops
+        output = output_index(term, [known(op) for op in ops], self.context)
+        return built if output == built.output else self._sized(replace(built, output=output, name=None))
+
+    # -- constants
+    def _constant(self, term: s.Term, frame: Frame) -> ast.Template:
+        if isinstance(term, s.Unary) and term.op == "-" and isinstance(term.operand, s.Number):
+            return ast.Number(-term.operand.value, term.place)
+        if isinstance(term, s.Number):
+            return ast.Number(term.value, term.place)
+        expr, kind = self.expressions.typed(term, frame)
+        self.expressions.expect(kind, ("number", "list", "value", "truth"), term)
+        if isinstance(expr, ast.Literal_) and isinstance(expr.value, int | float) and not isinstance(expr.value, bool):
+            return ast.Number(expr.value, term.place)
+        return ast.Tensor(expr, None, term.place)
+
+    def _tensor(self, term: s.Apply, frame: Frame) -> ast.Template:
+        """``tensor(value, dtype)``."""
+        if not 1 <= len(term.args) <= 2 or any(isinstance(a, s.Keyword | s.Spread | s.Rest) for a in term.args):
+            raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")
+        value = self.expressions.build(term.args[0], frame, ("number", "list", "value", "truth"))
+        if len(term.args) == 1:
+            return ast.Tensor(value, None, term.place)
+        dtype, kind = self.expressions.typed(term.args[1], frame)
+        self.expressions.expect(kind, ("type", "number"), term.args[1])
+        if kind != "type":
+            dtype = ast.CallExpr("element_type", (dtype,), dtype.place)
+        return ast.Tensor(value, dtype, term.place)
+
+    def _sized(self, template: ast.Build) -> ast.Build:
+        """Counts operators, shared ones as often as they are written out: later stages walk trees."""
+        size = 1 + sum(self._sizes[id(a)][1] if id(a) in self._sizes else 1 for a in template.args)
+        if size > MOST_OPERATORS:
+            raise self.context.error(template.place, f"a right side of at most {MOST_OPERATORS} operators is required")
+        self._sizes[id(template)] = (template, size)
+        return template

@@ -1,0 +1,139 @@
+"""What is applied in ``name(...)``: an operator or a choice of them, a macro, a function of expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eqsat.errors import EqsatError
+from eqsat.model.opset import did_you_mean
+from eqsat.model.types import OpKey
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Place
+from eqsat.rules.functions import FUNCTIONS
+from eqsat.rules.operators import Signature, find_operator, operator_hint, signature
+from eqsat.rules.scope import Context, Definition, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """One operator, or several with the name that is bound to the one that matches."""
+
+    ops: tuple[OpKey, ...]
+    name: str | None = None
+    maybe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOperator:
+    """An operator that the pattern bound by name, to be built."""
+
+    name: str
+    ops: tuple[OpKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """``tensor(value, dtype)``."""
+
+
+Callee = Operators | BoundOperator | Macro | Function | Constant
+
+
+def dotted_name(term: s.Term) -> str | None:
+    """``com.microsoft.Gelu`` as text, None for any other term."""
+    if isinstance(term, s.Name):
+        return term.name
+    if isinstance(term, s.Member):
+        of = dotted_name(term.of)
+        return None if of is None else f"{of}.{term.name}"
+    return None
+
+
+def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
+    """What a term in the place of an operator means.
+
+    Raises:
+        RuleError: It is no operator, macro or function.
+    """
+    if isinstance(term, s.Name):
+        entry = frame.lookup(term.name)
+        if isinstance(entry, Definition):
+            if entry.let.parameters is None:
+                raise context.error(
+                    term.place, "an operator or a macro is required", actual=f"`{term.name}`, a `let` without parameters"
+                )
+            return Macro(entry)
+        bound = context.bindings.get(term.name)
+        if bound is not None and bound.kind == "operator":
+            return BoundOperator(term.name, bound.ops)
+        if term.name in FUNCTIONS:
+            return Function(term.name)
+        if term.name == "tensor":
+            return Constant()
+        return Operators((operator(term.name, term.place, context, frame),))
+    name = dotted_name(term)
+    if name is not None:
+        return Operators((operator(name, term.place, context, frame),))
+    if isinstance(term, s.Apply) and isinstance(term.callee, s.Name) and term.callee.name == "maybe":
+        if len(term.args) != 1:
+            raise context.error(term.place, "one operator is required in maybe(...)", actual=str(len(term.args)))
+        ops, name = _choice(term.args[0], frame, context)
+        return Operators(ops, name, maybe=True)
+    ops, name = _choice(term, frame, context)
+    return Operators(ops, name)
+
+
+def _choice(term: s.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey, ...], str | None]:
+    name = None
+    if isinstance(term, s.Bind):
+        name, term = term.name, term.value
+    options = term.options if isinstance(term, s.Choice) else (term,)
+    ops: list[OpKey] = []
+    for option in options:
+        text = dotted_name(option)
+        if text is None:
+            raise context.error(
+                option.place,
+                "the name of an operator is required before `(`",
+                hint="`(op: Add | Mul)(x, y)` chooses between operators, `Add(x, y) | Mul(x, y)` between patterns",
+            )
+        op = operator(text, option.place, context, frame)
+        if op not in ops:
+            ops.append(op)
+    return tuple(ops), name
+
+
+def operator(name: str, place: Place, context: Context, frame: Frame | None = None) -> OpKey:
+    """The operator of a name.
+
+    Raises:
+        RuleError: There is none; the hint names similar ones.
+    """
+    found = find_operator(name)
+    if found is None:
+        raise _unknown(name, place, context, frame)
+    return found
+
+
+def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> EqsatError:
+    macros = [n for n in frame.names()] if frame is not None else []
+    hint = did_you_mean(name, [n for n in (*macros, *FUNCTIONS, "tensor") if n[:1].islower()]) if name[:1].islower() else ""
+    hint = hint or operator_hint(name) or "operators are those of ONNX, `com.microsoft.` and eqsat, by name"
+    return context.error(place, f"there is no operator `{name}`", hint=hint)
+
+
+def known(op: OpKey) -> Signature:
+    """The signature of an operator that is known to exist."""
+    found = signature(op)
+    assert found is not None
+    return found

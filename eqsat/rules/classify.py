@@ -1,0 +1,64 @@
+"""Whether a term stands for a tensor that operators compute, or for a value that is known when rules run.
+
+``b - mean`` are operators as soon as one of its names is a tensor; ``e * 2`` over a bound attribute, lists, and
+everything behind a member access (``w.rank - 2``) are expressions.
+"""
+
+from __future__ import annotations
+
+from eqsat.rules import syntax as s
+from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.functions import FUNCTIONS
+from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+
+
+def is_tensor(term: s.Term, frame: Frame, context: Context) -> bool:
+    """Whether a term is a tensor; unbound names are, so that they are reported as such."""
+    match term:
+        case s.Name():
+            return _is_name_tensor(term, frame, context)
+        case s.Apply():
+            return _is_application_tensor(term, frame, context)
+        case s.Index():
+            return is_tensor(term.of, frame, context)
+        case s.Unary():
+            return term.op == "-" and is_tensor(term.operand, frame, context)
+        case s.Binary():
+            if term.op in ("and", "or"):
+                return False
+            return term.op == "@" or is_tensor(term.left, frame, context) or is_tensor(term.right, frame, context)
+        case s.Conditional():
+            return is_tensor(term.then, frame, context) or is_tensor(term.otherwise, frame, context)
+        case s.Optional() | s.Rest() | s.Bind() | s.Choice() | s.Spread() | s.Keyword():
+            return True
+        case _:
+            return False
+
+
+def _is_name_tensor(term: s.Name, frame: Frame, context: Context) -> bool:
+    entry = frame.lookup(term.name)
+    if isinstance(entry, Local):
+        return entry.kind in ("tensor", "tensors")
+    if isinstance(entry, Closure):
+        return is_tensor(entry.term, entry.frame, context)
+    if isinstance(entry, Definition) and entry.let.parameters is None:
+        if entry in context.pattern_names:
+            return True
+        with context.expanding(entry, term.place):
+            return is_tensor(entry.let.body, entry.frame, context)
+    bound = context.bindings.get(term.name)
+    if bound is not None:
+        return bound.kind != "attribute"
+    return term.name not in DTYPES and term.name not in DTYPE_LISTS and term.name not in context.symbols
+
+
+def _is_application_tensor(term: s.Apply, frame: Frame, context: Context) -> bool:
+    if not isinstance(term.callee, s.Name):
+        return True
+    name = term.callee.name
+    entry = frame.lookup(name)
+    if isinstance(entry, Definition) and entry.let.parameters is not None:
+        inner = context.parameters(entry, term, frame)
+        with context.expanding(entry, term.place):
+            return is_tensor(entry.let.body, inner, context)
+    return name in context.bindings or name not in FUNCTIONS

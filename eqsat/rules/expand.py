@@ -1,0 +1,205 @@
+"""From a pattern with alternatives to the plain patterns it stands for.
+
+Each clause is one choice: of the alternatives of ``A | B``, of the operator of ``(op: Add | Mul)(x, c)``, and whether an
+optional operand ``b?`` is there. Operand order of commutative operators is not expanded here: the e-graph
+holds both orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from eqsat.errors import RuleError
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Rest, Var, Wildcard
+
+MOST_CLAUSES = 4096
+"""A pattern that stands for more plain patterns than this is refused."""
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A plain pattern: trees of one operator each, without alternatives and optional operands.
+
+    Attributes:
+        roots: One tree a root.
+        absent: Names of the pattern that nothing is bound to in this clause: tensors, nodes and attributes.
+        operators: Chosen operator by the name of ``(op: A | B)``.
+        aliases: Further names of values: name -> name of the variable or node that it stands for here
+            (``let xp = Pad(x, w) | x`` where x matched).
+    """
+
+    roots: tuple[Match, ...]
+    absent: frozenset[str]
+    operators: Mapping[str, OpKey] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+def expand(roots: Sequence[Pattern]) -> list[Clause]:
+    """All clauses of a pattern, in textual order: the first alternative first, present before absent.
+
+    Raises:
+        RuleError: There are too many, or a root can be a bare variable.
+    """
+    names = set().union(*(_names(root) for root in roots)) if roots else set()
+    found: dict[Any, Clause] = {}
+    for count, (plain, state) in enumerate(_all(list(roots), _State())):
+        if count >= MOST_CLAUSES:
+            raise RuleError(
+                f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
+                place=str(roots[0].place),
+                hint="each alternative and each optional operand doubles their number: split the rule",
+            )
+        clause = _clause(plain, state, names)
+        if clause is not None:
+            found.setdefault(_key(clause), clause)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class _State:
+    """Choices made so far.
+
+    Attributes:
+        options: By identity of an ``Alternatives``: the plain pattern chosen. A ``let`` that is used twice is one object.
+        present: By name of an optional operand: whether it is there.
+    """
+
+    options: Mapping[int, Pattern | None] = field(default_factory=dict)
+    matches: Mapping[int, Match] = field(default_factory=dict)
+    present: Mapping[str, bool] = field(default_factory=dict)
+    operators: Mapping[str, OpKey] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+_Options = Iterator[tuple[Pattern | None, _State]]
+
+
+def _all(patterns: Sequence[Pattern | None], state: _State) -> Iterator[tuple[list[Pattern | None], _State]]:
+    """All expansions of patterns side by side; the first varies slowest."""
+    if not patterns:
+        yield [], state
+        return
+    for first, after in _expansions(patterns[0], state):
+        for rest, final in _all(patterns[1:], after):
+            yield [first, *rest], final
+
+
+def _expansions(pattern: Pattern | None, state: _State) -> _Options:
+    match pattern:
+        case Var(optional=True):
+            yield from _optional(pattern, state)
+        case Match():
+            yield from _match(pattern, state)
+        case Alternatives():
+            yield from _alternatives(pattern, state)
+        case _:
+            yield pattern, state
+
+
+def _optional(pattern: Var, state: _State) -> _Options:
+    for present in (True, False):
+        if state.present.get(pattern.name, present) is present:
+            chosen = replace(state, present={**state.present, pattern.name: present})
+            yield (replace(pattern, optional=False) if present else None), chosen
+
+
+def _match(pattern: Match, state: _State) -> _Options:
+    if id(pattern) in state.matches:
+        yield state.matches[id(pattern)], state
+        return
+    for op in pattern.ops:
+        after = state
+        if pattern.op_name is not None:
+            if state.operators.get(pattern.op_name, op) != op:
+                continue
+            after = replace(state, operators={**state.operators, pattern.op_name: op})
+        for args, final in _all(pattern.args, after):
+            while args and args[-1] is None:
+                args.pop()
+            unchanged = pattern.ops == (op,) and len(args) == len(pattern.args)
+            same = unchanged and all(a is b for a, b in zip(args, pattern.args, strict=True))
+            plain = pattern if same else replace(pattern, ops=(op,), args=tuple(args))
+            yield plain, replace(final, matches={**final.matches, id(pattern): plain})
+
+
+def _alternatives(pattern: Alternatives, state: _State) -> _Options:
+    if id(pattern) in state.options:
+        yield state.options[id(pattern)], state
+        return
+    for option in pattern.options:
+        for plain, after in _expansions(option, state):
+            named, alias = _named(plain, pattern.bind)
+            aliases = after.aliases
+            if alias is not None and pattern.bind is not None:
+                if aliases.get(pattern.bind, alias) != alias:
+                    continue
+                aliases = {**aliases, pattern.bind: alias}
+            yield named, replace(after, options={**after.options, id(pattern): named}, aliases=aliases)
+
+
+def _named(plain: Pattern | None, bind: str | None) -> tuple[Pattern | None, str | None]:
+    """The chosen alternative under the name of all: the pattern that carries it, and whether it is an alias."""
+    if bind is None or plain is None:
+        return plain, None
+    if isinstance(plain, Match):
+        if plain.bind is None:
+            return replace(plain, bind=bind), None
+        return plain, None if plain.bind == bind else plain.bind
+    if isinstance(plain, Wildcard):
+        return Var(bind, plain.place), None
+    return plain, plain.name if isinstance(plain, Var) and plain.name != bind else None
+
+
+def _clause(plain: list[Pattern | None], state: _State, names: set[str]) -> Clause | None:
+    """The clause of one choice, None where the choices contradict each other."""
+    roots = []
+    for root in plain:
+        if not isinstance(root, Match):
+            assert root is not None
+            raise RuleError(
+                "an operator is required as the root of a pattern", place=str(root.place), actual="a bare value"
+            )
+        roots.append(root)
+    bound = set().union(*(_names(root) for root in roots)) | set(state.operators) | set(state.aliases)
+    if any(not present and name in bound for name, present in state.present.items()):
+        return None
+    operators = {name: op for name, op in state.operators.items() if name in bound}
+    return Clause(tuple(roots), frozenset(names - bound), operators, dict(state.aliases))
+
+
+def _names(pattern: Pattern | None) -> set[str]:
+    """All names that a pattern binds."""
+    match pattern:
+        case Var() | Rest():
+            return {pattern.name}
+        case Match():
+            found = {n for n in (pattern.bind, pattern.op_name) if n is not None}
+            found |= {a.name for a in pattern.attrs if a.name is not None}
+            return found.union(*(_names(arg) for arg in pattern.args))
+        case Alternatives():
+            found = {pattern.bind} if pattern.bind is not None else set()
+            return found.union(*(_names(option) for option in pattern.options))
+        case _:
+            return set()
+
+
+def without_places(node: Any) -> Any:
+    """A syntax tree (or a tuple of them) with all places equal, to compare what is said and not where."""
+    if isinstance(node, Place):
+        return _NOWHERE
+    if isinstance(node, tuple) and not hasattr(node, "_fields"):
+        return tuple(without_places(item) for item in node)
+    if is_dataclass(node) and not isinstance(node, type):
+        return replace(node, **{f.name: without_places(getattr(node, f.name)) for f in fields(node)})
+    return node
+
+
+_NOWHERE = Place("", 0, 0)
+
+
+def _key(clause: Clause) -> Any:
+    roots = without_places(clause.roots)
+    return (roots, clause.absent, tuple(sorted(clause.operators.items())), tuple(sorted(clause.aliases.items())))

@@ -1,0 +1,84 @@
+"""Whether what a rule builds is there when an optional part of its pattern is not.
+
+An absent value stands for zero: it is neutral in ``+`` and ``-``, and makes a product, a quotient with it on top and a
+negation absent as well. Operators take it where their operand is optional; anywhere else it is a mistake.
+"""
+
+from __future__ import annotations
+
+from eqsat.errors import EqsatError
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Build, Template, Var
+from eqsat.rules.callee import known
+from eqsat.rules.expand import Clause
+from eqsat.rules.scope import Context
+
+_SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
+_PRODUCTS = (OpKey("", "Mul"),)
+
+
+def check_presence(template: Template, clause: Clause, context: Context) -> None:
+    """Checks a right side for one clause of the left side.
+
+    Raises:
+        RuleError: It needs a value that is absent.
+    """
+    if not _is_present(template, clause, context):
+        name = _absent_name(template, clause)
+        raise context.error(
+            template.place,
+            "a right side that is there whenever the left matches is required",
+            actual=f"nothing where `{name}` is absent",
+            hint="write a rule of its own for that case",
+        )
+
+
+def _is_present(template: Template, clause: Clause, context: Context) -> bool:
+    if isinstance(template, Var):
+        return template.name not in clause.absent
+    if not isinstance(template, Build):
+        return True
+    op = template.op
+    if isinstance(op, str):
+        if op not in clause.operators:
+            raise _missing(template, f"the operator `{op}`", op, context)
+        op = clause.operators[op]
+    for name in template.spread:
+        if name in clause.absent or name in clause.aliases:
+            raise _missing(template, f"the attributes of `{name}`", name, context)
+    there = [a is not None and _is_present(a, clause, context) for a in template.args]
+    if op in _SUMS and len(there) == 2:
+        return any(there)
+    if op in _PRODUCTS and len(there) == 2:
+        return all(there)
+    if op == OpKey("", "Div") and len(there) == 2 and there[1]:
+        return there[0]
+    if op == OpKey("", "Neg"):
+        return there[0]
+    signature = known(op)
+    for i, (arg, present) in enumerate(zip(template.args, there, strict=True)):
+        if arg is not None and not present and not signature.parameter(i).optional:
+            raise context.error(
+                arg.place,
+                f"`{op}` needs its operand `{signature.parameter(i).name}`",
+                actual=f"nothing where `{_absent_name(arg, clause)}` is absent",
+                hint="absent values may be added, subtracted, multiplied, and given for optional operands",
+            )
+    return True
+
+
+def _missing(template: Build, what: str, name: str, context: Context) -> EqsatError:
+    return context.error(
+        template.place,
+        f"{what} must be known whichever alternative matched",
+        actual=f"an alternative without `{name}`",
+        hint="write a rule of its own for that alternative",
+    )
+
+
+def _absent_name(template: Template | None, clause: Clause) -> str:
+    if isinstance(template, Var):
+        return template.name if template.name in clause.absent else ""
+    if isinstance(template, Build):
+        return next((n for n in (_absent_name(a, clause) for a in template.args) if n), "")
+    return ""

@@ -1,0 +1,148 @@
+"""Reads rule and target files: text to rules and targets, type-checked against the operators' schemas.
+
+>>> from eqsat.rules.reader import read_text
+>>> read_text("rule double : exact  x + x => 2 * x").rules[0].name
+'double'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from eqsat.errors import RuleError, TargetError
+from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.build_rule import build_rule, define
+from eqsat.rules.build_target import build_target
+from eqsat.rules.location import rules_dir
+from eqsat.rules.parse import parse
+from eqsat.rules.scope import Frame
+from eqsat.rules.source import Source, Sources
+
+PRELUDE = "prelude.rules"
+"""The file in the shipped rules whose ``let``s hold everywhere."""
+
+
+def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
+    """Reads one ``.rules``, ``.target`` or ``.egg`` file.
+
+    Raises:
+        RuleError, TargetError: It cannot be read, or says something that cannot be.
+    """
+    return read_files([path])[0]
+
+
+def read_files(paths: Iterable[str | os.PathLike[str]]) -> list[ast.RuleFile]:
+    """Reads several files, in which rules and targets have names of their own.
+
+    Raises:
+        RuleError, TargetError: One cannot be read, or two declare the same name.
+    """
+    known = _Names()
+    return [_read(Path(path), known) for path in paths]
+
+
+def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
+    """Reads the text of a rule or target file.
+
+    Args:
+        text: What the file holds.
+        name: Name of the file in places and errors; one that ends in ``.egg`` makes it raw egglog.
+
+    Raises:
+        RuleError, TargetError: It says something that cannot be.
+    """
+    return _read_text(text, name, _Names(), is_prelude=False)
+
+
+def _read(path: Path, known: _Names) -> ast.RuleFile:
+    is_target = path.suffix == ".target"
+    kind = TargetError if is_target else RuleError
+    requirement = f"a {'target' if is_target else 'rule'} file is required"
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise kind(requirement, place=str(path), actual="no such file") from None
+    except UnicodeDecodeError as error:
+        raise kind(f"{requirement} in UTF-8", place=str(path), actual=f"byte {error.start} that is none") from None
+    except OSError as error:
+        raise kind(requirement, place=str(path), actual=error.strerror or "something that cannot be read") from None
+    return _read_text(text, str(path), known, is_prelude=_is_prelude(path))
+
+
+def _is_prelude(path: Path) -> bool:
+    if path.name != PRELUDE:
+        return False
+    try:
+        return path.samefile(rules_dir() / PRELUDE)
+    except OSError:
+        return False
+
+
+def _read_text(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
+    if name.endswith(".egg"):
+        return ast.RuleFile(name, egg=text)
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    sources = Sources()
+    sources.in_target = name.endswith(".target")
+    source = Source(name, text)
+    sources.add(source)
+    declarations = parse(source, sources).declarations
+    frame = Frame()
+    if not is_prelude:
+        prelude = _prelude()
+        sources.add(prelude.source)
+        frame = prelude.frame
+    rules: list[ast.Rule] = []
+    targets: list[ast.Target] = []
+    define([d for d in declarations if isinstance(d, s.Let)], frame, sources, local=False)
+    for declaration in declarations:
+        sources.in_target = isinstance(declaration, s.Target)
+        match declaration:
+            case s.Let():
+                frame = define([declaration], frame, sources, local=False)
+            case s.Rule():
+                for rule in build_rule(declaration, frame, source, sources):
+                    known.add("rule", rule.name, rule.place, sources)
+                    rules.append(rule)
+            case s.Target():
+                target = build_target(declaration, frame, source, sources)
+                known.add("target", target.name, target.place, sources)
+                targets.append(target)
+    return ast.RuleFile(name, tuple(rules), tuple(targets))
+
+
+class _Names:
+    """Names declared so far, over all files that are read together."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], ast.Place] = {}
+
+    def add(self, kind: str, name: str, place: ast.Place, sources: Sources) -> None:
+        first = self._known.setdefault((kind, name), place)
+        if first is not place:
+            raise sources.error(place, f"each {kind} must have a name of its own", actual=f"`{name}`, which {first} has too")
+
+
+@dataclass(frozen=True)
+class _Prelude:
+    source: Source
+    frame: Frame
+
+
+@cache
+def _prelude() -> _Prelude:
+    path = rules_dir() / PRELUDE
+    source = Source(str(path), path.read_text(encoding="utf-8") if path.exists() else "")
+    sources = Sources()
+    sources.add(source)
+    lets = []
+    for declaration in parse(source, sources).declarations:
+        if not isinstance(declaration, s.Let):
+            raise sources.error(declaration.place, "only `let`s are required in the prelude")
+        lets.append(declaration)
+    return _Prelude(source, define(lets, Frame(), sources, local=False))

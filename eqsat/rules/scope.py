@@ -1,0 +1,248 @@
+"""Names while a rule is built: what ``let``, macros and the pattern define, and how a name is resolved.
+
+A ``let`` is a textual abbreviation with lexical scope: parameters stand for the terms given, names of earlier
+``let``s for their bodies, and all other names are those of the rule that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eqsat.errors import EqsatError
+from eqsat.model.opset import did_you_mean
+from eqsat.model.types import OpKey
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Place
+from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.functions import Kind
+from eqsat.rules.source import Sources
+
+DEEPEST = 60
+MOST_EXPANSIONS = 20_000
+
+
+@dataclass(eq=False)
+class Definition:
+    """A ``let`` with what is visible to its body.
+
+    Attributes:
+        local: Whether it belongs to a rule or composite, where an unused one is an error.
+    """
+
+    let: s.Let
+    frame: Frame
+    local: bool
+    used: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.let.name
+
+
+@dataclass(eq=False)
+class Closure:
+    """The term given for a parameter, with the scope it was written in."""
+
+    parameter: str
+    term: s.Term
+    frame: Frame
+
+
+@dataclass(eq=False)
+class Local:
+    """A comprehension variable: its name in the result and its kind."""
+
+    name: str
+    kind: Kind
+
+
+Entry = Definition | Closure | Local
+
+
+@dataclass(eq=False)
+class Frame:
+    """A chain of definitions, innermost first."""
+
+    name: str = ""
+    entry: Entry | None = None
+    parent: Frame | None = None
+
+    def lookup(self, name: str) -> Entry | None:
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.name == name:
+                return frame.entry
+            frame = frame.parent
+        return None
+
+    def define(self, name: str, entry: Entry) -> Frame:
+        return Frame(name, entry, self)
+
+    def names(self) -> Iterator[str]:
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.name:
+                yield frame.name
+            frame = frame.parent
+
+
+BindingKind = Literal["tensor", "rest", "node", "attribute", "operator"]
+_WORDS: dict[BindingKind, str] = {
+    "tensor": "a tensor",
+    "rest": "a list of tensors",
+    "node": "a node",
+    "attribute": "an attribute",
+    "operator": "an operator",
+}
+
+
+@dataclass
+class Binding:
+    """A name that the pattern binds.
+
+    Attributes:
+        ops: Operators that a node or operator may be.
+        value: Kind of an attribute's value.
+    """
+
+    kind: BindingKind
+    place: Place
+    ops: tuple[OpKey, ...] = ()
+    value: Kind = "any"
+
+
+@dataclass
+class Context:
+    """The names of one rule, composite or ``supports`` entry while it is built.
+
+    Attributes:
+        symbols: Names with a meaning of their own here, such as ``macs`` in a cost.
+        lets: The rule's own ``let``s by name.
+        pattern_names: What a ``let`` used in the pattern is called there.
+    """
+
+    sources: Sources
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    symbols: tuple[str, ...] = ()
+    lets: dict[str, Definition] = field(default_factory=dict)
+    pattern_names: dict[Definition, str] = field(default_factory=dict)
+    referenced: set[str] = field(default_factory=set)
+    _expansions: int = 0
+    _depth: int = 0
+
+    def error(self, place: Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
+        return self.sources.error(place, requirement, actual=actual, hint=hint)
+
+    def bind(self, name: str, binding: Binding) -> None:
+        """Records a name that the pattern binds.
+
+        Raises:
+            RuleError: It is bound as something else, or cannot be a name.
+        """
+        if name in DTYPES or name in DTYPE_LISTS:
+            raise self.error(binding.place, "a name of its own is required", actual=f"`{name}`, an element type")
+        let = self.lets.get(name)
+        if let is not None and let.let.parameters is None:
+            raise self.error(
+                binding.place,
+                f"`{name}` must be defined before it is used",
+                hint=f"move `let {name}` above the place of its use, or rename one of the two",
+            )
+        known = self.bindings.setdefault(name, binding)
+        if known is binding:
+            return
+        kinds = {known.kind, binding.kind}
+        if kinds == {"tensor", "node"}:
+            if binding.kind == "node":
+                self.bindings[name] = binding
+            return
+        if len(kinds) > 1:
+            raise self.error(
+                binding.place,
+                f"`{name}` must be one thing throughout the rule",
+                actual=f"{_WORDS[binding.kind]} here and {_WORDS[known.kind]} at {known.place}",
+            )
+        if known.kind == "node":
+            known.ops = (*known.ops, *(op for op in binding.ops if op not in known.ops))
+        if known.kind == "attribute" and known.value != binding.value:
+            if "any" not in (known.value, binding.value):
+                raise self.error(
+                    binding.place,
+                    f"`{name}` must have one kind of value",
+                    actual=f"a {binding.value} here and a {known.value} at {known.place}",
+                )
+            known.value = "any"
+        if known.kind == "operator" and known.ops != binding.ops:
+            raise self.error(binding.place, f"`{name}` must choose among the same operators everywhere")
+
+    def unbound(self, name: str, place: Place, hint: str = "") -> EqsatError:
+        """The error for a name that nothing binds."""
+        if name in self.lets:
+            return self.error(
+                place, f"`{name}` must be defined before it is used", hint=f"move `let {name}` above the place of its use"
+            )
+        known = [*self.bindings, *self.lets, *self.symbols]
+        guess = did_you_mean(name, known)
+        bound = ", ".join(n for n in self.bindings) or "nothing"
+        return self.error(place, f"`{name}` is not bound by the pattern", hint=hint or guess or f"bound here: {bound}")
+
+    def fresh(self, base: str) -> str:
+        """A name that nothing else has, like ``base``."""
+        number = 1
+        taken = {*self.bindings, *self.lets, *self.symbols, *self.referenced, *DTYPES, *DTYPE_LISTS}
+        while f"{base}_{number}" in taken:
+            number += 1
+        self.referenced.add(f"{base}_{number}")
+        return f"{base}_{number}"
+
+    @contextmanager
+    def expanding(self, definition: Definition, place: Place) -> Iterator[None]:
+        """Guards and records the expansion of a ``let`` or macro."""
+        definition.used = True
+        self._expansions += 1
+        self._depth += 1
+        if self._expansions > MOST_EXPANSIONS or self._depth > DEEPEST:
+            raise self.error(place, f"a rule whose `let`s expand to a term of moderate size is required", actual=f"`{definition.name}`, nested or repeated too often")
+        if not definition.local:
+            self.sources.expanding.append((definition.name, place))
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not definition.local:
+                self.sources.expanding.pop()
+
+    def parameters(self, definition: Definition, call: s.Apply, frame: Frame) -> Frame:
+        """The frame in which a macro's body is read for a call.
+
+        Raises:
+            RuleError: The arguments do not fit.
+        """
+        wanted = definition.let.parameters
+        assert wanted is not None
+        for arg in call.args:
+            if isinstance(arg, s.Keyword | s.Spread | s.Rest):
+                raise self.error(arg.place, f"the arguments of the macro `{definition.name}` must be terms by position")
+        if len(call.args) != len(wanted):
+            raise self.error(
+                call.place,
+                f"the macro `{definition.name}` takes {len(wanted)} arguments ({', '.join(wanted)})",
+                actual=str(len(call.args)),
+                hint=f"it is defined at {definition.let.place}",
+            )
+        inner = definition.frame
+        for name, arg in zip(wanted, call.args, strict=True):
+            inner = inner.define(name, Closure(name, arg, frame))
+        return inner
+
+    def resolve(self, term: s.Term, frame: Frame) -> tuple[s.Term, Frame]:
+        """Follows names of parameters to the term given for them."""
+        while isinstance(term, s.Name):
+            entry = frame.lookup(term.name)
+            if not isinstance(entry, Closure):
+                break
+            term, frame = entry.term, entry.frame
+        return term, frame
