@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
-from eqsat.execute.executor import Executor
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ExecutionError
 from eqsat.execute.difference import Difference, Numerics, compare_values
+from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs, input_names
 
 
@@ -96,8 +96,8 @@ def compare(
     inner_a, inner_b = _without_regions(a), _without_regions(b)
     known = set(_inner_names(inner_b))
     shared = [name for name in _inner_names(inner_a) if name in known]
-    left = Executor(_returning(inner_a, shared)).run(arrays)
-    right = Executor(_returning(inner_b, shared)).run(for_b)
+    left = Executor(inner_a).run(arrays, shared)
+    right = Executor(inner_b).run(for_b, shared)
     inner = (differ(name, left[name], right[name]) for name in shared)
     first = next((d for d in inner if not d.agrees), None)
     return Comparison(outputs, first or next(d for d in outputs if not d.agrees), len(shared), seed)
@@ -130,10 +130,3 @@ def _without_regions(model: ir.Model) -> ir.Model:
 def _inner_names(model: ir.Model) -> list[str]:
     """Tensors that nodes of the main graph compute, in execution order."""
     return [value.name for node in model.graph for value in node.outputs if value.name]
-
-
-def _returning(model: ir.Model, names: list[str]) -> ir.Model:
-    """The model with these tensors as its outputs; changes the model."""
-    values = {value.name: value for node in model.graph for value in node.outputs if value.name}
-    model.graph.outputs[:] = [values[name] for name in names]
-    return model

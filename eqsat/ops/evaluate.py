@@ -145,7 +145,7 @@ def _with_kernel(found: Kernel, attrs: Mapping[str, AttrValue], outputs: int, fa
             return (result,)
         if isinstance(result, tuple):
             return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in result)
-        return (np.asarray(result),)
+        return (np.asarray(result) if isinstance(result, np.generic) else result,)
 
     return call
 

@@ -40,3 +40,8 @@ def defaults(op: OpKey, version: int | None = None) -> dict[str, AttrValue]:
         return {}
     protos = {name: a.default_value for name, a in sorted(found.attributes.items())}
     return {name: attributes._from_ir(ir.from_proto(proto)) for name, proto in protos.items() if proto.name}
+
+
+def plain_value(attr: ir.Attr) -> AttrValue:
+    """Value of an attribute as bundles hold it."""
+    return attributes._from_ir(attr)
