@@ -25,6 +25,7 @@ ROOMS = (
     "execute",
     "codegen",
     "report",
+    "search",
     "api",
     "cli",
 )

@@ -105,12 +105,6 @@ def _split_input(text: str, names: list[str]) -> tuple[str | None, str]:
     return name, file
 
 
-def comma_separated(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """``-t a -t b,c`` is a, b, c; each once, in the order given."""
-    parts = (part.strip() for value in values for part in value.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
-
-
 def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
     dims: dict[str, int] = {}
     for text in values:

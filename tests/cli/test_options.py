@@ -1,4 +1,4 @@
-"""Options become values: targets, dimensions, arrays."""
+"""Options become values: dimensions, arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 import numpy as np
 import pytest
 
-from eqsat.cli.options import comma_separated, dims_option, read_inputs
+from eqsat.cli.options import dims_option, read_inputs
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 B = np.array([True, False])
@@ -33,16 +33,6 @@ def dims(*texts: str) -> dict[str, int]:
         return dims
 
     return command.main([part for text in texts for part in ("--dim", text)], standalone_mode=False)
-
-
-def test_targets_are_split_and_each_taken_once() -> None:
-    context = click.Context(click.Command("x"))
-    assert comma_separated(context, click.Option(["-t"]), ("dnnl, ccompiler", "dnnl", "a,")) == (
-        "dnnl",
-        "ccompiler",
-        "a",
-    )
-    assert comma_separated(context, click.Option(["-t"]), ()) == ()
 
 
 def test_dims() -> None:
