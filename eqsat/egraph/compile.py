@@ -81,7 +81,10 @@ class CompiledClause:
         """Declarations and the two egglog rules."""
         key, query = self.key, self.query
         variables, signature = self._variables, [c.name for c in self.columns]
-        premises = [*query.atoms, *(c.premise for c in self.columns if c.premise), *(f"(isc {v})" for v in self.constants)]
+        facts = [c.premise for c in self.columns if c.premise]
+        # Constant expressions are evaluated, not rewritten.
+        facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in query.roots]
+        premises = [*query.atoms, *facts]
         matched = f"(match_{key} {' '.join([*variables, *signature])})"
         outs = [f"o{i}" for i in range(self.outputs)]
         yes = f"(yes_{key} {' '.join([*signature, *outs])})"

@@ -47,6 +47,11 @@ def analysis_rules(c: Constructor) -> list[str]:
         rules.append(f"(rule ({answer} (= e (out m k)) (= t (part r k))) ((set (type e) t)) :ruleset analysis)")
     else:
         rules.append(f"(rule ({answer}) ((set (type e) r)) :ruleset analysis)")
+    live = "(livem m)" if c.outputs else "(live e)"
+    if is_deterministic(c.op):
+        rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
+    else:
+        rules.append(f"(rule ({node}) ({live}) :ruleset analysis)")
     if c.op in STATIC_SHAPE:
         return rules + [
             f"(relation need_value_{name} (i64 i64))",

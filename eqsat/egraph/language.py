@@ -24,6 +24,8 @@ PRELUDE = """
 (function cval (T) i64 :merge old)
 (relation isc (T))
 (relation iscm (M))
+(relation live (T))
+(relation livem (M))
 (function const_type (i64) i64 :merge old)
 (relation const_small (i64))
 (function part (i64 i64) i64 :merge old)
@@ -34,6 +36,8 @@ PRELUDE = """
 (rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")
 (rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")
 (rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")
+(rule ((= e (Input k))) ((live e)) :ruleset analysis :name "live input")
+(rule ((= e (out m k)) (livem m)) ((live e)) :ruleset analysis :name "live part")
 """
 
 ABSENT = "(Const 0)"

@@ -1,0 +1,62 @@
+"""What a rule compiles to, as egglog text for people.
+
+Without a model, each operator has the arity that the pattern gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.egraph.compile import Compiler
+from eqsat.egraph.language import Constructor
+from eqsat.egraph.query import trim
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Composite, Match, Pattern, Rest, Rule
+from eqsat.rules.expand import Clause, expand
+
+_REST = 2  # operands that `xs...` stands for in the text
+
+
+def egg_text(definition: Rule | Composite, target: str = "") -> str:
+    """The egglog commands of a rule or of a target's composite, one paragraph a clause.
+
+    The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: what matched, which signatures Python is asked
+    about, and its answers.
+
+    Args:
+        definition: The rule or composite.
+        target: Name of the composite's target.
+    """
+    roots = definition.left if isinstance(definition, Rule) else (definition.pattern,)
+    constructors: dict[OpKey, list[Constructor]] = {}
+    for clause in expand(roots):
+        for constructor in _needed(clause):
+            known = constructors.setdefault(constructor.op, [])
+            if constructor not in known:
+                known.append(constructor)
+    compiler = Compiler(constructors)
+    if isinstance(definition, Rule):
+        clauses = list(compiler.rule(definition, 1))
+    else:
+        clauses = list(compiler.composite(definition, target, 1))
+    paragraphs = []
+    for i, clause in enumerate(clauses):
+        clause.key = definition.name.replace(".", "_") + (f"_{i}" if len(clauses) > 1 else "")
+        paragraphs.append("\n".join(clause.commands()))
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _needed(clause: Clause) -> Iterator[Constructor]:
+    for root in clause.roots:
+        for match in _matches(root):
+            args = trim(match.args, clause.absent)
+            rest = bool(args) and isinstance(args[-1], Rest)
+            inputs = len(args) - 1 + _REST if rest else len(args)
+            yield Constructor(match.ops[0], inputs, match.output + 1 if match.output else 0)
+
+
+def _matches(pattern: Pattern | None) -> Iterator[Match]:
+    if isinstance(pattern, Match):
+        yield pattern
+        for argument in pattern.args:
+            yield from _matches(argument)
