@@ -138,7 +138,18 @@ class Conditional:
 
 
 Expr = (
-    Literal_ | Name | Member | Index | Slice | CallExpr | Unary | Binary | Compare | ListExpr | Comprehension | Conditional
+    Literal_
+    | Name
+    | Member
+    | Index
+    | Slice
+    | CallExpr
+    | Unary
+    | Binary
+    | Compare
+    | ListExpr
+    | Comprehension
+    | Conditional
 )
 
 
@@ -183,7 +194,8 @@ class Rest:
 @dataclass(frozen=True, slots=True)
 class AttrBind:
     """``perm=p`` in a pattern: binds the attribute (``name`` a new or an already bound name), or requires it
-    to equal an expression (``axis=1``, ``perm=[0, 2, 1]``)."""
+    to equal an expression (``axis=1``, ``perm=[0, 2, 1]``).
+    """
 
     attribute: str
     name: str | None
@@ -260,7 +272,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A constant computed from an expression: ``split=[2, u.shape[-1]]`` where the input is named, or ``tensor(expr, dtype)``.
+    """A constant computed from an expression: ``split=[2, u.shape[-1]]`` for a named input, or ``tensor(expr, dtype)``.
 
     ``dtype`` None means: int64 for integers in an operand whose schema is int64, else the neighbours' type.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.functions import Kind
+from eqsat.rules.facts import Kind
 from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Context
 

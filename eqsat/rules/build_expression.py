@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.model.opset import did_you_mean
@@ -10,32 +10,10 @@ from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.callee import Function, Macro, find_callee, known
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.facts import FACTS
-from eqsat.rules.functions import FUNCTIONS, Kind
+from eqsat.rules.facts import FACTS, Kind
+from eqsat.rules.functions import FUNCTIONS
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, PLAIN, check_comparison, expect
 from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
-
-ATTRIBUTE_KINDS: dict[str, Kind] = {
-    "INT": "number",
-    "FLOAT": "number",
-    "STRING": "text",
-    "INTS": "list",
-    "FLOATS": "list",
-    "STRINGS": "list",
-}
-"""Kind of an attribute's value by what ONNX calls its type; any other is opaque."""
-_PLAIN: dict[Kind, str] = {
-    "number": "a number",
-    "text": "a string",
-    "truth": "true or false",
-    "list": "a list",
-    "type": "an element type",
-    "value": "the contents of a tensor",
-    "tensor": "a tensor",
-    "tensors": "a list of tensors",
-    "node": "a node",
-    "any": "something unknown",
-}
-_TENSORS: tuple[Kind, ...] = ("tensor", "tensors", "node")
 
 Asked = Callable[[Definition | Closure], str | None]
 """Gives the name of the operator that a ``let`` or parameter builds or matches, so that its type can be asked."""
@@ -52,7 +30,7 @@ class ExpressionBuilder:
     context: Context
     asked: Asked
 
-    def build(self, term: s.Term, frame: Frame, wanted: Collection[Kind] = ()) -> ast.Expr:
+    def build(self, term: s.Term, frame: Frame, wanted: Sequence[Kind] = ()) -> ast.Expr:
         """The expression of a term.
 
         Args:
@@ -65,31 +43,17 @@ class ExpressionBuilder:
         self.expect(kind, wanted, term)
         return expr
 
-    def expect(self, kind: Kind, wanted: Collection[Kind], term: s.Term) -> None:
+    def expect(self, kind: Kind, wanted: Sequence[Kind], term: s.Term) -> None:
         """Raises: RuleError: The kind is not among those wanted."""
-        if kind in wanted or (kind == "any" and wanted) or ("any" in wanted and kind not in _TENSORS):
-            return
-        if wanted and not (kind in _TENSORS and not set(wanted) & set(_TENSORS)):
-            words = " or ".join(dict.fromkeys(_PLAIN[w] for w in wanted if w != "any"))
-            raise self.context.error(term.place, f"{words} is required", actual=_PLAIN[kind], hint=self._hint(kind, wanted))
-        if kind in _TENSORS:
-            raise self.context.error(
-                term.place,
-                "a value that is known when rules run is required",
-                actual=_PLAIN[kind],
-                hint="ask a tensor for .shape, .rank, .dtype, .size, .value, .is_const or .is_present",
-            )
-
-    def _hint(self, kind: Kind, wanted: Collection[Kind]) -> str:
-        if "truth" in wanted and kind in ("number", "list", "text"):
-            return "compare it with something, as in `x.rank == 4`"
-        return ""
+        expect(kind, wanted, term.place, self.context)
 
     def typed(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
         """The expression of a term and its kind."""
         match term:
             case s.Number() | s.Truth() | s.String():
-                kind: Kind = "number" if isinstance(term, s.Number) else "truth" if isinstance(term, s.Truth) else "text"
+                kind: Kind = (
+                    "number" if isinstance(term, s.Number) else "truth" if isinstance(term, s.Truth) else "text"
+                )
                 return ast.Literal_(term.value, term.place), kind
             case s.Name():
                 return self._name(term, frame)
@@ -100,7 +64,9 @@ class ExpressionBuilder:
             case s.Slice():
                 of, kind = self.typed(term.of, frame)
                 self.expect(kind, ("list", "value", "tensors"), term.of)
-                start, stop = (None if b is None else self.build(b, frame, ("number",)) for b in (term.start, term.stop))
+                start, stop = (
+                    None if b is None else self.build(b, frame, ("number",)) for b in (term.start, term.stop)
+                )
                 return ast.Slice(of, start, stop, term.place), kind
             case s.Apply():
                 return self._apply(term, frame)
@@ -122,7 +88,9 @@ class ExpressionBuilder:
                 return ast.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
             case _:
                 raise self.context.error(
-                    term.place, "an expression over shapes, types, attributes and small constants is required", actual=_what(term)
+                    term.place,
+                    "an expression over shapes, types, attributes and small constants is required",
+                    actual=_what(term),
                 )
 
     # -- names and members
@@ -148,7 +116,9 @@ class ExpressionBuilder:
         if bound is not None:
             context.referenced.add(name)
             if bound.kind == "operator":
-                raise context.error(place, "a value is required", actual=f"`{name}`, an operator, which can only be built")
+                raise context.error(
+                    place, "a value is required", actual=f"`{name}`, an operator, which can only be built"
+                )
             kinds: dict[str, Kind] = {"tensor": "tensor", "rest": "tensors", "node": "node", "attribute": bound.value}
             return ast.Name(name, place), kinds[bound.kind]
         if name in context.symbols:
@@ -163,17 +133,16 @@ class ExpressionBuilder:
         raise context.unbound(name, place, hint)
 
     def _member(self, term: s.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
-        if term.name == "is_present" and isinstance(term.of, s.Name):
-            inner, inner_frame = self.context.resolve(term.of, frame)
-            if isinstance(inner, s.Name) and inner_frame.lookup(inner.name) is None:
-                of, _ = self._bound(inner.name, inner.place)
-                return ast.Member(of, term.name, term.place), "truth"
         of, kind = self._tensor(term.of, frame)
+        if term.name == "is_present" and isinstance(of, ast.Name | ast.Member):
+            return ast.Member(of, term.name, term.place), "truth"
         if kind not in ("tensor", "node", "any"):
             hint = "`xs[0].shape` is that of its first tensor" if kind == "tensors" else ""
-            raise self.context.error(term.place, f"a tensor or a node is required before `.{term.name}`", actual=_PLAIN[kind], hint=hint)
+            raise self.context.error(
+                term.place, f"a tensor or a node is required before `.{term.name}`", actual=PLAIN[kind], hint=hint
+            )
         if term.name in FACTS:
-            return ast.Member(of, term.name, term.place), FACTS[term.name]  # type: ignore[return-value]
+            return ast.Member(of, term.name, term.place), FACTS[term.name]
         if kind != "node" or not isinstance(of, ast.Name):
             hint = did_you_mean(term.name, FACTS) or f"a tensor has {', '.join(f'.{f}' for f in FACTS)}"
             if isinstance(of, ast.Name):
@@ -190,7 +159,9 @@ class ExpressionBuilder:
                 if name is not None:
                     self.context.referenced.add(name)
                     bound = self.context.bindings.get(name)
-                    return ast.Name(name, term.place), "node" if bound is not None and bound.kind == "node" else "tensor"
+                    return ast.Name(
+                        name, term.place
+                    ), "node" if bound is not None and bound.kind == "node" else "tensor"
                 if isinstance(entry, Closure):
                     return self._tensor(entry.term, entry.frame)
         return self.typed(term, frame)
@@ -237,8 +208,8 @@ class ExpressionBuilder:
 
     def _binary(self, term: s.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
         if term.op in ("and", "or"):
-            sides = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
-            return ast.Binary(term.op, *sides, term.place), "truth"
+            left, right = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
+            return ast.Binary(term.op, left, right, term.place), "truth"
         if term.op == "@":
             raise self.context.error(term.sign, "an expression is required", actual="`@`, a product of tensors")
         left, a = self.typed(term.left, frame)
@@ -248,7 +219,9 @@ class ExpressionBuilder:
         self.expect(b, ("number", "value", *lists), term.right)
         fits = {a, b} <= {"number", "value", "any"} or "value" in (a, b) or "any" in (a, b)
         if not fits and not (term.op == "+" and a == b) and not (term.op == "*" and {a, b} == {"number", "list"}):
-            raise self.context.error(term.sign, f"`{term.op}` must have operands that fit", actual=f"{_PLAIN[a]} and {_PLAIN[b]}")
+            raise self.context.error(
+                term.sign, f"`{term.op}` must have operands that fit", actual=f"{PLAIN[a]} and {PLAIN[b]}"
+            )
         kind: Kind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
         return ast.Binary(term.op, left, right, term.place), kind
 
@@ -261,25 +234,13 @@ class ExpressionBuilder:
             expr, kind = self.typed(operand, frame)
             self.expect(kind, (), operand)
             if op in ("in", "not in"):
-                self.expect(kind, ("list", "value", *(("text",) if before == "text" else ())), operand)
+                collections: tuple[Kind, ...] = ("list", "value", "text") if before == "text" else ("list", "value")
+                self.expect(kind, collections, operand)
             else:
-                self._comparable(op, before, kind, previous, operand)
+                check_comparison(op, (before, previous.place), (kind, operand.place), self.context)
             rest.append((op, expr))
             before, previous = kind, operand
         return ast.Compare(first, tuple(rest), term.place), "truth"
-
-    def _comparable(self, op: str, a: Kind, b: Kind, left: s.Term, right: s.Term) -> None:
-        if op in ("==", "!="):
-            numeric = ("number", "value", "type")
-            fits = a == b or "any" in (a, b) or (a in numeric and b in numeric) or "value" in (a, b)
-            if {a, b} == {"value", "type"}:
-                fits = False
-            if not fits:
-                raise self.context.error(right.place, f"{_PLAIN[a]} is required to compare with", actual=_PLAIN[b])
-            return
-        for kind, side in ((a, left), (b, right)):
-            wanted: tuple[Kind, ...] = ("number", "value", *(("list",) if "value" in (a, b) else ()))
-            self.expect(kind, wanted, side)
 
     def _apply(self, term: s.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
@@ -296,18 +257,28 @@ class ExpressionBuilder:
             )
         function = FUNCTIONS[callee.name]
         if len(term.args) < function.least or (function.most is not None and len(term.args) > function.most):
-            most = "" if function.most == function.least else " or more" if function.most is None else f" to {function.most}"
-            raise self.context.error(term.place, f"`{callee.name}` takes {function.least}{most} arguments", actual=str(len(term.args)))
+            most = (
+                ""
+                if function.most == function.least
+                else " or more"
+                if function.most is None
+                else f" to {function.most}"
+            )
+            raise self.context.error(
+                term.place, f"`{callee.name}` takes {function.least}{most} arguments", actual=str(len(term.args))
+            )
         args = []
         kinds = []
         for i, arg in enumerate(term.args):
             if isinstance(arg, s.Keyword | s.Spread | s.Rest | s.Optional):
-                raise self.context.error(arg.place, f"the arguments of `{callee.name}` must be expressions by position", actual=_what(arg))
+                raise self.context.error(
+                    arg.place, f"the arguments of `{callee.name}` must be expressions by position", actual=_what(arg)
+                )
             expr, kind = self._tensor(arg, frame) if callee.name == "const" else self.typed(arg, frame)
             self.expect(kind, function.kinds[min(i, len(function.kinds) - 1)], arg)
             args.append(expr)
             kinds.append(kind)
-        result = kinds[0] if function.result == "argument" else function.result
+        result = function.result or kinds[0]
         return ast.CallExpr(callee.name, tuple(args), term.place), result
 
     def _comprehension(self, term: s.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from eqsat.model.opset import did_you_mean
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.build_expression import ATTRIBUTE_KINDS
+from eqsat.rules.arguments import output_index, read_arguments
 from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, Operators, find_callee, known
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.facts import Kind
+from eqsat.rules.kinds import ATTRIBUTE_KINDS
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 
 MOST_OPERATORS = 2000
 SUGAR = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
 NO_SUGAR = {"**": "Pow(x, y)", "%": "Mod(x, y)", "//": "Floor(x / y)", "and": "And(x, y)", "or": "Or(x, y)"}
+
+
+_WRONG_SPREAD = "`**`, which gives attributes to an operator that is built"
 
 
 @dataclass
@@ -82,13 +86,24 @@ class PatternBuilder:
             case s.Binary() if is_tensor(term, frame, self.context):
                 return self._binary(term, frame)
             case s.Rest():
-                raise self.context.error(term.place, "an operand is required", actual=f"`{term.name}...`, which must be the last operand of a variadic operator")
+                raise self.context.error(
+                    term.place,
+                    "an operand is required",
+                    actual=f"`{term.name}...`, which must be the last operand of a variadic operator",
+                )
             case s.Spread():
-                raise self.context.error(term.place, "a pattern is required", actual=f"`**{term.name}`, which gives attributes to an operator that is built")
+                raise self.context.error(term.place, "a pattern is required", actual=_WRONG_SPREAD)
             case s.Compare():
-                raise self.context.error(term.place, "a pattern is required", actual="a condition", hint="conditions belong into `where`")
+                raise self.context.error(
+                    term.place, "a pattern is required", actual="a condition", hint="conditions belong into `where`"
+                )
             case s.Conditional() if is_tensor(term, frame, self.context):
-                raise self.context.error(term.place, "a pattern is required", actual="`if`", hint="alternatives of a pattern are written `A | B`")
+                raise self.context.error(
+                    term.place,
+                    "a pattern is required",
+                    actual="`if`",
+                    hint="alternatives of a pattern are written `A | B`",
+                )
             case s.Keyword():
                 raise self.context.error(term.place, "a pattern is required", actual=f"`{term.name}=`")
             case _:
@@ -108,7 +123,10 @@ class PatternBuilder:
             raise context.error(term.place, "a pattern is required", actual=f"`{term.name}`, an element type")
         if term.name[:1].isupper() and find_operator(term.name) is not None and term.name not in context.bindings:
             raise context.error(
-                term.place, "operands are required after an operator", actual=f"`{term.name}` alone", hint=f"write `{term.name}(...)`"
+                term.place,
+                "operands are required after an operator",
+                actual=f"`{term.name}` alone",
+                hint=f"write `{term.name}(...)`",
             )
         bound = context.bindings.get(term.name)
         if bound is None or bound.kind != "node":
@@ -126,7 +144,7 @@ class PatternBuilder:
             pattern = self.build(body, frame, optional=optional)
         if isinstance(pattern, ast.Match | ast.Alternatives):
             if isinstance(pattern, ast.Match):
-                pattern = self._pinned(pattern)
+                pattern = self.pinned(pattern)
             if pattern.bind is None:
                 name = entry.name if entry.name not in context.bindings else context.fresh(entry.name)
                 pattern = replace(pattern, bind=name)
@@ -137,7 +155,7 @@ class PatternBuilder:
         self._memo[entry] = pattern
         return pattern
 
-    def _pinned(self, pattern: ast.Match) -> ast.Match:
+    def pinned(self, pattern: ast.Match) -> ast.Match:
         """A node of which several outputs may be used, with all that identifies it named.
 
         Each output is a pattern of its own; only equal operands and attributes make them outputs of one node.
@@ -175,7 +193,9 @@ class PatternBuilder:
         if name == "_":
             return pattern
         if not isinstance(pattern, ast.Match | ast.Alternatives):
-            raise self.context.error(place, "an operator is required after `name:`", actual="a bare value, which is its own name")
+            raise self.context.error(
+                place, "an operator is required after `name:`", actual="a bare value, which is its own name"
+            )
         if pattern.bind is not None:
             raise self.context.error(place, "one name for a node is enough", actual=f"`{name}` and `{pattern.bind}`")
         self.context.bind(name, _node(pattern, place))
@@ -191,14 +211,19 @@ class PatternBuilder:
         if isinstance(callee, Function):
             return self._constant(term, frame)
         if isinstance(callee, Constant):
-            raise self.context.error(term.place, "a pattern is required", actual="`tensor(...)`, which builds a constant")
+            raise self.context.error(
+                term.place, "a pattern is required", actual="`tensor(...)`, which builds a constant"
+            )
         if isinstance(callee, BoundOperator):
             callee = Operators(callee.ops, term.callee.name if isinstance(term.callee, s.Name) else None)
         pattern = self._operator(callee, term, frame)
         if not callee.maybe:
             return pattern
         if not term.args or isinstance(term.args[0], s.Keyword | s.Rest):
-            raise self.context.error(term.place, "maybe(...) must have a first operand, which stands for the whole where the operator is not there")
+            raise self.context.error(
+                term.place,
+                "maybe(...) must have a first operand, which stands for the whole where the operator is not there",
+            )
         # The operand is built once more, so that names in it are bound whichever way it goes.
         return ast.Alternatives((pattern, pattern.args[0] or ast.Wildcard(term.place)), term.place)
 
@@ -208,73 +233,38 @@ class PatternBuilder:
         signatures = [known(op) for op in callee.ops]
         if callee.name is not None:
             context.bind(callee.name, Binding("operator", term.callee.place, callee.ops))
-        args: dict[int, ast.Pattern] = {}
-        attrs: list[ast.AttrBind] = []
-        position = 0
-        for arg in term.args:
-            if isinstance(arg, s.Keyword):
-                place = self._keyword(arg, signatures, args)
-                if place is None:
-                    bind = self._attribute(arg, signatures, frame)
-                    if bind is not None:
-                        attrs.append(bind)
-                else:
-                    args[place] = self._operand(arg.value, place, signatures, frame)
-                continue
-            if position in args or position != len(args):
-                raise context.error(arg.place, "operands by position must come before those by name")
-            if isinstance(arg, s.Rest):
-                self._rest(arg, signatures, last=arg is [a for a in term.args if not isinstance(a, s.Keyword)][-1])
-                args[position] = ast.Rest(arg.name, arg.place)
-            else:
-                args[position] = self._operand(arg, position, signatures, frame)
-            position += 1
-        operands = tuple(args.get(i) for i in range(max(args, default=-1) + 1))
-        for found in signatures:
-            check_operands(operands, found, term.place, context)
-        return ast.Match(callee.ops, callee.name, operands, tuple(attrs), None, 0, term.place)
+        given = read_arguments(term, signatures, context)
+        if given.spreads:
+            raise context.error(given.spreads[0].place, "a pattern is required", actual=_WRONG_SPREAD)
+        args = tuple(self._operand(given.operands.get(i), i, signatures, frame) for i in given.positions)
+        attrs = (self._attribute(arg, signatures, frame) for arg in given.attributes)
+        return ast.Match(callee.ops, callee.name, args, tuple(a for a in attrs if a is not None), None, 0, term.place)
 
-    def _operand(self, term: s.Term, position: int, signatures: list[Signature], frame: Frame) -> ast.Pattern:
+    def _operand(
+        self, term: s.Term | None, position: int, signatures: list[Signature], frame: Frame
+    ) -> ast.Pattern | None:
+        if term is None:
+            return None
         if isinstance(term, s.Rest):
-            raise self.context.error(term.place, f"`{term.name}...` must be given by position")
-        fits = [s_ for s_ in signatures if s_.most_inputs is None or position < s_.most_inputs]
-        optional = bool(fits) and all(s_.parameter(position).optional for s_ in fits)
-        return self.build(term, frame, optional=optional)
-
-    def _rest(self, arg: s.Rest, signatures: list[Signature], *, last: bool) -> None:
-        for found in signatures:
-            if not found.variadic:
-                raise self.context.error(
-                    arg.place, f"an operator with any number of operands is required for `{arg.name}...`", actual=f"`{found}`"
-                )
-        if not last:
-            raise self.context.error(arg.place, f"`{arg.name}...` must be the last operand")
-        self.context.bind(arg.name, Binding("rest", arg.place))
-
-    def _keyword(self, arg: s.Keyword, signatures: list[Signature], args: dict[int, ast.Pattern]) -> int | None:
-        """The position of an operand given by name; None where the name is that of an attribute."""
-        places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
-        unknown = next((f for f in signatures if f.position(arg.name) is None and arg.name not in f.attributes), None)
-        if unknown is not None:
-            raise unknown_keyword(arg, unknown, self.context)
-        if len(places) != 1:
-            raise self.context.error(arg.place, f"`{arg.name}` must mean the same for all alternative operators")
-        place = places.pop()
-        if place is not None and place in args:
-            raise self.context.error(arg.place, "each operand must be given once", actual=f"`{arg.name}` twice")
-        return place
+            self.context.bind(term.name, Binding("rest", term.place))
+            return ast.Rest(term.name, term.place)
+        return self.build(term, frame, optional=all(f.parameter(position).optional for f in signatures))
 
     def _attribute(self, arg: s.Keyword, signatures: list[Signature], frame: Frame) -> ast.AttrBind | None:
         """``perm=p`` binds, ``perm=[0, 1]`` requires, ``perm=_`` says nothing."""
         context = self.context
         term, inner = context.resolve(arg.value, frame)
-        while isinstance(term, s.Name) and isinstance(entry := inner.lookup(term.name), Definition) and entry.let.parameters is None:
+        while (
+            isinstance(term, s.Name)
+            and isinstance(entry := inner.lookup(term.name), Definition)
+            and entry.let.parameters is None
+        ):
             with context.expanding(entry, term.place):
                 term, inner = context.resolve(entry.let.body, entry.frame)
         if isinstance(term, s.Name) and term.name not in DTYPES:
             if term.name == "_":
                 return None
-            kinds = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
+            kinds: set[Kind] = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
             context.bind(term.name, Binding("attribute", term.place, value=kinds.pop() if len(kinds) == 1 else "any"))
             return ast.AttrBind(arg.name, term.name, None, arg.place)
         if isinstance(term, s.Optional | s.Rest | s.Bind | s.Choice | s.Spread):
@@ -291,7 +281,12 @@ class PatternBuilder:
 
     def _binary(self, term: s.Binary, frame: Frame) -> ast.Pattern:
         if term.op not in SUGAR:
-            raise self.context.error(term.sign, "an operator on tensors is required", actual=f"`{term.op}`", hint=f"write `{NO_SUGAR[term.op]}`")
+            raise self.context.error(
+                term.sign,
+                "an operator on tensors is required",
+                actual=f"`{term.op}`",
+                hint=f"write `{NO_SUGAR[term.op]}`",
+            )
         args = (self.build(term.left, frame), self.build(term.right, frame))
         return self._match(OpKey("", SUGAR[term.op]), args, term.place)
 
@@ -300,7 +295,9 @@ class PatternBuilder:
             return self._constant(term, frame)
         pattern = self.build(term.of, frame)
         if not isinstance(pattern, ast.Match):
-            raise self.context.error(term.place, "an operator is required before `[...]`, which picks one of its outputs")
+            raise self.context.error(
+                term.place, "an operator is required before `[...]`, which picks one of its outputs"
+            )
         output = output_index(term, [known(op) for op in pattern.ops], self.context)
         if output == pattern.output:
             return pattern
@@ -331,54 +328,3 @@ def _operators_of(pattern: ast.Pattern) -> list[OpKey]:
     if isinstance(pattern, ast.Alternatives):
         return [op for option in pattern.options for op in _operators_of(option)]
     return []
-
-
-def output_index(term: s.Index, signatures: list[Signature], context: Context) -> int:
-    """The output that ``Split(x)[1]`` picks.
-
-    Raises:
-        RuleError: There is none of this number.
-    """
-    index = term.index
-    if not isinstance(index, s.Number) or not isinstance(index.value, int):
-        raise context.error(index.place, "the number of an output is required, counted from 0")
-    for found in signatures:
-        if not found.variadic_outputs and index.value >= len(found.outputs):
-            names = ", ".join(f"{i} ({p.name})" for i, p in enumerate(found.outputs))
-            raise context.error(index.place, f"an output of `{found.op}` is required: {names}", actual=str(index.value))
-    return index.value
-
-
-def check_operands(operands: tuple[object, ...], found: Signature, place: ast.Place, context: Context) -> None:
-    """Too many operands, or one too few.
-
-    Raises:
-        RuleError: They do not fit the operator.
-    """
-    most = found.most_inputs
-    if most is not None and len(operands) > most:
-        raise context.error(place, f"`{found}` takes at most {most} operands", actual=str(len(operands)))
-    rest = bool(operands) and isinstance(operands[-1], ast.Rest)
-    for i, formal in enumerate(found.inputs):
-        if formal.optional or formal.variadic:
-            continue
-        if i >= len(operands) or operands[i] is None:
-            raise context.error(place, f"`{found}` needs its operand `{formal.name}`", actual=_count_word(operands))
-    if found.variadic and not rest and len(operands) < found.least_inputs:
-        raise context.error(place, f"`{found}` takes at least {found.least_inputs} operands", actual=str(len(operands)))
-    if found.variadic and any(operand is None for operand in operands):
-        raise context.error(place, f"`{found}` must have all its operands")
-
-
-def _count_word(operands: tuple[object, ...]) -> str:
-    count = sum(o is not None for o in operands)
-    return f"{count or 'no'} operand{'s' if count != 1 else ''}"
-
-
-def unknown_keyword(arg: s.Keyword, found: Signature, context: Context) -> Exception:
-    """The error for ``name=`` where the operator has neither an attribute nor an operand of this name."""
-    inputs = [p.name for p in found.inputs]
-    hint = did_you_mean(arg.name, (*found.attributes, *inputs))
-    if not hint:
-        hint = f"its attributes: {', '.join(found.attributes) or 'none'}; its operands: {', '.join(inputs) or 'none'}"
-    return context.error(arg.place, f"`{found.op}` has no attribute or operand `{arg.name}`", hint=hint)

@@ -9,9 +9,9 @@ from eqsat.model.opset import did_you_mean
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.build_rule import Builder, define, read_numerics
-from eqsat.rules.callee import known, operator
+from eqsat.rules.builder import Builder, define, read_numerics
 from eqsat.rules.call_text import read_call
+from eqsat.rules.callee import known, operator
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expression import evaluate
 from eqsat.rules.facts import Unknown
@@ -55,7 +55,11 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
                 supports.append(_supports(item, frame, sources))
             case s.Composite():
                 if any(item.name == c.name for c in composites):
-                    raise sources.error(item.place, f"a composite of `{declaration.name}` must have a name of its own", actual=f"`{item.name}` twice")
+                    raise sources.error(
+                        item.place,
+                        f"a composite of `{declaration.name}` must have a name of its own",
+                        actual=f"`{item.name}` twice",
+                    )
                 composites.append(_composite(item, frame, source, sources))
     _check_complete(declaration, peaks, numbers, sources)
     latency = numbers.get("link latency", 0.0)
@@ -76,17 +80,26 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     )
 
 
-def _settings(item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources) -> None:
+def _settings(
+    item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
+) -> None:
     if item.section not in ("", *_SECTIONS):
         hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite"))
-        raise sources.error(item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint)
+        raise sources.error(
+            item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint
+        )
     if item.section == "link" and declaration.is_host:
         raise sources.error(item.place, "a host has no link", hint="`link` is the way from a target to the host")
     for name, term, place in item.assignments:
         value = _number(term, place, sources, least_exclusive=item.section == "peak" or name == "bandwidth")
         if item.section == "peak":
             if name not in DTYPES:
-                raise sources.error(place, "an element type is required in `peak`", actual=f"`{name}`", hint=did_you_mean(name, DTYPES) or "such as float32, int8")
+                raise sources.error(
+                    place,
+                    "an element type is required in `peak`",
+                    actual=f"`{name}`",
+                    hint=did_you_mean(name, DTYPES) or "such as float32, int8",
+                )
             key, known_names = dtype_name(DTYPES[name]), peaks
         else:
             allowed = _LINK if item.section else _SETTINGS
@@ -104,7 +117,10 @@ def _settings(item: s.Setting, declaration: s.Target, peaks: dict[str, float], n
 def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
     if not section and name == "latency":
         return "the link's latency is given as `link bandwidth = ..., latency = ...`"
-    return did_you_mean(name, (*allowed, *(() if section else ("peak", "link", "summary")))) or f"its settings: {', '.join(allowed)}"
+    return (
+        did_you_mean(name, (*allowed, *(() if section else ("peak", "link", "summary"))))
+        or f"its settings: {', '.join(allowed)}"
+    )
 
 
 def _number(term: s.Term, place: ast.Place, sources: Sources, *, least_exclusive: bool) -> float:
@@ -115,18 +131,24 @@ def _number(term: s.Term, place: ast.Place, sources: Sources, *, least_exclusive
     except Unknown as error:
         raise sources.error(place, "a number is required", actual=str(error)) from None
     if value < 0 or (least_exclusive and value == 0):
-        raise sources.error(term.place, f"a number {'above' if least_exclusive else 'not below'} 0 is required", actual=f"{value:g}")
+        raise sources.error(
+            term.place, f"a number {'above' if least_exclusive else 'not below'} 0 is required", actual=f"{value:g}"
+        )
     return value
 
 
-def _check_complete(declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources) -> None:
+def _check_complete(
+    declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
+) -> None:
     needed = ["bandwidth", "launch", *([] if declaration.is_host else ["link bandwidth", "link latency"])]
     missing = [] if peaks else ["peak"]
     missing += [name for name in needed if name not in numbers]
     if missing:
         hints = {"peak": "peak float32 = 1e12", "bandwidth": "bandwidth = 8e9", "launch": "launch = 1e-6"}
         hint = hints.get(missing[0], "link bandwidth = 4e9, latency = 5e-6")
-        raise sources.error(declaration.place, f"`{declaration.name}` must say its {missing[0]}", hint=f"for example `{hint}`")
+        raise sources.error(
+            declaration.place, f"`{declaration.name}` must say its {missing[0]}", hint=f"for example `{hint}`"
+        )
 
 
 def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
@@ -145,7 +167,7 @@ def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
 
 
 def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None:
-    """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and what the schema calls its operands and results."""
+    """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and the schema's of operands and results."""
     context.bindings["x"] = Binding("tensor", place)
     context.bindings["y"] = Binding("tensor", place)
     context.bindings["node"] = Binding("node", place, tuple(ops))
@@ -180,7 +202,9 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
     cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
     calls = [c for c in item.after if isinstance(c, s.Call)]
     if len(calls) > 1:
-        raise sources.error(calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined")
+        raise sources.error(
+            calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined"
+        )
     parts = read_call(calls[0], builder) if calls else ()
     builder.check_lets()
     for clause in builder.clauses(roots):

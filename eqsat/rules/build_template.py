@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
+from eqsat.rules.arguments import output_index, read_arguments
 from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_expression import ExpressionBuilder
-from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR, check_operands, output_index, unknown_keyword
+from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR
 from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, find_callee, known
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.operators import Signature, find_operator
@@ -60,7 +61,9 @@ class TemplateBuilder:
             case s.Keyword():
                 raise self._error(term, f"`{term.name}=` outside of an operator")
             case s.Bind():
-                raise self._error(term, f"`{term.name}:`, which binds in patterns", "name a part of the right side with `let`")
+                raise self._error(
+                    term, f"`{term.name}:`, which binds in patterns", "name a part of the right side with `let`"
+                )
             case s.Choice():
                 raise self._error(term, "`|`, which chooses between patterns", "write one rule for each right side")
             case _:
@@ -80,7 +83,9 @@ class TemplateBuilder:
         return replace(template, args=args, name=name)
 
     def _error(self, term: s.Term, actual: str, hint: str = "") -> Exception:
-        return self.context.error(term.place, "an operator, a name or a constant to build is required", actual=actual, hint=hint)
+        return self.context.error(
+            term.place, "an operator, a name or a constant to build is required", actual=actual, hint=hint
+        )
 
     # -- names
     def _name(self, term: s.Name, frame: Frame) -> ast.Template:
@@ -106,12 +111,21 @@ class TemplateBuilder:
         bound = context.bindings.get(name)
         if bound is None:
             if name[:1].isupper() and find_operator(name) is not None:
-                raise context.error(place, "operands are required after an operator", actual=f"`{name}` alone", hint=f"write `{name}(...)`")
+                raise context.error(
+                    place,
+                    "operands are required after an operator",
+                    actual=f"`{name}` alone",
+                    hint=f"write `{name}(...)`",
+                )
             raise context.unbound(name, place)
         if bound.kind == "rest":
-            raise context.error(place, "an operand is required", actual=f"`{name}`, a list of tensors", hint=f"write `{name}...`")
+            raise context.error(
+                place, "an operand is required", actual=f"`{name}`, a list of tensors", hint=f"write `{name}...`"
+            )
         if bound.kind == "operator":
-            raise context.error(place, "an operand is required", actual=f"`{name}`, an operator", hint=f"write `{name}(...)`")
+            raise context.error(
+                place, "an operand is required", actual=f"`{name}`, an operator", hint=f"write `{name}(...)`"
+            )
         context.referenced.add(name)
         return ast.Var(name, place)
 
@@ -177,60 +191,42 @@ class TemplateBuilder:
         if isinstance(callee, BoundOperator):
             self.context.referenced.add(callee.name)
             return self._build(callee.name, callee.ops, term, frame)
-        if callee.maybe or callee.name is not None or len(callee.ops) > 1:
-            raise self._error(term, "a choice of operators, which only a pattern can have", "bind it on the left: `(op: Add | Mul)(x, y) => op(...)`")
+        if callee.maybe or callee.name is not None or len(callee.ops) != 1:
+            raise self._error(
+                term,
+                "a choice of operators, which only a pattern can have",
+                "bind it on the left: `(op: Add | Mul)(x, y) => op(...)`",
+            )
         return self._build(callee.ops[0], callee.ops, term, frame)
 
     def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: s.Apply, frame: Frame) -> ast.Template:
         context = self.context
         signatures = [known(o) for o in ops]
-        args: dict[int, ast.Template] = {}
-        attrs: dict[str, ast.Expr] = {}
-        spread: list[str] = []
-        position = 0
-        for i, arg in enumerate(term.args):
-            if isinstance(arg, s.Spread):
-                spread.append(self._spread(arg))
-            elif isinstance(arg, s.Keyword):
-                place = self._keyword(arg, signatures)
-                if place is None:
-                    if arg.name in attrs:
-                        raise context.error(arg.place, "each attribute must be given once", actual=f"`{arg.name}` twice")
-                    attrs[arg.name] = self._attribute(arg, signatures, frame)
-                elif place in args:
-                    raise context.error(arg.place, "each operand must be given once", actual=f"`{arg.name}` twice")
-                else:
-                    args[place] = self.build(arg.value, frame)
-            else:
-                if position != len(args):
-                    raise context.error(arg.place, "operands by position must come before those by name")
-                later = [a for a in term.args[i + 1 :] if not isinstance(a, s.Keyword | s.Spread)]
-                args[position] = self._rest(arg, signatures, last=not later) if isinstance(arg, s.Rest) else self.build(arg, frame)
-                position += 1
-        operands = tuple(args.get(i) for i in range(max(args, default=-1) + 1))
+        given = read_arguments(term, signatures, context)
+        spread = tuple(self._spread(arg) for arg in given.spreads)
+        args = tuple(self._operand(given.operands.get(i), frame) for i in given.positions)
+        attrs = tuple((arg.name, self._attribute(arg, signatures, frame)) for arg in given.attributes)
         for found in signatures:
-            check_operands(operands, found, term.place, context)
-            self._check_required(found, attrs, spread, term)
-        return self._sized(ast.Build(op, operands, tuple(attrs.items()), tuple(spread), 0, term.place))
+            self._check_required(found, {name for name, _ in attrs}, spread, term)
+        return self._sized(ast.Build(op, args, attrs, spread, 0, term.place))
 
-    def _check_required(self, found: Signature, attrs: dict[str, ast.Expr], spread: list[str], term: s.Apply) -> None:
+    def _check_required(self, found: Signature, attrs: set[str], spread: tuple[str, ...], term: s.Apply) -> None:
         taken = {name for node in spread for op in self.context.bindings[node].ops for name in known(op).attributes}
         for name in found.required:
             if name not in attrs and name not in taken:
-                raise self.context.error(term.place, f"`{found.op}` needs its attribute `{name}` to be built", hint=f"write `{name}=...`")
+                raise self.context.error(
+                    term.place, f"`{found.op}` needs its attribute `{name}` to be built", hint=f"write `{name}=...`"
+                )
 
-    def _rest(self, arg: s.Rest, signatures: list[Signature], *, last: bool) -> ast.Template:
-        bound = self.context.bindings.get(arg.name)
+    def _operand(self, term: s.Term | None, frame: Frame) -> ast.Template | None:
+        if not isinstance(term, s.Rest):
+            return None if term is None else self.build(term, frame)
+        bound = self.context.bindings.get(term.name)
         if bound is None:
-            raise self.context.unbound(arg.name, arg.place)
+            raise self.context.unbound(term.name, term.place)
         if bound.kind != "rest":
-            raise self.context.error(arg.place, f"`{arg.name}` must be bound as `{arg.name}...`")
-        for found in signatures:
-            if not found.variadic:
-                raise self.context.error(arg.place, f"an operator with any number of operands is required for `{arg.name}...`", actual=f"`{found}`")
-        if not last:
-            raise self.context.error(arg.place, f"`{arg.name}...` must be the last operand")
-        return ast.Rest(arg.name, arg.place)
+            raise self.context.error(term.place, f"`{term.name}` must be bound as `{term.name}...`")
+        return ast.Rest(term.name, term.place)
 
     def _spread(self, arg: s.Spread) -> str:
         bound = self.context.bindings.get(arg.name)
@@ -238,19 +234,13 @@ class TemplateBuilder:
             raise self.context.unbound(arg.name, arg.place)
         if bound.kind != "node":
             raise self.context.error(
-                arg.place, "a node bound on the left is required after `**`", actual=f"`{arg.name}`", hint=f"bind it as in `{arg.name}: Conv(x, w)`"
+                arg.place,
+                "a node bound on the left is required after `**`",
+                actual=f"`{arg.name}`",
+                hint=f"bind it as in `{arg.name}: Conv(x, w)`",
             )
         self.context.referenced.add(arg.name)
         return arg.name
-
-    def _keyword(self, arg: s.Keyword, signatures: list[Signature]) -> int | None:
-        for found in signatures:
-            if found.position(arg.name) is None and arg.name not in found.attributes:
-                raise unknown_keyword(arg, found, self.context)
-        places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
-        if len(places) != 1:
-            raise self.context.error(arg.place, f"`{arg.name}` must mean the same for all alternative operators")
-        return places.pop()
 
     def _attribute(self, arg: s.Keyword, signatures: list[Signature], frame: Frame) -> ast.Expr:
         if is_tensor(arg.value, frame, self.context):
@@ -265,8 +255,15 @@ class TemplateBuilder:
 
     def _binary(self, term: s.Binary, frame: Frame) -> ast.Template:
         if term.op not in SUGAR:
-            raise self.context.error(term.sign, "an operator on tensors is required", actual=f"`{term.op}`", hint=f"write `{NO_SUGAR[term.op]}`")
-        return self._operator(OpKey("", SUGAR[term.op]), (self.build(term.left, frame), self.build(term.right, frame)), term.place)
+            raise self.context.error(
+                term.sign,
+                "an operator on tensors is required",
+                actual=f"`{term.op}`",
+                hint=f"write `{NO_SUGAR[term.op]}`",
+            )
+        return self._operator(
+            OpKey("", SUGAR[term.op]), (self.build(term.left, frame), self.build(term.right, frame)), term.place
+        )
 
     def _operator(self, op: OpKey, args: tuple[ast.Template, ...], place: ast.Place) -> ast.Build:
         return self._sized(ast.Build(op, args, (), (), 0, place))
@@ -275,7 +272,9 @@ class TemplateBuilder:
         built = self.build(term.of, frame)
         if not isinstance(built, ast.Build):
             hint = "its other outputs are matched on the left: `Split(x)[1]`" if isinstance(built, ast.Var) else ""
-            raise self.context.error(term.place, "an operator is required before `[...]`, which picks one of its outputs", hint=hint)
+            raise self.context.error(
+                term.place, "an operator is required before `[...]`, which picks one of its outputs", hint=hint
+            )
         ops = (built.op,) if isinstance(built.op, OpKey) else self.context.bindings[built.op].ops
         output = output_index(term, [known(op) for op in ops], self.context)
         return built if output == built.output else self._sized(replace(built, output=output, name=None))

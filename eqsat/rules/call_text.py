@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.build_rule import Builder
+from eqsat.rules.builder import Builder
 from eqsat.rules.parse import parse_term
 from eqsat.rules.scope import Binding
 
@@ -42,7 +42,9 @@ def _split(string: s.String, builder: Builder) -> list[str | ast.Expr]:
             parts += [literal, _hole(text[i + 1 : end], string, i + 1, builder)]
             literal, i = "", end + 1
         elif text[i] == "}":
-            raise builder.context.error(_at(string, i), "a `{` is required before `}`", hint="write `}}` for a brace of C")
+            raise builder.context.error(
+                _at(string, i), "a `{` is required before `}`", hint="write `}}` for a brace of C"
+            )
         else:
             literal += text[i]
             i += 1
@@ -52,7 +54,9 @@ def _split(string: s.String, builder: Builder) -> list[str | ast.Expr]:
 def _closing(text: str, start: int, string: s.String, builder: Builder) -> int:
     end = text.find("}", start)
     if end < 0:
-        raise builder.context.error(_at(string, start), "a `}` is required after `{`", hint="write `{{` for a brace of C")
+        raise builder.context.error(
+            _at(string, start), "a `}` is required after `{`", hint="write `{{` for a brace of C"
+        )
     return end
 
 

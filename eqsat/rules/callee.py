@@ -70,7 +70,9 @@ def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
         if isinstance(entry, Definition):
             if entry.let.parameters is None:
                 raise context.error(
-                    term.place, "an operator or a macro is required", actual=f"`{term.name}`, a `let` without parameters"
+                    term.place,
+                    "an operator or a macro is required",
+                    actual=f"`{term.name}`, a `let` without parameters",
                 )
             return Macro(entry)
         bound = context.bindings.get(term.name)
@@ -126,8 +128,12 @@ def operator(name: str, place: Place, context: Context, frame: Frame | None = No
 
 
 def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> EqsatError:
-    macros = [n for n in frame.names()] if frame is not None else []
-    hint = did_you_mean(name, [n for n in (*macros, *FUNCTIONS, "tensor") if n[:1].islower()]) if name[:1].islower() else ""
+    macros = list(frame.names()) if frame is not None else []
+    hint = (
+        did_you_mean(name, [n for n in (*macros, *FUNCTIONS, "tensor") if n[:1].islower()])
+        if name[:1].islower()
+        else ""
+    )
     hint = hint or operator_hint(name) or "operators are those of ONNX, `com.microsoft.` and eqsat, by name"
     return context.error(place, f"there is no operator `{name}`", hint=hint)
 

@@ -1,8 +1,8 @@
 """From a pattern with alternatives to the plain patterns it stands for.
 
-Each clause is one choice: of the alternatives of ``A | B``, of the operator of ``(op: Add | Mul)(x, c)``, and whether an
-optional operand ``b?`` is there. Operand order of commutative operators is not expanded here: the e-graph
-holds both orders.
+Each clause is one choice: of the alternatives of ``A | B``, of the operator of ``(op: Add | Mul)(x, c)``, and
+whether an optional operand ``b?`` is there. Operand order of commutative operators is not expanded here: the
+e-graph holds both orders.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class _State:
     """Choices made so far.
 
     Attributes:
-        options: By identity of an ``Alternatives``: the plain pattern chosen. A ``let`` that is used twice is one object.
+        options: The plain pattern chosen, by identity of an ``Alternatives``: a ``let`` used twice is one object.
+        matches: The plain pattern that a ``Match`` became, by its identity.
         present: By name of an optional operand: whether it is there.
     """
 

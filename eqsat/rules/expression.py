@@ -135,7 +135,10 @@ def _member(expr: ast.Member, env: Mapping[str, object]) -> Any:
 def _is_present(of: ast.Expr, env: Mapping[str, object]) -> bool:
     if isinstance(of, ast.Name) and of.name not in env:
         return False
-    found = _value(of, env)
+    try:
+        found = _value(of, env)
+    except Unknown:
+        return False
     if isinstance(found, NodeFacts):
         return found.output is None or found.output.is_present
     return found.is_present if isinstance(found, TensorFacts) else True

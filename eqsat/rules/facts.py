@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -48,7 +49,10 @@ class SymbolicDim:
     name: str | None
 
 
-FACTS: dict[str, str] = {
+Kind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
+"""Kind of an expression. ``value`` is the contents of a tensor: a number or an array. ``any`` is not known."""
+
+FACTS: dict[str, Kind] = {
     "shape": "list",
     "rank": "number",
     "dtype": "type",
@@ -57,4 +61,4 @@ FACTS: dict[str, str] = {
     "is_const": "truth",
     "is_present": "truth",
 }
-"""Members of a tensor and the kinds of their values (see ``functions.Kind``)."""
+"""Members of a tensor and the kinds of their values."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules.dtypes import limits
-from eqsat.rules.facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
-from eqsat.rules.values import as_number, equal, items, less
-
-Kind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
-"""Static kind of an expression. ``value`` is the contents of a tensor: a number or an array. ``any`` is not known."""
+from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.rules.values import as_number, equal, items
 
 _LONGEST = 100_000
-_COLLECTION: tuple[Kind, ...] = ("list", "value")
-_NUMERIC: tuple[Kind, ...] = ("number", "value")
+_Kinds = tuple[tuple[Kind, ...], ...]
+_COLLECTION: _Kinds = (("list", "value"),)
+_LISTS: _Kinds = (("list", "value", "tensors"),)
+_ITEMS: _Kinds = (("list", "value", "number"),)
+_TRUTHS: _Kinds = (("list", "value", "truth"),)
+_NUMERIC: _Kinds = (("number", "value"),)
+_TYPE: _Kinds = (("type", "number"),)
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class Function:
     Attributes:
         kinds: Allowed kinds of each argument; the last one repeats.
         most: Greatest number of arguments, None without limit.
-        result: Kind of the result, or ``argument`` for that of the first argument.
+        result: Kind of the result, None for that of the first argument.
     """
 
     call: Callable[..., Any]
-    kinds: tuple[tuple[Kind, ...], ...]
-    result: Kind | Literal["argument"]
+    kinds: _Kinds
+    result: Kind | Literal[argument]
     least: int = 1
     most: int | None = 1
     doc: str = ""
@@ -54,7 +56,7 @@ def is_const(fact: object) -> bool:
 
 
 def _const(*facts: object) -> bool:
-    return all([is_const(f) for f in facts])
+    return all(list(map(is_const, facts)))  # each, so that an unknown one is met
 
 
 def _range(*bounds: object) -> tuple[int, ...]:
@@ -179,29 +181,29 @@ def _broadcast(*shapes: object) -> tuple[Any, ...]:
 
 FUNCTIONS: dict[str, Function] = {
     "const": Function(_const, (("tensor", "tensors", "node"),), "truth", most=None, doc="all are constant expressions"),
-    "len": Function(lambda x: len(items(x)), (("list", "value", "tensors"),), "number", doc="number of items"),
+    "len": Function(lambda x: len(items(x)), _LISTS, "number", doc="number of items"),
     "range": Function(_range, (("number",),), "list", most=3, doc="whole numbers, as in Python"),
-    "min": Function(_extreme(min), (("list", "value", "number"),), "number", most=None, doc="least of a list or of its arguments"),
-    "max": Function(_extreme(max), (("list", "value", "number"),), "number", most=None, doc="greatest"),
-    "sum": Function(lambda x: sum(_members((x,))), (_COLLECTION,), "number", doc="sum of a list"),
-    "prod": Function(lambda x: math.prod(_members((x,))), (_COLLECTION,), "number", doc="product of a list"),
-    "any": Function(_any, (_COLLECTION,), "truth", doc="whether one of a list is true"),
-    "all": Function(_all, ((*_COLLECTION, "truth"),), "truth", doc="whether all of a list are true"),
-    "abs": Function(_elementwise(abs), (_NUMERIC,), "argument", doc="absolute value"),
-    "floor": Function(_elementwise(math.floor), (_NUMERIC,), "argument", doc="rounded down"),
-    "ceil": Function(_elementwise(math.ceil), (_NUMERIC,), "argument", doc="rounded up"),
-    "round": Function(_elementwise(round), (_NUMERIC,), "argument", doc="rounded to nearest, halves to even"),
-    "sqrt": Function(_elementwise(math.sqrt), (_NUMERIC,), "argument", doc="square root"),
-    "exp": Function(_elementwise(math.exp), (_NUMERIC,), "argument", doc="exponential"),
-    "log": Function(_elementwise(math.log), (_NUMERIC,), "argument", doc="natural logarithm"),
-    "log2": Function(_elementwise(math.log2), (_NUMERIC,), "argument", doc="binary logarithm"),
-    "sorted": Function(_sorted, (_COLLECTION,), "list", doc="in ascending order"),
-    "reversed": Function(lambda x: tuple(items(x)[::-1]), (_COLLECTION,), "list", doc="backwards"),
-    "index": Function(_index, (_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
-    "zip": Function(_zip, (("list", "value", "tensors"),), "list", most=None, doc="lists of corresponding items"),
-    "lowest": Function(_limit(0), (("type", "number"),), "number", doc="least finite value of an element type"),
-    "highest": Function(_limit(1), (("type", "number"),), "number", doc="greatest finite value of an element type"),
-    "bits": Function(lambda x: _dtype(x).bitwidth, (("type", "number"),), "number", doc="bits of an element type"),
-    "element_type": Function(_dtype, (("type", "number"),), "type", doc="the element type that an attribute such as Cast's `to` names"),
-    "broadcast": Function(_broadcast, (("list", "value"),), "list", most=None, doc="shape that shapes broadcast to"),
+    "min": Function(_extreme(min), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
+    "max": Function(_extreme(max), _ITEMS, "number", most=None, doc="greatest"),
+    "sum": Function(lambda x: sum(_members((x,))), _COLLECTION, "number", doc="sum of a list"),
+    "prod": Function(lambda x: math.prod(_members((x,))), _COLLECTION, "number", doc="product of a list"),
+    "any": Function(_any, _COLLECTION, "truth", doc="whether one of a list is true"),
+    "all": Function(_all, _TRUTHS, "truth", doc="whether all of a list are true"),
+    "abs": Function(_elementwise(abs), _NUMERIC, None, doc="absolute value"),
+    "floor": Function(_elementwise(math.floor), _NUMERIC, None, doc="rounded down"),
+    "ceil": Function(_elementwise(math.ceil), _NUMERIC, None, doc="rounded up"),
+    "round": Function(_elementwise(round), _NUMERIC, None, doc="rounded to nearest, halves to even"),
+    "sqrt": Function(_elementwise(math.sqrt), _NUMERIC, None, doc="square root"),
+    "exp": Function(_elementwise(math.exp), _NUMERIC, None, doc="exponential"),
+    "log": Function(_elementwise(math.log), _NUMERIC, None, doc="natural logarithm"),
+    "log2": Function(_elementwise(math.log2), _NUMERIC, None, doc="binary logarithm"),
+    "sorted": Function(_sorted, _COLLECTION, "list", doc="in ascending order"),
+    "reversed": Function(lambda x: tuple(items(x)[::-1]), _COLLECTION, "list", doc="backwards"),
+    "index": Function(_index, (*_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
+    "zip": Function(_zip, _LISTS, "list", most=None, doc="lists of corresponding items"),
+    "lowest": Function(_limit(0), _TYPE, "number", doc="least finite value of an element type"),
+    "highest": Function(_limit(1), _TYPE, "number", doc="greatest finite value of an element type"),
+    "bits": Function(lambda x: _dtype(x).bitwidth, _TYPE, "number", doc="bits of an element type"),
+    "element_type": Function(_dtype, _TYPE, "type", doc="the type that Cast's `to` names"),
+    "broadcast": Function(_broadcast, _COLLECTION, "list", most=None, doc="shape that shapes broadcast to"),
 }  # fmt: skip

@@ -15,4 +15,6 @@ def rules_dir() -> Path:
     for candidate in (package / "_rules", package.parent / "rules"):
         if candidate.is_dir():
             return candidate
-    raise FileNotFoundError(f"this installation of eqsat lacks its rules: neither {package / '_rules'} nor rules/ is there")
+    raise FileNotFoundError(
+        f"this installation of eqsat lacks its rules: neither {package / '_rules'} nor rules/ is there"
+    )

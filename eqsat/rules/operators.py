@@ -75,7 +75,8 @@ class Signature:
         return next((i for i, p in enumerate(self.inputs) if p.name == name), None)
 
     def __str__(self) -> str:
-        return f"{self.op}({', '.join(p.name + ('?' if p.optional else '...' if p.variadic else '') for p in self.inputs)})"
+        marks = ("?" if p.optional else "..." if p.variadic else "" for p in self.inputs)
+        return f"{self.op}({', '.join(p.name + mark for p, mark in zip(self.inputs, marks, strict=True))})"
 
 
 def signature(op: OpKey) -> Signature | None:
@@ -114,7 +115,9 @@ def _parameter(formal: defs.OpSchema.FormalParameter) -> Parameter:
 def _of_function(op: OpKey) -> Signature:
     function = FUNCTIONS[op]
     kinds = {name: _kind_of(value) for name, value in function.attributes}
-    operands = tuple(Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs))
+    operands = tuple(
+        Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs)
+    )
     results = len(function.body(dict(function.attributes)).results)
     outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
     return Signature(op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))

@@ -16,8 +16,9 @@ from pathlib import Path
 from eqsat.errors import RuleError, TargetError
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.build_rule import build_rule, define
+from eqsat.rules.build_rule import build_rule
 from eqsat.rules.build_target import build_target
+from eqsat.rules.builder import define
 from eqsat.rules.location import rules_dir
 from eqsat.rules.parse import parse
 from eqsat.rules.scope import Frame
@@ -125,7 +126,9 @@ class _Names:
     def add(self, kind: str, name: str, place: ast.Place, sources: Sources) -> None:
         first = self._known.setdefault((kind, name), place)
         if first is not place:
-            raise sources.error(place, f"each {kind} must have a name of its own", actual=f"`{name}`, which {first} has too")
+            raise sources.error(
+                place, f"each {kind} must have a name of its own", actual=f"`{name}`, which {first} has too"
+            )
 
 
 @dataclass(frozen=True)

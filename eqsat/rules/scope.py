@@ -17,7 +17,7 @@ from eqsat.model.types import OpKey
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.functions import Kind
+from eqsat.rules.facts import Kind
 from eqsat.rules.source import Sources
 
 DEEPEST = 60
@@ -182,7 +182,9 @@ class Context:
         """The error for a name that nothing binds."""
         if name in self.lets:
             return self.error(
-                place, f"`{name}` must be defined before it is used", hint=f"move `let {name}` above the place of its use"
+                place,
+                f"`{name}` must be defined before it is used",
+                hint=f"move `let {name}` above the place of its use",
             )
         known = [*self.bindings, *self.lets, *self.symbols]
         guess = did_you_mean(name, known)
@@ -205,7 +207,11 @@ class Context:
         self._expansions += 1
         self._depth += 1
         if self._expansions > MOST_EXPANSIONS or self._depth > DEEPEST:
-            raise self.error(place, f"a rule whose `let`s expand to a term of moderate size is required", actual=f"`{definition.name}`, nested or repeated too often")
+            raise self.error(
+                place,
+                "a rule whose `let`s expand to a term of moderate size is required",
+                actual=f"`{definition.name}`, nested or repeated too often",
+            )
         if not definition.local:
             self.sources.expanding.append((definition.name, place))
         try:

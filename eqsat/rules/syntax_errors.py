@@ -8,14 +8,59 @@ from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 RESERVED = frozenset(
-    "rule let where because target host composite supports cost call within and or not in if else for true false inf".split()
+    (
+        "rule",
+        "let",
+        "where",
+        "because",
+        "target",
+        "host",
+        "composite",
+        "supports",
+        "cost",
+        "call",
+        "within",
+        "and",
+        "or",
+        "not",
+        "in",
+        "if",
+        "else",
+        "for",
+        "true",
+        "false",
+        "inf",
+    )
 )
 """Words that cannot be names."""
 
-_GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("a term", frozenset({"NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT"})),
-    ("an operator such as `+`", frozenset({"PLUS", "STAR", "SLASH", "FLOOR", "PERCENT", "AT", "COMPARATOR", "OR", "AND", "IN", "NOT", "POWER", "VBAR", "IF", "DOT", "PAREN", "SQUARE", "MINUS"})),
-)  # fmt: skip
+_INFIX = frozenset(
+    (
+        "PLUS",
+        "STAR",
+        "SLASH",
+        "FLOOR",
+        "PERCENT",
+        "AT",
+        "COMPARATOR",
+        "OR",
+        "AND",
+        "IN",
+        "NOT",
+        "POWER",
+        "VBAR",
+        "IF",
+        "DOT",
+        "PAREN",
+        "SQUARE",
+        "MINUS",
+    )
+)
+_TERM = frozenset(
+    ("NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT")
+)
+_AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"))
+_GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
 _WORDS = {
     "NAME": "a name",
     "NUMBER": "a number",
@@ -62,8 +107,7 @@ def _words(expected: Iterable[str]) -> str:
     left = set(expected)
     words = []
     for name, group in _GROUPS:
-        needed = group - {"PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"}
-        if needed <= left:
+        if group - _AMBIGUOUS <= left:
             words.append(name)
             left -= group
     if "an operator such as `+`" in words:
@@ -114,7 +158,13 @@ def _characters(error: UnexpectedCharacters, text: str) -> tuple[int, int, str, 
         return line, column, 'a string that ends with `"` on its line is required', "none", ""
     if character.isdigit():
         word = rest.split()[0] if rest.split() else character
-        return line, column, "a number is required", f"`{word}`", "write `2 * x`, not `2x`; hexadecimal numbers are not read"
+        return (
+            line,
+            column,
+            "a number is required",
+            f"`{word}`",
+            "write `2 * x`, not `2x`; hexadecimal numbers are not read",
+        )
     hints = {
         "'": 'strings are written "..."',
         "&": "write `and`",

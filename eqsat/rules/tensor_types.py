@@ -90,11 +90,11 @@ class _Checker:
         name = self.clause.aliases.get(name, name)
         return self._by_name.setdefault(name, _Type(None, place))
 
-    def _applied(self, op: OpKey, args: Sequence, output: int, place: ast.Place, visit) -> _Type:  # noqa: ANN001
+    def _applied(self, op: OpKey, args: Sequence, output: int, place: ast.Place, visit) -> _Type:
         signature = known(op)
         local: dict[str, _Type] = {}
 
-        def formal(parameter) -> _Type:  # noqa: ANN001
+        def formal(parameter) -> _Type:
             found = local.setdefault(parameter.type_name, _Type(parameter.types or None, place))
             return found if parameter.homogeneous else _Type(parameter.types or None, place)
 

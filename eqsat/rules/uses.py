@@ -36,7 +36,9 @@ def uses(*exprs: ast.Expr) -> Uses:
     found = _Collector()
     for expr in exprs:
         found.visit(expr, {})
-    return Uses(*(tuple(sorted(s)) for s in (found.types, found.values, found.attrs, found.names, found.consts, found.presence)))
+    return Uses(
+        *(tuple(sorted(s)) for s in (found.types, found.values, found.attrs, found.names, found.consts, found.presence))
+    )
 
 
 @dataclass
@@ -84,6 +86,8 @@ class _Collector:
                 self.attrs |= bases
         if isinstance(expr.of, ast.Index):
             self.visit(expr.of.index, local)
+        elif isinstance(expr.of, ast.Member):
+            self.visit(expr.of, local)
 
 
 def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:

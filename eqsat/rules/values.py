@@ -217,7 +217,7 @@ def less(a: object, b: object) -> bool:
     """``a < b``, everywhere where one is an array."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         pairs = _pairs(a, b)
-        return bool(pairs) and all([less(x, y) for x, y in pairs])
+        return bool(pairs) and all_known(lambda pair: less(*pair), pairs)
     return as_number(a) < as_number(b) and not equal(a, b)
 
 
@@ -225,7 +225,7 @@ def less_equal(a: object, b: object) -> bool:
     """``a <= b``, everywhere where one is an array."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         pairs = _pairs(a, b)
-        return bool(pairs) and all([less_equal(x, y) for x, y in pairs])
+        return bool(pairs) and all_known(lambda pair: less_equal(*pair), pairs)
     return as_number(a) <= as_number(b) or equal(a, b)
 
 
@@ -281,7 +281,9 @@ def finish(value: Any) -> Any:
         if value.size and all(is_whole(v) for v in value.flat):
             numbers = [int(v) for v in value.flat]
             fits = min(numbers) >= -(2**63) and max(numbers) < 2**63
-            return value.astype(np.int64 if fits else np.uint64 if 0 <= min(numbers) <= max(numbers) < 2**64 else object)
+            return value.astype(
+                np.int64 if fits else np.uint64 if 0 <= min(numbers) <= max(numbers) < 2**64 else object
+            )
         return value
     if isinstance(value, np.bool_):
         return bool(value)

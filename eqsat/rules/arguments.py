@@ -1,0 +1,144 @@
+"""What stands between the parentheses of an operator: operands by position and name, attributes, ``**c``.
+
+Patterns and templates agree on it; what the operands and attributes mean is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eqsat.errors import EqsatError
+from eqsat.model.opset import did_you_mean
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Place
+from eqsat.rules.operators import Signature
+from eqsat.rules.scope import Context
+
+
+@dataclass
+class Arguments:
+    """The arguments of one operator.
+
+    Attributes:
+        operands: Terms by position; the last one may be ``xs...``.
+        attributes: ``name=value`` where the name is that of an attribute.
+    """
+
+    operands: dict[int, s.Term] = field(default_factory=dict)
+    attributes: list[s.Keyword] = field(default_factory=list)
+    spreads: list[s.Spread] = field(default_factory=list)
+
+    @property
+    def positions(self) -> range:
+        """Positions up to the last operand given; one between may be left out."""
+        return range(max(self.operands, default=-1) + 1)
+
+
+def read_arguments(term: s.Apply, signatures: Sequence[Signature], context: Context) -> Arguments:
+    """Sorts the arguments of an operator, or of several of which one is meant.
+
+    Raises:
+        RuleError: They do not fit the operators.
+    """
+    found = Arguments()
+    by_position = [a for a in term.args if not isinstance(a, s.Keyword | s.Spread)]
+    position = 0
+    for arg in term.args:
+        if isinstance(arg, s.Spread):
+            found.spreads.append(arg)
+        elif isinstance(arg, s.Keyword):
+            _by_name(arg, signatures, found, context)
+        else:
+            if len(found.operands) != position:
+                raise context.error(arg.place, "operands by position must come before those by name")
+            if isinstance(arg, s.Rest):
+                _check_rest(arg, signatures, context, last=arg is by_position[-1])
+            found.operands[position] = arg
+            position += 1
+    for signature in signatures:
+        _check_operands(found, signature, term.place, context)
+    return found
+
+
+def _by_name(arg: s.Keyword, signatures: Sequence[Signature], found: Arguments, context: Context) -> None:
+    for signature in signatures:
+        if signature.position(arg.name) is None and arg.name not in signature.attributes:
+            raise _unknown(arg, signature, context)
+    places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
+    if len(places) != 1:
+        raise context.error(arg.place, f"`{arg.name}` must mean the same for all alternative operators")
+    place = places.pop()
+    if place in found.operands or any(arg.name == a.name for a in found.attributes):
+        raise context.error(arg.place, f"`{arg.name}` must be given once")
+    if place is None:
+        found.attributes.append(arg)
+    elif isinstance(arg.value, s.Rest):
+        raise context.error(arg.value.place, f"`{arg.value.name}...` must be given by position")
+    else:
+        found.operands[place] = arg.value
+
+
+def _check_rest(arg: s.Rest, signatures: Sequence[Signature], context: Context, *, last: bool) -> None:
+    for signature in signatures:
+        if not signature.variadic:
+            raise context.error(
+                arg.place,
+                f"an operator with any number of operands is required for `{arg.name}...`",
+                actual=f"`{signature}`",
+            )
+    if not last:
+        raise context.error(arg.place, f"`{arg.name}...` must be the last operand")
+
+
+def _check_operands(found: Arguments, signature: Signature, place: Place, context: Context) -> None:
+    """Too many operands, or one too few."""
+    operands, most = found.operands, signature.most_inputs
+    count = len(operands)
+    if most is not None and len(found.positions) > most:
+        raise context.error(place, f"`{signature}` takes at most {_plural(most)}", actual=str(count))
+    for i, formal in enumerate(signature.inputs):
+        if not formal.optional and not formal.variadic and i not in operands:
+            raise context.error(place, f"`{signature}` needs its operand `{formal.name}`", actual=_plural(count))
+    if signature.variadic:
+        rest = any(isinstance(operand, s.Rest) for operand in operands.values())
+        if not rest and count < signature.least_inputs:
+            raise context.error(
+                place, f"`{signature}` takes at least {_plural(signature.least_inputs)}", actual=str(count)
+            )
+        if count != len(found.positions):
+            raise context.error(place, f"`{signature}` must have all its operands")
+
+
+def _plural(count: int) -> str:
+    return f"{count or 'no'} operand{'' if count == 1 else 's'}"
+
+
+def _unknown(arg: s.Keyword, signature: Signature, context: Context) -> EqsatError:
+    inputs = [p.name for p in signature.inputs]
+    hint = did_you_mean(arg.name, (*signature.attributes, *inputs))
+    if not hint:
+        attributes = ", ".join(signature.attributes) or "none"
+        hint = f"its attributes: {attributes}; its operands: {', '.join(inputs) or 'none'}"
+    return context.error(arg.place, f"`{signature.op}` has no attribute or operand `{arg.name}`", hint=hint)
+
+
+def output_index(term: s.Index, signatures: Sequence[Signature], context: Context) -> int:
+    """The output that ``Split(x)[1]`` picks.
+
+    Raises:
+        RuleError: There is none of this number.
+    """
+    index = term.index
+    if not isinstance(index, s.Number) or not isinstance(index.value, int):
+        raise context.error(index.place, "the number of an output is required, counted from 0")
+    check_output(index.value, signatures, index.place, context)
+    return index.value
+
+
+def check_output(index: int, signatures: Sequence[Signature], place: Place, context: Context) -> None:
+    """Raises: RuleError: An operator has no output of this number."""
+    for signature in signatures:
+        if not signature.variadic_outputs and index >= len(signature.outputs):
+            names = ", ".join(f"{i} ({p.name})" for i, p in enumerate(signature.outputs))
+            raise context.error(place, f"an output of `{signature.op}` is required: {names}", actual=str(index))

@@ -1,0 +1,203 @@
+"""The steps that rules and composites have in common: scope, root patterns, conditions, clauses, unused ``let``s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.errors import RuleError
+from eqsat.model.opset import did_you_mean
+from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.attribute_values import check_attribute
+from eqsat.rules.build_pattern import Deferred, PatternBuilder
+from eqsat.rules.build_template import TemplateBuilder
+from eqsat.rules.callee import known
+from eqsat.rules.expand import Clause, expand
+from eqsat.rules.scope import Binding, Context, Definition, Frame
+from eqsat.rules.source import Sources
+
+_CLASSES = ("exact", "real", "approximate")
+
+
+@dataclass
+class Builder:
+    """Builds one rule or composite: the steps that both have in common."""
+
+    context: Context
+    frame: Frame
+    patterns: PatternBuilder
+    templates: TemplateBuilder
+
+    @classmethod
+    def over(cls, frame: Frame, sources: Sources, lets: Sequence[s.Let]) -> Builder:
+        """A builder in whose scope the given ``let``s are defined."""
+        context = Context(sources)
+        frame = define(lets, frame, sources, local=True)
+        step: Frame | None = frame
+        for _ in lets:
+            assert step is not None and isinstance(step.entry, Definition)
+            context.lets[step.name] = step.entry
+            step = step.parent
+        return cls(context, frame, PatternBuilder(context), TemplateBuilder(context))
+
+    def root(
+        self, term: s.Term, name: str | None = None, place: ast.Place | None = None
+    ) -> ast.Match | ast.Alternatives:
+        """A pattern that is an operator, or alternatives of operators."""
+        pattern = self.patterns.build(term, self.frame)
+        bad = _bare(pattern)
+        if bad is not None:
+            raise self.context.error(
+                term.place if bad is pattern else bad.place,
+                "an operator is required as the root of a pattern",
+                actual="a bare value",
+                hint="a rule from a bare variable would fire on every value"
+                if bad is pattern
+                else "each alternative must be an operator",
+            )
+        assert isinstance(pattern, ast.Match | ast.Alternatives)
+        if name is None or place is None:
+            return pattern
+        if pattern.bind is not None:
+            raise self.context.error(place, "one name for a node is enough", actual=f"`{name}` and `{pattern.bind}`")
+        ops = tuple(dict.fromkeys(o for m in operators(pattern) for o in m.ops))
+        self.context.bind(name, Binding("node", place, ops))
+        return replace(pattern, bind=name)
+
+    def resolve(
+        self, roots: Sequence[ast.Match | ast.Alternatives]
+    ) -> tuple[list[ast.Match | ast.Alternatives], list[ast.Condition]]:
+        """Fills in the expressions of patterns, now that all names are bound.
+
+        Returns:
+            The roots, and the conditions that stand for operands given as expressions.
+        """
+        self.templates.in_condition = True
+        values = {key: self._attribute(deferred) for key, deferred in self.patterns.attributes.items()}
+        memo: dict[int, tuple[ast.Pattern, ast.Pattern]] = {}
+        filled = [_fill(root, values, memo) for root in roots]
+        conditions = [self._operand(deferred) for deferred in self.patterns.operands]
+        self.templates.in_condition = False
+        return filled, conditions  # type: ignore[return-value]
+
+    def _attribute(self, deferred: Deferred) -> ast.Expr:
+        expressions = self.templates.expressions
+        expr, kind = expressions.typed(deferred.term, deferred.frame)
+        expressions.expect(kind, (), deferred.term)
+        for op in deferred.ops:
+            check_attribute(deferred.attribute, known(op), expr, kind, deferred.term, self.context)
+        return expr
+
+    def _operand(self, deferred: Deferred) -> ast.Condition:
+        expr = self.templates.expressions.build(deferred.term, deferred.frame, ("number", "list", "value", "truth"))
+        place = deferred.place
+        variable = ast.Name(deferred.variable, place)
+        same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
+        absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
+        return ast.Condition(ast.Binary("or", absent, same, place), None, place)
+
+    def conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
+        """The conditions of all ``where`` clauses."""
+        self.templates.in_condition = True
+        found = [
+            ast.Condition(self.templates.expressions.build(c.expr, self.frame, ("truth",)), c.because, c.place)
+            for clause in clauses
+            if isinstance(clause, s.Where)
+            for c in clause.conditions
+        ]
+        self.templates.in_condition = False
+        return found
+
+    def clauses(self, roots: Sequence[ast.Match | ast.Alternatives]) -> list[Clause]:
+        """All plain patterns, or an error that shows the place."""
+        try:
+            return expand(roots)
+        except RuleError as error:
+            raise self.context.error(roots[0].place, error.requirement, actual=error.actual, hint=error.hint) from None
+
+    def check_lets(self) -> None:
+        """Raises: RuleError: A ``let`` of the rule is not used."""
+        for definition in self.context.lets.values():
+            if not definition.used:
+                raise self.context.error(
+                    definition.let.place,
+                    f"`let {definition.name}` must be used in its rule",
+                    hint="remove it, or correct the name where it was meant",
+                )
+
+
+def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool) -> Frame:
+    """The frame in which the given ``let``s are defined as well, each seeing those before it.
+
+    Raises:
+        RuleError: Two have one name.
+    """
+    seen: dict[str, ast.Place] = {}
+    for let in lets:
+        if let.name == "_":
+            raise sources.error(let.place, "a name is required after `let`", actual="`_`")
+        if let.name in seen:
+            raise sources.error(
+                let.place, f"`let {let.name}` must be defined once", actual=f"another one at {seen[let.name]}"
+            )
+        seen[let.name] = let.place
+        frame = frame.define(let.name, Definition(let, frame, local))
+    return frame
+
+
+def _bare(pattern: ast.Pattern) -> ast.Pattern | None:
+    """The part of a pattern that could match any value, None if there is none."""
+    if isinstance(pattern, ast.Match):
+        return None
+    if isinstance(pattern, ast.Alternatives):
+        return next((found for found in map(_bare, pattern.options) if found is not None), None)
+    return pattern
+
+
+def operators(pattern: ast.Pattern) -> list[ast.Match]:
+    """The operators that a root may be."""
+    if isinstance(pattern, ast.Match):
+        return [pattern]
+    return [m for option in pattern.options for m in operators(option)] if isinstance(pattern, ast.Alternatives) else []
+
+
+def _fill(
+    pattern: ast.Pattern, values: dict[int, ast.Expr], memo: dict[int, tuple[ast.Pattern, ast.Pattern]]
+) -> ast.Pattern:
+    """Replaces placeholders of attributes; what is one object stays one."""
+    if id(pattern) in memo:
+        return memo[id(pattern)][1]
+    result = pattern
+    if isinstance(pattern, ast.Match):
+        args = tuple(None if a is None else _fill(a, values, memo) for a in pattern.args)
+        attrs = tuple(replace(a, equals=values[id(a)]) if id(a) in values else a for a in pattern.attrs)
+        result = replace(pattern, args=args, attrs=attrs)
+    elif isinstance(pattern, ast.Alternatives):
+        result = replace(pattern, options=tuple(_fill(o, values, memo) for o in pattern.options))
+    memo[id(pattern)] = (pattern, result)
+    return result
+
+
+def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
+    """The numerics class of a header.
+
+    Raises:
+        RuleError: There is no such class.
+    """
+    if found.word == "within":
+        if found.unit != "lsb" or not isinstance(found.amount, int) or found.amount < 1:
+            raise sources.error(
+                found.place,
+                "`within N lsb` with a whole number from 1 is required",
+                actual=f"`within {found.amount} {found.unit}`",
+            )
+        return ast.Numerics("lsb", found.amount)
+    if found.word not in _CLASSES:
+        raise sources.error(
+            found.place,
+            "a numerics class is required: exact, real, approximate or `within N lsb`",
+            actual=f"`{found.word}`",
+            hint=did_you_mean(found.word, _CLASSES),
+        )
+    return ast.Numerics(found.word)  # type: ignore[arg-type]

@@ -1,0 +1,49 @@
+"""What layout decides in a rule file: where a bracket cannot continue the line before, to what a ``let`` belongs.
+
+Elsewhere line breaks and indentation mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lark import Token
+from lark.lark import PostLex
+
+_HEADERS = ("RULE", "TARGET", "HOST", "COMPOSITE")
+
+
+class Layout(PostLex):
+    """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs."""
+
+    always_accept = ()
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth, last_line = 0, 0
+        enclosing: list[Token] = []
+        for token in stream:
+            line = token.line or 0
+            begins_line = line > last_line
+            last_line = token.end_line or line
+            if token.type in _HEADERS:
+                # A header ends whatever was open, so that a forgotten bracket does not spoil the rest of the file.
+                depth = 0
+                enclosing = [t for t in enclosing if token.type == "COMPOSITE" and t.type in ("TARGET", "HOST")]
+                enclosing.append(token)
+            elif token.type == "SUPPORTS":
+                enclosing = enclosing[:1]
+            elif token.type == "LET":
+                if begins_line:
+                    while enclosing and (token.column or 1) <= (enclosing[-1].column or 1):
+                        enclosing.pop()
+                if not enclosing:
+                    token = Token.new_borrow_pos("LET_FILE", token.value, token)
+                elif enclosing[-1].type in ("TARGET", "HOST"):
+                    token = Token.new_borrow_pos("LET_TARGET", token.value, token)
+            elif token.type in ("PAREN", "SQUARE"):
+                if depth == 0 and begins_line:
+                    token = Token.new_borrow_pos(f"{token.type}_LINE", token.value, token)
+                depth += 1
+            elif token.type in ("RPAR", "RSQB"):
+                depth = max(0, depth - 1)
+            yield token

@@ -1,0 +1,64 @@
+"""Rule files as people see them: the text of each rule, with the comment above it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from eqsat.rules import syntax
+from eqsat.rules.ast import Place, Rule
+from eqsat.rules.location import rules_dir
+from eqsat.rules.parse import parse
+from eqsat.rules.reader import read_files
+from eqsat.rules.source import Source, Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A rule and its text.
+
+    Attributes:
+        rules: What it was read as: two rules for ``<=>``.
+        text: From the comment above it to its last line.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    text: str
+
+
+def list_rules(paths: list[Path]) -> list[Listed]:
+    """All rules of the files in their order.
+
+    Raises:
+        RuleError: A file cannot be read.
+    """
+    found: list[Listed] = []
+    for file in read_files(paths):
+        if file.egg is not None:
+            continue
+        source = Source(file.path, Path(file.path).read_text("utf-8").replace("\r\n", "\n").replace("\r", "\n"))
+        for declaration in parse(source, Sources()).declarations:
+            if isinstance(declaration, syntax.Rule):
+                own = tuple(r for r in file.rules if r.place == declaration.place)
+                found.append(Listed(declaration.name, own, _text(source, declaration.span)))
+    return found
+
+
+def short_place(place: Place | str) -> str:
+    """``file:line`` of a place; shipped files by their path in the repository, others as they were given."""
+    # From the right, since a path may contain colons; line and column are always there.
+    file, line, _ = str(place).rsplit(":", 2)
+    path = Path(file)
+    if path.is_relative_to(rules_dir()):
+        file = f"rules/{path.relative_to(rules_dir()).as_posix()}"
+    return f"{file}:{line}"
+
+
+def _text(source: Source, span: syntax.Span) -> str:
+    alone = {comment.line for comment in source.comments if comment.alone}
+    first = span.first
+    while first - 1 in alone:
+        first -= 1
+    last = span.last
+    return "\n".join(line.rstrip() for line in source.lines[first - 1 : last])

@@ -1,0 +1,256 @@
+"""lark's parse tree to the surface syntax of :mod:`eqsat.rules.syntax`, one method a grammar rule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lark import Token, v_args
+from lark.tree import Meta
+from lark.visitors import Transformer_NonRecursive
+
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Place
+from eqsat.rules.source import Source, Sources
+
+
+def _number(text: str) -> int | float:
+    plain = text.replace("_", "")
+    return int(plain) if plain.isdigit() else float(plain)
+
+
+@v_args(meta=True)
+class Surface(Transformer_NonRecursive[Token, Any]):
+    """Not recursive, so that the depth of a text is no matter here.
+
+    Raises:
+        RuleError: A literal is no number or name that can be.
+    """
+
+    def __init__(self, source: Source, sources: Sources) -> None:
+        super().__init__()
+        self.source = source
+        self.sources = sources
+
+    def _place(self, at: Meta | Token) -> Place:
+        return Place(self.source.name, at.line or 1, at.column or 1)
+
+    def _span(self, meta: Meta) -> s.Span:
+        return s.Span(meta.line, meta.end_line)
+
+    def _numeric(self, token: Token) -> int | float:
+        if len(token) > 400:
+            raise self.sources.error(self._place(token), "a number of at most 400 digits is required")
+        value = _number(token)
+        if isinstance(value, float) and math.isinf(value):
+            raise self.sources.error(
+                self._place(token),
+                "a number that a 64-bit float can hold is required",
+                actual=str(token),
+                hint="infinity is `inf`",
+            )
+        return value
+
+    # -- atoms
+    def name(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Name(str(c[0]), self._place(meta))
+
+    def optional(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Optional(str(c[0]), self._place(meta))
+
+    def rest(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Rest(str(c[0]), self._place(meta))
+
+    def number(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Number(self._numeric(c[0]), str(c[0]), self._place(meta))
+
+    def infinity(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Number(math.inf, "inf", self._place(meta))
+
+    def string(self, meta: Meta, c: list[Any]) -> s.Term:
+        return self._string(c[0])
+
+    def _string(self, token: Token) -> s.String:
+        return s.String(unescape(token[1:-1]), str(token), self._place(token))
+
+    def truth(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Truth(c[0].type == "TRUE", self._place(meta))
+
+    def parenthesis(self, meta: Meta, c: list[Any]) -> s.Term:
+        return c[1]
+
+    def tuple(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Sequence(tuple(x for x in c[1:] if x is not None), False, self._place(meta))
+
+    def list(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Sequence(tuple(x for x in c[1:] if x is not None), True, self._place(meta))
+
+    def comprehension(self, meta: Meta, c: list[Any]) -> s.Term:
+        _, item, variable, _, source, condition = c
+        return s.Comprehension(item, str(variable), source, condition, self._place(meta))
+
+    # -- operators
+    def apply(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Apply(c[0], c[2] or (), self._place(meta))
+
+    def arguments(self, meta: Meta, c: list[Any]) -> Any:
+        return tuple(x for x in c if x is not None)
+
+    def index(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Index(c[0], c[2], self._place(meta))
+
+    def slice(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Slice(c[0], c[2], c[3], self._place(meta))
+
+    def member(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Member(c[0], str(c[1]), self._place(meta))
+
+    def binary(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Binary(str(c[1]), c[0], c[2], self._place(meta), self._place(c[1]))
+
+    def unary(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Unary(str(c[0]), c[1], self._place(meta))
+
+    def comparator(self, meta: Meta, c: list[Any]) -> str:
+        return " ".join(str(t) for t in c)
+
+    def comparison(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Compare(c[0], tuple(zip(c[1::2], c[2::2], strict=True)), self._place(meta))
+
+    def choice(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Choice(tuple(c), self._place(meta))
+
+    def conditional(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Conditional(c[0], c[1], c[2], self._place(meta))
+
+    def bind(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Bind(str(c[0]), c[1], self._place(meta))
+
+    def keyword(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Keyword(str(c[0]), c[1], self._place(meta))
+
+    def spread(self, meta: Meta, c: list[Any]) -> s.Term:
+        return s.Spread(str(c[1]), self._place(meta))
+
+    # -- clauses
+    def dotted(self, meta: Meta, c: list[Any]) -> tuple[str, Place]:
+        return ".".join(str(t) for t in c), self._place(meta)
+
+    def numerics(self, meta: Meta, c: list[Any]) -> s.Numerics:
+        place = self._place(meta)
+        return (
+            s.Numerics("within", self._numeric(c[1]), str(c[2]), place)
+            if len(c) == 3
+            else s.Numerics(str(c[0]), None, "", place)
+        )
+
+    def parameters(self, meta: Meta, c: list[Any]) -> Any:
+        return tuple(c[1:])
+
+    def let(self, meta: Meta, c: list[Any]) -> s.Let:
+        _, name, parameters, body = c
+        if parameters is not None:
+            seen: set[str] = set()
+            for token in (t for t in parameters if t is not None):
+                if str(token) in seen:
+                    raise self.sources.error(
+                        self._place(token),
+                        f"each parameter of `{name}` must have a name of its own",
+                        actual=f"`{token}` twice",
+                    )
+                seen.add(str(token))
+            parameters = tuple(str(t) for t in parameters if t is not None)
+        return s.Let(str(name), parameters, body, self._place(name), self._span(meta))
+
+    target_let = let
+    file_let = let
+
+    def root(self, meta: Meta, c: list[Any]) -> s.Root:
+        first, second = c
+        return s.Root(None, first, self._span(meta)) if second is None else s.Root(first, second, self._span(meta))
+
+    def roots(self, meta: Meta, c: list[Any]) -> Any:
+        return tuple(c)
+
+    def condition(self, meta: Meta, c: list[Any]) -> s.Condition:
+        because = None if c[1] is None else self._string(c[1]).value
+        return s.Condition(c[0], because, self._place(meta), self._span(meta))
+
+    def where(self, meta: Meta, c: list[Any]) -> s.Where:
+        return s.Where(tuple(c[1:]), self._span(meta))
+
+    def cost(self, meta: Meta, c: list[Any]) -> s.Cost:
+        return s.Cost(c[1], self._span(meta))
+
+    def call(self, meta: Meta, c: list[Any]) -> s.Call:
+        return s.Call(tuple(self._string(t) for t in c[1:]), self._span(meta))
+
+    # -- declarations
+    def rule(self, meta: Meta, c: list[Any]) -> s.Rule:
+        (name, place), numerics = c[1], c[2]
+        arrow = next(i for i, x in enumerate(c) if isinstance(x, Token) and x.type in ("ARROW", "BOTH"))
+        return s.Rule(
+            name,
+            numerics,
+            tuple(c[3 : arrow - 1]),
+            c[arrow - 1],
+            c[arrow].type == "BOTH",
+            c[arrow + 1],
+            tuple(c[arrow + 2 :]),
+            place,
+            self._span(meta),
+        )
+
+    def setting(self, meta: Meta, c: list[Any]) -> s.Setting:
+        section = str(c[0]) if isinstance(c[0], Token) else ""
+        return s.Setting(section, tuple(c[1:] if section else c), self._place(meta), self._span(meta))
+
+    def assignment(self, meta: Meta, c: list[Any]) -> tuple[str, s.Term, Place]:
+        return str(c[0]), c[1], self._place(meta)
+
+    def summary(self, meta: Meta, c: list[Any]) -> s.Text:
+        return s.Text(str(c[0]), self._string(c[1]), self._place(meta), self._span(meta))
+
+    def operators(self, meta: Meta, c: list[Any]) -> Any:
+        return tuple(c)
+
+    def supports(self, meta: Meta, c: list[Any]) -> s.Supports:
+        ops = None if isinstance(c[1], Token) else c[1]
+        return s.Supports(ops, tuple(c[2:]), self._place(meta), self._span(meta))
+
+    def composite(self, meta: Meta, c: list[Any]) -> s.Composite:
+        name, numerics = c[1], c[2]
+        body = next(i for i, x in enumerate(c) if i > 2 and not isinstance(x, s.Let))
+        pattern, span = c[body]
+        return s.Composite(
+            str(name),
+            numerics,
+            tuple(c[3:body]),
+            pattern,
+            span,
+            tuple(c[body + 1 :]),
+            self._place(name),
+            self._span(meta),
+        )
+
+    def pattern(self, meta: Meta, c: list[Any]) -> tuple[s.Term, s.Span]:
+        return c[0], self._span(meta)
+
+    def target(self, meta: Meta, c: list[Any]) -> s.Target:
+        return s.Target(str(c[1]), c[0].type == "HOST", tuple(c[2:]), self._place(c[1]), self._span(meta))
+
+    def start(self, meta: Meta, c: list[Any]) -> s.File:
+        return s.File(tuple(c))
+
+
+def unescape(text: str) -> str:
+    r"""``\"``, ``\\``, ``\n`` and ``\t`` of a string."""
+    out, i = [], 0
+    while i < len(text):
+        if text[i] == "\\" and i + 1 < len(text):
+            i += 1
+            out.append({"n": "\n", "t": "\t"}.get(text[i], text[i]))
+        else:
+            out.append(text[i])
+        i += 1
+    return "".join(out)
