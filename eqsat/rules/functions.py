@@ -36,7 +36,7 @@ class Function:
 
     call: Callable[..., Any]
     kinds: _Kinds
-    result: Kind | Literal[argument]
+    result: Kind | None
     least: int = 1
     most: int | None = 1
     doc: str = ""
