@@ -119,7 +119,8 @@ def _member(expr: ast.Member, env: Mapping[str, object]) -> Any:
         return _is_present(expr.of, env)
     of = _value(expr.of, env)
     if isinstance(of, NodeFacts):
-        if expr.name not in FACTS:
+        # The `node` of a target's entry has no value of its own (`y` is it), so that LRN's `size` is its attribute.
+        if expr.name not in FACTS or of.output is None:
             attrs = dict(of.attrs)
             if expr.name not in attrs:
                 raise Unknown(f"{of.op} has no attribute `{expr.name}` here")
