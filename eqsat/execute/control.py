@@ -21,8 +21,15 @@ Ints = Sequence[int]
 class Body(Protocol):
     """A compiled subgraph."""
 
-    outputs: tuple[ir.Value, ...]
-    captures: int
+    @property
+    def outputs(self) -> tuple[ir.Value, ...]:
+        """The values returned."""
+        ...
+
+    @property
+    def captures(self) -> int:
+        """Number of captured values."""
+        ...
 
     def run(self, arguments: Sequence[Value]) -> list[Value]:
         """Run on inputs followed by captured values."""

@@ -18,7 +18,8 @@ from eqsat.ops.kernels.casting import numpy_dtype
 class Executor:
     """Runs a model.
 
-    Kernels, constant expressions and lifetimes are settled once for each set of outputs, at its first run.
+    Kernels, constant expressions and lifetimes are settled once for each set of outputs (and of initializers that are
+    overridden), at its first run.
 
     Args:
         model: Any valid model; it must not change while the executor is in use.
@@ -33,7 +34,7 @@ class Executor:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._context = Context(model.functions)
-        self._programs: dict[tuple[str, ...], Program] = {}
+        self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
         initializers = model.graph.initializers
         self._inputs = {_name(v): v for v in model.graph.inputs}
         self._optional = {name for name in self._inputs if name in initializers}
@@ -64,21 +65,20 @@ class Executor:
         Raises:
             ExecutionError: Missing, unknown or unfit inputs, unknown outputs, or an operator that cannot be executed.
         """
-        program = self._program(self.output_names if outputs is None else tuple(outputs))
         arguments = self._checked(inputs)
-        given = [arguments.get(name) for name in self._inputs]
-        defaults = program.initial
-        filled = [
-            defaults[slot] if name in self._optional and name not in arguments else value
-            for slot, name, value in zip(program.arguments, self._inputs, given, strict=True)
+        overridden = tuple(name for name in self._inputs if name in self._optional and name in arguments)
+        program = self._program(self.output_names if outputs is None else tuple(outputs), overridden)
+        given = [
+            program.initial[slot] if name in self._optional and name not in arguments else arguments.get(name)
+            for slot, name in zip(program.arguments, self._inputs, strict=True)
         ]
         with np.errstate(all="ignore"):
-            results = program.run(filled)
+            results = program.run(given)
         taken = {id(x) for x in (*arguments.values(), *program.initial)}
         return {_name(v): _owned(r, taken) for v, r in zip(program.outputs, results, strict=True)}
 
-    def _program(self, names: tuple[str, ...]) -> Program:
-        program = self._programs.get(names)
+    def _program(self, names: tuple[str, ...], overridden: tuple[str, ...]) -> Program:
+        program = self._programs.get((names, overridden))
         if program is None:
             graph = self._model.graph
             program = compile_graph(
@@ -86,7 +86,7 @@ class Executor:
                 [self._find(name) for name in names],
                 self._model.opset_imports,
                 self._context,
-                overridable=[v for name, v in self._inputs.items() if name in self._optional],
+                variable=[self._inputs[name] for name in overridden],
             )
             if program.captured:
                 raise ExecutionError(
@@ -94,7 +94,7 @@ class Executor:
                     place=f"graph {graph.name or ''!r}",
                     actual=repr(program.captured[0].name),
                 )
-            self._programs[names] = program
+            self._programs[names, overridden] = program
         return program
 
     def _find(self, name: str) -> ir.Value:
@@ -102,7 +102,7 @@ class Executor:
             return self._outputs[name]
         graph = self._model.graph
         known = {v.name: v for node in graph for v in node.outputs if v.name}
-        known |= {name: value for name, value in graph.initializers.items()} | self._inputs
+        known |= {**graph.initializers, **self._inputs}
         if name not in known:
             raise ExecutionError(
                 "the name of a tensor of the model is required",
@@ -152,12 +152,8 @@ def _check(name: str, given: Any, value: ir.Value, symbols: dict[str, tuple[int,
         array = array.astype(object)
     elif value.dtype is not None and array.dtype != numpy_dtype(int(value.dtype)):
         wanted = numpy_dtype(int(value.dtype))
-        raise ExecutionError(
-            f"an array of {wanted} is required",
-            place=place,
-            actual=describe(array),
-            hint=f"convert it: .astype({wanted.name!r})",
-        )
+        hint = f"convert it: .astype({wanted.name!r})"
+        raise ExecutionError(f"an array of {wanted} is required", place=place, actual=describe(array), hint=hint)
     if value.shape is not None:
         if array.ndim != len(value.shape):
             raise ExecutionError(f"{_declared(value)} is required", place=place, actual=describe(array))

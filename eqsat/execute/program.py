@@ -111,7 +111,7 @@ def compile_graph(
     *,
     bindings: Bindings | None = None,
     where: str = "",
-    overridable: Iterable[ir.Value] = (),
+    variable: Iterable[ir.Value] = (),
 ) -> Program:
     """Compile a graph, or as much of it as some outputs need.
 
@@ -122,13 +122,13 @@ def compile_graph(
         context: Functions of the model.
         bindings: Attributes of the function around it.
         where: Prefix of places in messages.
-        overridable: Initializers that a run may replace (they are inputs as well).
+        variable: Initializers that are inputs as well and given in each run.
 
     Raises:
         ExecutionError: An operator without implementation or opset, a recursive function, a constant expression
             that cannot be evaluated.
     """
-    return _Compiler(graph, opsets, context, bindings or {}, where).compile(outputs, frozenset(overridable))
+    return _Compiler(graph, opsets, context, bindings or {}, where).compile(outputs, frozenset(variable))
 
 
 class _Compiler:
@@ -150,14 +150,14 @@ class _Compiler:
         self._constant: set[int] = {_ABSENT}
         self._captured: list[ir.Value] = []
 
-    def compile(self, outputs: Sequence[ir.Value], overridable: frozenset[ir.Value]) -> Program:
+    def compile(self, outputs: Sequence[ir.Value], variable: frozenset[ir.Value]) -> Program:
         for value in self._graph.inputs:
             self._new(value)
         initializers = self._graph.initializers.values() if isinstance(self._graph, ir.Graph) else ()
         for value in initializers:
             slot = self._slots[value] if value in self._slots else self._new(value)
             self._initial[slot] = constant_value(value.const_value)
-            if value not in overridable:
+            if value not in variable:
                 self._constant.add(slot)
         steps: list[tuple[Operation, tuple[int, ...], tuple[int, ...]]] = []
         for node in self._needed(outputs):

@@ -1,7 +1,7 @@
 """Convolution in 1-D to 3-D (and beyond): window rows gathered into matrices, multiplied by BLAS.
 
 A block of output rows is gathered at a time, so that the gathered matrix stays in the cache. Pointwise
-convolutions multiply in place; depthwise ones, where BLAS has nothing to gain, add up shifted products.
+convolutions multiply in place; depthwise ones are apart (see ``depthwise``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eqsat.ops.kernels.depthwise import depthwise
 from eqsat.ops.kernels.registry import Attributes, in_single, kernel
-from eqsat.ops.kernels.windows import Windows, integers, padded, taps, window_view, windows
+from eqsat.ops.kernels.windows import Windows, integers, padded, window_view, windows
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """``product(a, b, out)``: matrix product over the last two axes, into ``out``."""
@@ -71,7 +72,7 @@ def convolve(
     n, m = x.shape[0], w.shape[0]
     depth = w.shape[1] * math.prod(w.shape[2:])
     if w.shape[1] == 1 and group > 1 and not at.is_pointwise:
-        return _depthwise(x, w, at, group)
+        return depthwise(x, w, at)
     weights = np.ascontiguousarray(w).reshape(group, m // group, depth)
     y = np.empty((n, group, m // group, math.prod(at.out)), dtype or x.dtype)
     if at.is_pointwise:
@@ -107,28 +108,6 @@ def _gathered(x: np.ndarray, weights: np.ndarray, at: Windows, y: np.ndarray, pr
                 else:
                     matrix.reshape(block.shape)[...] = block
                 product(weights[g], matrix, y[i, g, :, start * row : stop * row])
-
-
-def _depthwise(x: np.ndarray, w: np.ndarray, at: Windows, group: int) -> np.ndarray:
-    """One channel a group: for each tap, add the shifted input times its weight, a few channels at a time."""
-    n, m = x.shape[0], w.shape[0]
-    many = m // group
-    x = padded(x, at)
-    y = np.zeros((n, group, many, *at.out), x.dtype)
-    area = math.prod(at.out)
-    step = max(1, _BLOCK_BYTES // 4 // max(1, many * area * x.itemsize))
-    kernel = w.reshape(group, many, -1)
-    ones = (1,) * len(at.kernel)
-    places = [tuple(taps(at, axis)[k] for axis, k in enumerate(index)) for index in np.ndindex(*at.kernel)]
-    for i in range(n):
-        for start in range(0, group, step):
-            block = slice(start, min(start + step, group))
-            sums = y[i, block]
-            scratch = np.empty_like(sums)
-            for k, place in enumerate(places):
-                np.multiply(x[(i, block, None, *place)], kernel[block, :, k].reshape(-1, many, *ones), out=scratch)
-                sums += scratch
-    return y.reshape(n, m, *at.out)
 
 
 def _group(attrs: Attributes) -> int:

@@ -27,8 +27,11 @@ def centered(x: np.ndarray, zero: np.ndarray | None, axis: int = -1) -> np.ndarr
 
 
 def accumulate(x: np.ndarray, w: np.ndarray, at: Windows, group: int, bias: np.ndarray | None = None) -> np.ndarray:
-    """Exact convolution of whole numbers held in float32, in float32 or, where that is too narrow, float64."""
-    peak = float(max(np.abs(x).max(initial=0), 1)) * float(max(np.abs(w).max(initial=0), 1))
+    """Exact convolution of 8-bit integers, zero points subtracted, held in float32.
+
+    The result is in float32 or, where that is too narrow, float64.
+    """
+    peak = 255.0 * float(max(np.abs(w).max(initial=0), 1))
     depth = w.shape[1] * math.prod(w.shape[2:])
     largest = 0.0 if bias is None else float(np.abs(bias.astype(np.int64)).max(initial=0))
     if peak * depth + largest <= _EXACT_SINGLE:
@@ -38,7 +41,7 @@ def accumulate(x: np.ndarray, w: np.ndarray, at: Windows, group: int, bias: np.n
     else:
         y = convolve(x, w, at, group, _pieces(int(_EXACT_SINGLE // peak)), np.float64)
     if bias is not None:
-        y += bias.reshape(-1, *(1,) * (x.ndim - 2))
+        y += bias.astype(y.dtype).reshape(-1, *(1,) * (x.ndim - 2))
     return y
 
 

@@ -58,7 +58,8 @@ def saturate(v: np.ndarray, zero: np.ndarray | np.floating | float, dtype: np.dt
     limits = integer_range(dtype)
     assert limits is not None
     np.rint(v, out=v)
-    v += zero
+    if isinstance(zero, np.ndarray) or zero:
+        v += zero
     np.clip(v, limits[0], limits[1], out=v)
     return v.astype(np.int8).astype(dtype) if dtype in _SMALL else v.astype(dtype)
 
