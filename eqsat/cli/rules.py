@@ -1,10 +1,98 @@
-"""``eqsat rules``: which rules there are, what one says and compiles to, and the one way to write them."""
+"""``eqsat rules``: which rules there are, what one says, and what it compiles to."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from eqsat.cli.options import debug_option
 
-@click.group(short_help="List, show and format rules.")
+if TYPE_CHECKING:
+    from eqsat.rules.listing import Listed
+
+_FILES = click.Path(path_type=Path)
+
+
+@click.group(short_help="List and show rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
+
+
+@rules.command("list", short_help="List the rules.")
+@click.argument("files", nargs=-1, type=_FILES)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@debug_option
+def list_(files: tuple[Path, ...], as_json: bool) -> None:
+    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about."""
+    from eqsat.rules.listing import short_place
+
+    listed = _read(files)
+    if as_json:
+        rows = [
+            {"name": r.name, "numerics": str(r.numerics), "place": short_place(r.place), "doc": r.doc}
+            for entry in listed
+            for r in entry.rules[:1]
+        ]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    from eqsat.cli.tables import print_table
+
+    print_table(
+        ("rule", "numerics", "place", "remark"),
+        [
+            (entry.name, str(entry.rules[0].numerics), short_place(entry.rules[0].place), _remark(entry))
+            for entry in listed
+        ],
+    )
+
+
+@rules.command(short_help="Show what rules say, or what they compile to.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "-r", "--rules", "files", multiple=True, type=_FILES, help="Where to look instead of in the shipped files."
+)
+@click.option("--egg", is_flag=True, help="Show the egglog program that a rule compiles to.")
+@debug_option
+def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
+    """Show the text of rules as it stands in their files.
+
+    \b
+    eqsat rules show fold_batchnorm
+    eqsat rules show --egg double
+    """
+    from eqsat.errors import RuleError
+    from eqsat.model.opset import did_you_mean
+    from eqsat.rules.listing import short_place
+
+    by_name = {entry.name: entry for entry in _read(files)}
+    for i, name in enumerate(names):
+        entry = by_name.get(name.removesuffix(".reverse"))
+        if entry is None:
+            raise RuleError(
+                "the name of a rule is required",
+                actual=f"`{name}`",
+                hint=did_you_mean(name, by_name) or "`eqsat rules list` lists them",
+            )
+        if i:
+            click.echo()
+        click.echo(f"# {short_place(entry.rules[0].place)}")
+        if egg:
+            from eqsat.egraph.show import egg_text
+
+            click.echo("\n".join(egg_text(rule) for rule in entry.rules), nl=False)
+        else:
+            click.echo(entry.text)
+
+
+def _read(files: tuple[Path, ...]) -> list[Listed]:
+    from eqsat.rules.listing import list_rules
+    from eqsat.rules.select import shipped_rules
+
+    return list_rules(list(files) or shipped_rules())
+
+
+def _remark(entry: Listed) -> str:
+    return entry.rules[0].doc.split("\n")[0]

@@ -1,10 +1,181 @@
-"""``eqsat targets``: which accelerators there are, and what one can do."""
+"""``eqsat targets``: which accelerators there are, what one can do, and whether a file of one's own is right."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
+
+from eqsat.cli.options import debug_option
+
+if TYPE_CHECKING:
+    from eqsat.rules.ast import Condition, Target
 
 
 @click.group(short_help="List, show and check targets.")
 def targets() -> None:
     """Targets say which kernels an accelerator has and what they cost; docs/targets.md describes their files."""
+
+
+@targets.command("list", short_help="List the shipped targets.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@debug_option
+def list_(as_json: bool) -> None:
+    """List the shipped targets."""
+    from eqsat.cli.tables import print_table
+    from eqsat.targets.registry import list_targets, load_targets
+
+    found = [next(t for t in load_targets(name) if t.name == name) for name in list_targets()]
+    if as_json:
+        click.echo(json.dumps([_as_dict(target) for target in found], indent=2, ensure_ascii=False))
+        return
+    print_table(
+        ("target", ">composites", ">operators", "summary"),
+        [
+            (t.name, str(len(t.composites)), _operators(t), ("the host: " if t.is_host else "") + t.summary)
+            for t in found
+        ],
+    )
+
+
+@targets.command(short_help="Show what a target can do and what it costs.")
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@debug_option
+def show(name: str, as_json: bool) -> None:
+    """Show the numbers, operators and composites of a target, with the conditions under which it takes them.
+
+    \b
+    eqsat targets show dnnl
+    eqsat targets show my_npu.target
+    """
+    for target in _asked(name):
+        if as_json:
+            click.echo(json.dumps(_as_dict(target), indent=2, ensure_ascii=False))
+        else:
+            click.echo("\n".join(_lines(target)))
+
+
+@targets.command(short_help="Check target files.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@debug_option
+def check(files: tuple[Path, ...]) -> int:
+    """Read target files, check them against the operators' schemas, and say everything that is wrong."""
+    from eqsat.errors import EqsatError
+    from eqsat.targets.registry import read_target_file
+    from eqsat.targets.validate import problems
+
+    wrong = 0
+    for file in files:
+        try:
+            declared = read_target_file(file)
+            found: list[EqsatError] = [problem for target in declared for problem in problems(target)]
+        except EqsatError as error:
+            declared, found = (), [error]
+        wrong += len(found)
+        for problem in found:
+            click.echo(f"{click.style('error', fg='red')}: {problem}", err=True)
+        if not found:
+            names = ", ".join(f"{t.name} with {len(t.composites)} composites" for t in declared)
+            click.echo(f"{file}: {click.style('OK', fg='green')}, {names}")
+    return 1 if wrong else 0
+
+
+def _asked(name: str) -> list[Target]:
+    """The targets that were asked for, without the host that always comes along."""
+    from eqsat.targets.registry import HOST, load_targets
+
+    found = load_targets(name)
+    return [t for t in found if not t.is_host] or [t for t in found if t.name == HOST or t.is_host]
+
+
+def _operators(target: Target) -> str:
+    """How many plain operators a target takes."""
+    if any(not entry.ops for entry in target.supports):
+        return "all"
+    return str(len({op for entry in target.supports for op in entry.ops}))
+
+
+def _lines(target: Target) -> Iterator[str]:
+    from eqsat.report import units
+    from eqsat.rules.listing import composite_patterns, short_place
+    from eqsat.targets.wording import in_words
+
+    kind = "the host" if target.is_host else "an accelerator"
+    yield click.style(target.name, bold=True) + f"  {kind}  {short_place(target.place)}"
+    if target.summary:
+        yield f"  {target.summary}"
+    yield ""
+    for dtype, rate in target.peak:
+        yield f"  peak       {dtype:<9} {rate:.4g} MAC/s"
+    yield f"  bandwidth  {target.bandwidth:.4g} B/s"
+    yield f"  launch     {units.seconds(target.launch)} a kernel"
+    if not target.is_host:
+        yield f"  dispatch   {units.seconds(target.dispatch)} a region"
+        yield f"  link       {target.link_bandwidth:.4g} B/s, {units.seconds(target.link_latency)}"
+    yield ""
+    for entry in target.supports:
+        yield f"  supports   {', '.join(map(str, entry.ops)) or '*'}"
+        yield from _conditions(entry.where)
+        if entry.cost is not None:
+            yield f"    cost     {in_words(entry.cost)}"
+    patterns = composite_patterns(Path(target.place.file))
+    for composite in target.composites:
+        yield ""
+        yield f"  composite  {composite.name} : {composite.numerics}  {short_place(composite.place)}"
+        for line in composite.doc.splitlines():
+            yield f"    # {line}"
+        for line in patterns.get(str(composite.place), "").splitlines():
+            yield f"    {line}"
+        yield from _conditions(composite.where)
+        if composite.cost is not None:
+            yield f"    cost     {in_words(composite.cost)}"
+        if composite.call is not None:
+            yield f"    call     {composite.call}"
+
+
+def _conditions(where: tuple[Condition, ...]) -> Iterator[str]:
+    from eqsat.targets.wording import in_words
+
+    for condition in where:
+        because = f"   because {condition.because}" if condition.because else ""
+        yield f"    where    {in_words(condition.expr)}{because}"
+
+
+def _as_dict(target: Target) -> dict[str, Any]:
+    from eqsat.report.as_json import plain
+    from eqsat.rules.listing import short_place
+    from eqsat.targets.wording import in_words
+
+    def conditions(where: tuple[Condition, ...]) -> list[dict[str, str | None]]:
+        return [{"condition": in_words(c.expr), "because": c.because} for c in where]
+
+    numbers = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
+    return plain(
+        {
+            "name": target.name,
+            "host": target.is_host,
+            "summary": target.summary,
+            "place": short_place(target.place),
+            "peak": dict(target.peak),
+            **{number: getattr(target, number) for number in numbers},
+            "supports": [
+                {"operators": [str(op) for op in entry.ops] or ["*"], "where": conditions(entry.where)}
+                for entry in target.supports
+            ],
+            "composites": [
+                {
+                    "name": composite.name,
+                    "numerics": str(composite.numerics),
+                    "place": short_place(composite.place),
+                    "doc": composite.doc,
+                    "where": conditions(composite.where),
+                    "call": composite.call,
+                }
+                for composite in target.composites
+            ],
+        }
+    )

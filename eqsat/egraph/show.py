@@ -20,8 +20,8 @@ _REST = 2  # operands that `xs...` stands for in the text
 def egg_text(definition: Rule | Composite, target: str = "") -> str:
     """The egglog commands of a rule or of a target's composite, one paragraph a clause.
 
-    The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: what matched, which signatures Python is asked
-    about, and its answers.
+    The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: what matched, which signatures Python is
+    asked about, and its answers.
 
     Args:
         definition: The rule or composite.

@@ -17,6 +17,7 @@ from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
 from eqsat.rules.ast import Target
+from eqsat.rules.listing import short_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def collect(
         regions=sum(r.target != 0 for r in pieces),
         host_operators=sum(len(operators(n)) for n in on_host),
     )
-    places = {s.name: s.place for s in saturation.statistics}
+    places = {s.name: short_place(s.place) for s in saturation.statistics}
     kernels = tuple(
         report.KernelRow(k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""))
         for r in describe(plan, pieces)
@@ -106,7 +107,7 @@ def region_infos(summary: report.Summary) -> tuple[RegionInfo, ...]:
 def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -> report.RuleRow:
     return report.RuleRow(
         name=statistics.name,
-        place=statistics.place,
+        place=short_place(statistics.place),
         matches=statistics.matches,
         applied=statistics.applied,
         chosen=sum(k.rule == statistics.name for k in kernels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +38,28 @@ def list_rules(paths: list[Path]) -> list[Listed]:
     for file in read_files(paths):
         if file.egg is not None:
             continue
-        source = Source(file.path, Path(file.path).read_text("utf-8").replace("\r\n", "\n").replace("\r", "\n"))
+        source = _source(Path(file.path))
         for declaration in parse(source, Sources()).declarations:
             if isinstance(declaration, syntax.Rule):
                 own = tuple(r for r in file.rules if r.place == declaration.place)
                 found.append(Listed(declaration.name, own, _text(source, declaration.span)))
+    return found
+
+
+def composite_patterns(path: Path) -> dict[str, str]:
+    """Place of each composite of a target file -> the text of its pattern and of the ``let``s that it is made of.
+
+    Raises:
+        RuleError: The file cannot be read.
+    """
+    source = _source(path)
+    found: dict[str, str] = {}
+    for declaration in parse(source, Sources()).declarations:
+        for item in declaration.items if isinstance(declaration, syntax.Target) else ():
+            if isinstance(item, syntax.Composite):
+                first = item.before[0].span.first if item.before else item.pattern_span.first
+                lines = source.lines[first - 1 : item.pattern_span.last]
+                found[str(item.place)] = textwrap.dedent("\n".join(line.rstrip() for line in lines))
     return found
 
 
@@ -53,6 +71,10 @@ def short_place(place: Place | str) -> str:
     if path.is_relative_to(rules_dir()):
         file = f"rules/{path.relative_to(rules_dir()).as_posix()}"
     return f"{file}:{line}"
+
+
+def _source(path: Path) -> Source:
+    return Source(str(path), path.read_text("utf-8").removeprefix("\ufeff"))  # with universal newlines
 
 
 def _text(source: Source, span: syntax.Span) -> str:

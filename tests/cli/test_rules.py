@@ -1,0 +1,165 @@
+"""``eqsat rules`` and ``eqsat targets``: what is shown is what the files say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from egglog.bindings import EGraph
+
+from eqsat.cli import main
+from eqsat.egraph.show import egg_text
+from eqsat.rules.listing import list_rules, short_place
+from eqsat.rules.reader import read_file, read_text
+from eqsat.rules.select import shipped_rules
+
+MINE = """
+# About doubling.
+rule twice : exact
+    x + x  =>  2 * x    # behind
+
+
+rule both : real
+    # A comment
+    # of two lines.
+    x - y
+        <=>  x + -y
+# about what follows
+let z = 0
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.rules"
+    path.write_text(MINE)
+    return path
+
+
+def test_list(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "list", str(mine)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:]] == [
+        ["twice", "exact", f"{mine}:3"],
+        ["both", "real", f"{mine}:7"],
+    ]
+    assert lines[2].endswith("About doubling.")
+
+
+def test_list_of_the_shipped_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    declared = [r.name for p in shipped_rules() for r in read_file(p).rules]
+    assert [row["name"] for row in rows] == [n for n in declared if not n.endswith(".reverse")]
+    assert all(row["place"].startswith("rules/") for row in rows)
+
+
+def test_show_gives_the_text_with_its_comments(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "show", "both", "twice", "-r", str(mine)]) == 0
+    assert capsys.readouterr().out == (
+        f"# {mine}:7\nrule both : real\n    # A comment\n    # of two lines.\n    x - y\n        <=>  x + -y\n"
+        f"\n# {mine}:3\n# About doubling.\nrule twice : exact\n    x + x  =>  2 * x    # behind\n"
+    )
+
+
+def test_show_of_an_unknown_rule_proposes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "show", "duble"]) == 1
+    assert "did you mean `double`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rule a : exact  x + x => 2 * x",
+        "rule a : real  Conv(x, w, b?) => Conv(x, w, b?)",
+        "rule a : real  (op: Add | Sub)(x, y) => op(x, y)",
+        "rule a : exact  Concat(xs..., axis=1) => Concat(xs..., axis=1)",
+        "rule a : exact  Split(x, s)[1] => Split(x, s)[1]",
+    ],
+)
+def test_egg_text_is_egglog_with_both_stages(text: str) -> None:
+    (rule,) = read_text(text).rules
+    shown = egg_text(rule)
+    # egglog's own parser takes it.
+    assert EGraph().parse_program(shown)
+    assert shown.count(":ruleset find_a") == shown.count(":ruleset apply_a") >= 1
+
+
+def test_every_shipped_rule_can_be_shown_as_egglog() -> None:
+    egraph = EGraph()
+    for entry in list_rules(shipped_rules()):
+        for rule in entry.rules:
+            assert egraph.parse_program(egg_text(rule)), rule.name
+
+
+def test_show_egg(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "show", "--egg", "twice", "-r", str(mine)]) == 0
+    assert "(Add_2 a0 x_x x_x)" in capsys.readouterr().out
+
+
+def test_broken_rule_files_are_told_with_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.rules"
+    path.write_text("rule a : exact\n    Requantise(x) => x\n")
+    assert main(["rules", "list", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert f"{path}:2:5" in err
+    assert "Requantise(x) => x" in err
+    assert main(["rules", "list", str(tmp_path / "missing.rules")]) == 1
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_short_places() -> None:
+    (first, *_) = read_file(shipped_rules()[0]).rules
+    assert short_place(first.place).startswith("rules/")
+    assert short_place("a:b/mine.rules:3:7") == "a:b/mine.rules:3"
+
+
+# ---- targets --------------------------------------------------------------------------------------
+
+
+def test_targets_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert {"cpu", "dnnl", "ccompiler"} <= set(names)
+    assert names == sorted(names)
+
+
+def test_targets_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "show", "ccompiler"]) == 0
+    out = capsys.readouterr().out
+    assert "ccompiler  an accelerator  rules/targets/ccompiler.target:" in out
+    assert "supports   Add, Sub, Mul" in out
+    assert "because its loops have no broadcasting" in out
+    assert "    (x + y) * (x - y)\n" in out
+
+
+def test_targets_show_with_changed_numbers_and_of_the_host(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "show", "--json", "ccompiler -launch=3e-6"]) == 0
+    assert json.loads(capsys.readouterr().out)["launch"] == 3e-6
+    assert main(["targets", "show", "cpu", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["name"], shown["host"]) == ("cpu", True)
+
+
+def test_targets_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.target", tmp_path / "bad.target"
+    good.write_text(
+        'target npu\n    summary "n"\n    peak float32 = 1e9\n    bandwidth = 1e9, launch = 1e-6\n'
+        "    link bandwidth = 1e9, latency = 1e-6\n    supports Relu\n"
+    )
+    bad.write_text(
+        good.read_text().replace("target npu", "target npu2").replace("peak float32 = 1e9", "peak float32 = -1")
+    )
+    assert main(["targets", "check", str(good)]) == 0
+    assert "OK, npu with 0 composites" in capsys.readouterr().out
+    assert main(["targets", "check", str(good), str(bad), str(tmp_path / "missing.target")]) == 1
+    out, err = capsys.readouterr()
+    assert "OK, npu" in out
+    assert f"{bad}:3:17: a number above 0 is required; got -1" in err
+    assert "no such file" in err
+
+
+def test_unknown_targets_propose_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "show", "dnl"]) == 1
+    assert "did you mean `dnnl`" in capsys.readouterr().err
