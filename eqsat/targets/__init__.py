@@ -1,0 +1,1 @@
+"""Targets: what a device runs, what it costs, and why it refuses an operator."""

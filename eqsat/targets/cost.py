@@ -1,0 +1,280 @@
+"""What a kernel costs on a target, in seconds: the roofline of the target file, or the expression it gives instead.
+
+Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore architectures",
+CACM 52(4), 2009: a kernel is bound by arithmetic or by memory, whichever takes longer; each kernel costs its launch on
+top. Bytes are those of the tensors that cross the kernel's border, weights and other constants included; what a
+composite keeps inside is free, which is what makes it worth choosing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import OptimizationError, TargetError
+from eqsat.model.body import Body
+from eqsat.model.infer import infer_body
+from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.macs import macs
+from eqsat.rules.ast import Composite, Expr, Supports, Target
+from eqsat.rules.dtypes import dtype_name
+from eqsat.rules.expression import TensorFacts, Unknown, evaluate, holds, uses
+from eqsat.targets.names import bind_operands
+from eqsat.targets.refusal import refusal
+from eqsat.targets.sizes import UNKNOWN_ELEMENTS, size_in_bytes, static
+
+Types = Sequence[TensorType | None]
+
+
+class CostModel:
+    """Prices of kernels and copies on several targets.
+
+    Args:
+        targets: The host first, as :func:`eqsat.targets.registry.load_targets` gives them.
+        unknown_elements: Elements assumed of a tensor whose shape depends on data; best the number of elements of the
+            model's largest tensor, as such tensors are selections from others.
+
+    >>> from eqsat.targets.registry import load_targets
+    >>> from eqsat.model.types import OpKey, TensorType
+    >>> import onnx_ir as ir
+    >>> costs = CostModel(load_targets("dnnl"))
+    >>> x = TensorType(ir.DataType.FLOAT, (1000, 1000))
+    >>> f"{costs.operator(0, OpKey('', 'Relu'), (), [TensorFacts(x)], [x]):.3g}"
+    '0.000801'
+    """
+
+    def __init__(self, targets: Sequence[Target], *, unknown_elements: int = UNKNOWN_ELEMENTS) -> None:
+        self.targets = tuple(targets)
+        self.unknown_elements = unknown_elements
+        self._entries = [_Entries(t) for t in targets]
+        self._operators: dict[Any, float] = {}
+        self._body_macs: dict[Any, int] = {}
+
+    # ---- kernels ---------------------------------------------------------------------------------
+
+    def operator(
+        self,
+        target: int,
+        op: OpKey,
+        attrs: Attrs,
+        inputs: Sequence[TensorFacts | None],
+        outputs: Types,
+        *,
+        place: str = "",
+    ) -> float:
+        """Seconds of one plain operator, ``inf`` where the target does not run it.
+
+        Args:
+            target: Index of the target.
+            inputs: Facts of the operands, None where absent.
+            outputs: Types of the results, None for one that nobody reads.
+            place: Where the operator is, for messages; its name by default.
+
+        Raises:
+            OptimizationError: The size of a tensor is a symbol that the user can bind.
+            TargetError: The target file's own expression gives no cost.
+        """
+        entries = self._entries[target]
+        key = (target, op, attrs, tuple(_fact_key(f, entries.looks_at_values) for f in inputs), tuple(outputs))
+        if key not in self._operators:
+            self._operators[key] = self._operator(target, op, attrs, inputs, outputs, place or str(op))
+        return self._operators[key]
+
+    def _operator(
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types, place: str
+    ) -> float:
+        entries = self._entries[target].of(op)
+        if not entries:
+            return math.inf
+        env = bind_operands(op, attrs, inputs, outputs)
+        entry = next((e for e in entries if holds(e.where, env) is None), None)
+        if entry is None:
+            return math.inf
+        sized = [self._sized_facts(f, f"input {i}", place) for i, f in enumerate(inputs)]
+        results = [self._sized(t, f"output {i}", place) for i, t in enumerate(outputs)]
+        types = [None if f is None else f.type for f in sized]
+        exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
+        symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
+        if entry.cost is None:
+            return _roofline(symbols)
+        return _priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
+
+    def why_not(
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
+    ) -> str:
+        """Why a target does not run a plain operator, as a phrase for reports; empty if it does."""
+        entries = self._entries[target].of(op)
+        return refusal(self.targets[target], op, entries, bind_operands(op, attrs, inputs, outputs))
+
+    def composite(
+        self,
+        target: int,
+        composite: Composite,
+        env: Mapping[str, object],
+        body: Body,
+        inputs: Sequence[TensorFacts | TensorType | None],
+        output: TensorType,
+        *,
+        place: str = "",
+    ) -> float:
+        """Seconds of one instance of a composite. Whether its conditions hold was settled when it was matched.
+
+        Args:
+            target: Index of the target.
+            env: What the pattern's names are bound to.
+            body: Its definition with the attributes that matched.
+            inputs: Facts or types of its inputs; facts where a shape inside depends on an input's value.
+            output: Type of its result.
+            place: Where it is, for messages; its name by default.
+
+        Raises:
+            OptimizationError: The size of a tensor is a symbol that the user can bind.
+            TargetError: The target file's own expression gives no cost.
+        """
+        name = place or f"{self.targets[target].name}.{composite.name}"
+        facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
+        sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
+        result = self._sized(output, "the output", name)
+        types = [None if f is None else f.type for f in sized]
+        exact = all(f is None or f.type is None or f.type.is_static for f in facts)
+        symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
+        if composite.cost is None:
+            return _roofline(symbols)
+        known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
+        for variable, expr in composite.lets:
+            known[variable] = _optional(expr, known)
+        return _priced(composite.cost, known | symbols, name)
+
+    # ---- copies ----------------------------------------------------------------------------------
+
+    def copy_in(self, target: int, kind: TensorType) -> float:
+        """Seconds from the host's memory into the target's; 0 for the host itself."""
+        described = self.targets[target]
+        if described.is_host:
+            return 0.0
+        size = size_in_bytes(static(kind, self.unknown_elements, what="a copied tensor", place=described.name))
+        return described.link_latency + size / described.link_bandwidth
+
+    def copy_out(self, target: int, kind: TensorType) -> float:
+        """Seconds from the target's memory into the host's; the link is as fast in both directions."""
+        return self.copy_in(target, kind)
+
+    def dispatch(self, target: int) -> float:
+        """Seconds to start a region on the target; 0 for the host."""
+        described = self.targets[target]
+        return 0.0 if described.is_host else described.dispatch
+
+    # ---- details ---------------------------------------------------------------------------------
+
+    def _sized(self, kind: TensorType | None, what: str, place: str) -> TensorType | None:
+        return None if kind is None else static(kind, self.unknown_elements, what=what, place=place)
+
+    def _sized_facts(self, facts: TensorFacts | None, what: str, place: str) -> TensorFacts | None:
+        if facts is None or facts.type is None or facts.type.is_static:
+            return facts
+        return TensorFacts(self._sized(facts.type, what, place), facts.value, facts.is_const, facts.is_present)
+
+    def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
+        """What a cost expression may ask of the kernel and the target."""
+        described = self.targets[target]
+        first = next((t for t in (*inputs, *outputs) if t is not None), None)
+        rates = dict(described.peak)
+        peak = rates.get(dtype_name(first.dtype)) if first is not None else None
+        if peak is None:
+            peak = max(rates.values(), default=math.inf)
+        return {
+            "macs": work,
+            "bytes": sum(size_in_bytes(t) for t in (*inputs, *outputs) if t is not None),
+            "peak": peak,
+            "bandwidth": described.bandwidth,
+            "launch": described.launch,
+        }
+
+    def _macs_of_body(self, body: Body, inputs: Sequence[TensorFacts | None], exact: bool) -> int:
+        by_value = any(f is not None and f.value is not None for f in inputs)
+        key = (body, tuple(_fact_key(f, by_value) for f in inputs))
+        if key not in self._body_macs:
+            types = [None if f is None else f.type for f in inputs]
+            values = infer_body(body, types, [None if f is None else f.value for f in inputs])
+            total, first = 0, body.inputs
+            for node in body.nodes:
+                given = [None if i is None else values[i] for i in node.inputs]
+                made = values[first : first + node.outputs]
+                first += node.outputs
+                total += _macs(node.op, node.attrs, given, made, exact)
+            self._body_macs[key] = total
+        return self._body_macs[key]
+
+
+class _Entries:
+    """A target's ``supports`` by operator."""
+
+    def __init__(self, target: Target) -> None:
+        self._all = target.supports
+        self._by_op: dict[OpKey, tuple[Supports, ...]] = {}
+        looked = [c.expr for s in target.supports for c in s.where] + [s.cost for s in target.supports if s.cost]
+        self.looks_at_values = bool(uses(*looked).values)
+
+    def of(self, op: OpKey) -> tuple[Supports, ...]:
+        if op not in self._by_op:
+            self._by_op[op] = tuple(s for s in self._all if not s.ops or op in s.ops)
+        return self._by_op[op]
+
+
+def _fact_key(facts: TensorFacts | None, with_value: bool) -> Any:
+    """What of an operand a cost can depend on, hashable."""
+    if facts is None:
+        return None
+    value = facts.value if with_value else None
+    return facts.type, facts.is_const, facts.is_present, None if value is None else _content(value)
+
+
+def _content(value: np.ndarray) -> Any:
+    content = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+    return str(value.dtype), value.shape, content
+
+
+def _macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types, exact: bool) -> int:
+    """MACs of an operator; where they cannot be counted, one for each element of its largest tensor.
+
+    Args:
+        exact: Whether the sizes are those of the model, and not estimates that need not fit together.
+    """
+    try:
+        return macs(op, attrs, inputs, outputs)
+    except OptimizationError:
+        pass
+    except (ArithmeticError, LookupError, ValueError):
+        if exact:
+            raise
+    return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
+
+
+def _roofline(s: Mapping[str, float]) -> float:
+    return s["launch"] + max(s["macs"] / s["peak"], s["bytes"] / s["bandwidth"])
+
+
+def _priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
+    """Value of a cost expression.
+
+    Raises:
+        TargetError: It has none, or one that is no cost.
+    """
+    requirement = f"the cost of {what} must be a number of seconds, 0 or more"
+    try:
+        value = evaluate(cost, env)
+    except Unknown as unknown:
+        raise TargetError(requirement, place=str(cost.place), actual=f"nothing: {unknown}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+        raise TargetError(requirement, place=str(cost.place), actual=str(value))
+    return float(value)
+
+
+def _optional(expr: Expr, env: Mapping[str, object]) -> object:
+    try:
+        return evaluate(expr, env)
+    except Unknown:
+        return TensorFacts(None, None, False, False)

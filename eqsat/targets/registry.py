@@ -1,0 +1,168 @@
+"""Finding targets: the shipped files by name, any file by path, with numbers changed on the way.
+
+A target is asked for as ``"dnnl"``, ``"my/npu.target"`` or, as TVM's command line had it, as a composite string
+``"ethos_n, dnnl -launch=5e-6 -peak.float32=60e9, cpu"``. The host comes first in the result whatever the order asked
+for; the accelerators keep theirs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eqsat.errors import TargetError
+from eqsat.model.opset import did_you_mean
+from eqsat.rules.ast import Target
+from eqsat.rules.location import rules_dir
+from eqsat.rules.reader import read_files
+from eqsat.targets.validate import NUMBERS, validate
+
+HOST = "cpu"
+"""The host where none is named."""
+SUFFIX = ".target"
+_OPTIONS = re.compile(r"(?P<what>.*?)(?P<options>(?:(?:^|\s+)-{1,2}[A-Za-z][^\s=]*(?:=\S*)?)*)\s*$", re.DOTALL)
+_OPTION = re.compile(r"-{1,2}(?P<key>[^\s=]+)(?:=(?P<value>\S*))?")
+
+
+def targets_dir() -> Path:
+    """The folder of the shipped target files."""
+    return rules_dir() / "targets"
+
+
+def list_targets() -> tuple[str, ...]:
+    """Names of the shipped targets, sorted."""
+    return tuple(sorted(p.stem for p in targets_dir().glob(f"*{SUFFIX}")))
+
+
+def load_targets(targets: str | Path | Target | Sequence[str | Path | Target] = ()) -> list[Target]:
+    """Reads targets and checks them.
+
+    Args:
+        targets: Names, paths, composite strings of both with ``-key=value``, or targets already read. The keys
+            are ``bandwidth launch dispatch link.bandwidth link.latency``, ``peak`` for all element types and
+            ``peak.DTYPE`` for one; ``-`` and ``_`` serve for the dot as well.
+
+    Returns:
+        The host first; the shipped ``cpu`` if no host is named.
+
+    Raises:
+        TargetError: A target does not exist, cannot be read, is inconsistent, or is named twice; there are two hosts.
+    """
+    asked = targets if isinstance(targets, list | tuple) else [targets]
+    found = [target for item in asked for target in _load(item)]
+    seen: dict[str, Target] = {}
+    for target in found:
+        if target.name in seen:
+            raise TargetError(
+                "each target must be named once", place=str(target.place), actual=f"`{target.name}` twice"
+            )
+        seen[target.name] = target
+    hosts = [t for t in found if t.is_host]
+    if len(hosts) > 1:
+        names = " and ".join(f"`{t.name}`" for t in hosts)
+        raise TargetError("one host is required", place=str(hosts[1].place), actual=names)
+    if not hosts:
+        hosts = _load(HOST)
+        if HOST in seen:
+            raise TargetError(
+                f"an accelerator must not be called `{HOST}`, which is the host", place=str(seen[HOST].place)
+            )
+    for target in (*hosts, *found):
+        validate(target)
+    return [*hosts, *(t for t in found if not t.is_host)]
+
+
+def read_target_file(path: str | Path) -> tuple[Target, ...]:
+    """All targets that a file declares.
+
+    Raises:
+        TargetError, RuleError: It cannot be read, or declares none.
+    """
+    path = Path(path)
+    (content,) = read_files([path])
+    if not content.targets:
+        raise TargetError("a file that declares a target is required", place=str(path))
+    return content.targets
+
+
+def _load(item: object) -> list[Target]:
+    if isinstance(item, Target):
+        return [item]
+    if isinstance(item, Path):
+        return list(read_target_file(item))
+    if not isinstance(item, str):
+        raise TargetError("a target by name, by path or as read from a file is required", actual=repr(item))
+    if item.endswith(SUFFIX) and Path(item).is_file():
+        return list(read_target_file(item))  # also where the path contains commas or blanks
+    parts = [part.strip() for part in item.split(",")]
+    if not all(parts):
+        raise TargetError("target names separated by single commas are required", actual=f"`{item}`")
+    return [target for part in parts for target in _load_part(part)]
+
+
+def _load_part(part: str) -> list[Target]:
+    """One target of a composite string, with its options."""
+    match = _OPTIONS.match(part)
+    assert match is not None
+    what = match["what"].strip()
+    if not what:
+        raise TargetError("a target before its options is required", actual=f"`{part}`")
+    options = [(m["key"], m["value"]) for m in _OPTION.finditer(match["options"])]
+    targets = _find(what)
+    if options and len(targets) > 1:
+        raise TargetError("options need a file with one target", place=what, actual=f"{len(targets)} targets")
+    return [_with_options(target, options) for target in targets]
+
+
+def _find(what: str) -> list[Target]:
+    known = list_targets()
+    if what in known:
+        return list(read_target_file(targets_dir() / f"{what}{SUFFIX}"))
+    if what.endswith(SUFFIX) or "/" in what or "\\" in what or Path(what).is_file():
+        return list(read_target_file(what))
+    raise TargetError(
+        f"a target by name or the path of a *{SUFFIX} file is required",
+        actual=f"`{what}`",
+        hint=did_you_mean(what, known) or f"shipped targets: {', '.join(known)}",
+    )
+
+
+def _with_options(target: Target, options: Sequence[tuple[str, str | None]]) -> Target:
+    for key, text in options:
+        place = f"{target.name} -{key}"
+        name = re.sub(r"[.\-]", "_", key)
+        peak = dict(target.peak)
+        keys = {**{n: n for n in NUMBERS}, "latency": "link_latency", "peak": "peak"}
+        keys |= {f"peak_{dtype}": f"peak_{dtype}" for dtype in peak}
+        if name not in keys:
+            shown = [k.replace("_", ".", 1) if k.startswith(("link_", "peak_")) else k for k in keys if k != "latency"]
+            raise TargetError(
+                "one of the target's numbers is required",
+                place=target.name,
+                actual=f"`-{key}`",
+                hint=did_you_mean(name.replace("_", "."), shown) or f"its numbers: {', '.join(shown)}",
+            )
+        target = _changed(target, keys[name], _number(text, place), peak)
+    return target
+
+
+def _changed(target: Target, field: str, value: float, peak: Mapping[str, float]) -> Target:
+    if not field.startswith("peak"):
+        return replace(target, **{field: value})
+    only = field.removeprefix("peak").removeprefix("_")
+    return replace(target, peak=tuple((d, value if only in ("", d) else rate) for d, rate in peak.items()))
+
+
+def _number(text: str | None, place: str) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise TargetError(
+            "a number is required, as in `-launch=5e-6`", place=place, actual=f"`{text}`" if text else "nothing"
+        )
+    return value

@@ -1,0 +1,124 @@
+"""What a target must fulfil beyond its grammar, so that each plan for it has a finite and meaningful cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from eqsat.errors import TargetError
+from eqsat.model.opset import OPSETS, did_you_mean
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Target
+from eqsat.rules.dtypes import DTYPES
+from eqsat.rules.expand import expand
+from eqsat.rules.operators import signature
+
+NUMBERS = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
+"""The numbers of a target besides its peaks, as fields of ``Target``."""
+MOST_CLAUSES = 256
+"""Plain patterns that one composite may stand for; each is matched by a rule of its own."""
+
+_RATES = ("bandwidth", "link_bandwidth")
+_RESERVED = {"eqsat", "ai", "com", *(d for d in OPSETS if d)}
+
+
+def validate(target: Target) -> None:
+    """Checks one target.
+
+    Raises:
+        TargetError: The first of its :func:`problems`.
+    """
+    for problem in problems(target):
+        raise problem
+
+
+def problems(target: Target) -> Iterator[TargetError]:
+    """Everything that is wrong with a target, in the order of the file."""
+    if target.name in _RESERVED:
+        yield TargetError(
+            "a name that is no ONNX domain is required, since composites live in a domain of the target's name",
+            place=str(target.place),
+            actual=f"`{target.name}`",
+        )
+    yield from _numbers(target)
+    yield from _supports(target)
+    yield from _composites(target)
+
+
+def _numbers(target: Target) -> Iterator[TargetError]:
+    place = str(target.place)
+    if not target.peak:
+        yield TargetError("a peak is required, as in `peak float32 = 50e9`", place=place, actual="none")
+    seen: set[str] = set()
+    for dtype, rate in target.peak:
+        if dtype not in DTYPES:
+            hint = did_you_mean(dtype, DTYPES)
+            yield TargetError("the peak of an element type is required", place=place, actual=f"`{dtype}`", hint=hint)
+        if dtype in seen:
+            yield TargetError("one peak for each element type is required", place=place, actual=f"`{dtype}` twice")
+        seen.add(dtype)
+        if not rate > 0:
+            yield TargetError(f"peak {dtype} must be more than 0 MAC/s", place=place, actual=f"{rate:g}")
+    for name in NUMBERS:
+        value = getattr(target, name)
+        words = name.replace("_", " ")
+        if target.is_host and name.startswith(("link", "dispatch")):
+            continue
+        if name in _RATES and not value > 0:
+            yield TargetError(f"{words} must be more than 0 byte/s", place=place, actual=f"{value:g}")
+        elif name not in _RATES and not 0 <= value < math.inf:
+            yield TargetError(f"{words} must be a number of seconds, 0 or more", place=place, actual=f"{value:g}")
+
+
+def _supports(target: Target) -> Iterator[TargetError]:
+    if not target.supports and not target.composites:
+        yield TargetError(
+            "a target that runs something is required", place=str(target.place), hint="`supports` or `composite`"
+        )
+    taken: dict[OpKey, str] = {}
+    rest = ""
+    for entry in target.supports:
+        place = str(entry.place)
+        for op in entry.ops:
+            if signature(op) is None:
+                yield TargetError("an operator that exists is required", place=place, actual=f"`{op}`")
+        if len(set(entry.ops)) < len(entry.ops):
+            twice = next(op for op in entry.ops if entry.ops.count(op) > 1)
+            yield TargetError("each operator must be listed once", place=place, actual=f"`{twice}` twice")
+        unreachable = rest or next((taken[op] for op in entry.ops if op in taken), "")
+        if unreachable:
+            op = "everything" if rest else next(f"each {op}" for op in entry.ops if op in taken)
+            yield TargetError(
+                "an entry that can apply is required",
+                place=place,
+                actual=f"one behind {unreachable}, which takes {op}",
+                hint="the first entry whose conditions hold counts: put the special before the general",
+            )
+        if not entry.where:
+            taken |= {op: place for op in entry.ops if op not in taken}
+            rest = rest or ("" if entry.ops else place)
+    if target.is_host and not rest:
+        yield TargetError(
+            "a host that runs every operator is required",
+            place=str(target.place),
+            hint="end its entries with `supports *`",
+        )
+
+
+def _composites(target: Target) -> Iterator[TargetError]:
+    names: set[str] = set()
+    for composite in target.composites:
+        place = str(composite.place)
+        if composite.name in names:
+            yield TargetError(
+                "a name of its own is required for each composite", place=place, actual=f"`{composite.name}` twice"
+            )
+        names.add(composite.name)
+        clauses = expand((composite.pattern,))
+        if len(clauses) > MOST_CLAUSES:
+            yield TargetError(
+                f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
+                place=place,
+                actual=f"{len(clauses)} for `{composite.name}`",
+                hint="each alternative and each optional operand multiplies their number: split it in two",
+            )
