@@ -156,7 +156,7 @@ def test_targets_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["targets", "check", str(good), str(bad), str(tmp_path / "missing.target")]) == 1
     out, err = capsys.readouterr()
     assert "OK, npu" in out
-    assert f"{bad}:3:17: a number above 0 is required; got -1" in err
+    assert f"{bad}:3:20: a number above 0 is required; got -1" in err
     assert "no such file" in err
 
 
