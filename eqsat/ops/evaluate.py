@@ -46,6 +46,9 @@ def evaluate(
     """
     if op == _CONSTANT:
         return (_constant_value(attrs),)
+    body = function_body(op, attrs)
+    if body is not None:
+        return evaluate_body(body, inputs)[:outputs]
     with np.errstate(all="ignore"):
         return _cached_operation(op, attrs, outputs)(inputs)
 
@@ -95,9 +98,6 @@ _CONSTANT_DTYPES = {
 
 @lru_cache(maxsize=4096)
 def _cached_operation(op: OpKey, attrs: Attrs, outputs: int) -> Operation:
-    body = function_body(op, attrs)
-    if body is not None:
-        return lambda inputs: evaluate_body(body, inputs)[:outputs]
     return operation(op, dict(attrs), None, outputs, lambda: to_protos(attrs, op))
 
 

@@ -2,6 +2,7 @@
 
 The body is the whole definition: type rule, meaning, MAC count and portable form follow from it, and any ONNX tool
 can inline it. A declaration is a name, inputs, attributes with defaults, and a body as a function of the attributes.
+Importing this module makes the declared operators known to loading, checking and type inference.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.model.body import Body
+import onnx_ir as ir
+
+from eqsat.model import opset
+from eqsat.model.attributes import make_attrs
+from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import Attrs, AttrValue, OpKey
 
 FUNCTIONS: dict[OpKey, Function] = {}
+"""Everything declared here; ``opset.find_function`` also knows what others have registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class Function:
         inputs: Names of the inputs, in order; all are required.
         attributes: Names and default values, sorted by name.
         body: The definition for given attributes (defaults filled in).
-        doc: One sentence on what it means.
+        doc: What it means.
     """
 
     op: OpKey
@@ -35,7 +41,68 @@ class Function:
     doc: str
 
 
+def declare(function: Function) -> Function:
+    """Make an operator known everywhere."""
+    FUNCTIONS[function.op] = function
+    opset.register_function(function.op, lambda attrs: function.body(dict(attrs)), function.inputs, function.attributes)
+    return function
+
+
 def function_body(op: OpKey, attrs: Attrs = ()) -> Body | None:
     """Definition of an operator of ours for the given attributes, None for any other operator."""
-    found: Any = FUNCTIONS.get(op)
-    return None if found is None else found.body({**dict(found.attributes), **dict(attrs)})
+    return opset.function_body(op, attrs)
+
+
+def straight_line(inputs: int, *nodes: tuple[str, tuple[int, ...], dict[str, Any]]) -> Body:
+    """A body of standard operators with one output each, which returns the last.
+
+    Args:
+        inputs: Number of inputs of the body.
+        nodes: Operator, value numbers of its operands, attributes.
+    """
+    made = []
+    for name, operands, attrs in nodes:
+        op = OpKey("", name)
+        made.append(BodyNode(op, make_attrs(op, attrs), operands))
+    return Body(inputs, tuple(made), (inputs + len(nodes) - 1,))
+
+
+CAST_HINT = declare(
+    Function(
+        OpKey(opset.EQSAT, "CastHint"),
+        ("x",),
+        (("dtype", int(ir.DataType.INT8)),),
+        lambda attrs: straight_line(1, ("Identity", (0,), {})),
+        "An identity that says in which element type a value may be computed; annotation passes read and remove it.",
+    )
+)
+
+STOP_FUSION = declare(
+    Function(
+        OpKey(opset.EQSAT, "StopFusion"),
+        ("x",),
+        (),
+        lambda attrs: straight_line(1, ("Identity", (0,), {})),
+        "An identity that no composite may contain: what is before it and what is behind it stay apart.",
+    )
+)
+
+REQUANTIZE = declare(
+    Function(
+        OpKey(opset.EQSAT, "Requantize"),
+        ("x", "in_scale", "in_zero", "out_scale", "out_zero"),
+        (("axis", 1), ("dtype", int(ir.DataType.INT8))),
+        lambda attrs: straight_line(
+            5,
+            ("Cast", (0,), {"to": int(ir.DataType.INT32)}),
+            ("Cast", (2,), {"to": int(ir.DataType.INT32)}),
+            ("Sub", (5, 6), {}),
+            ("DequantizeLinear", (7, 1), {"axis": attrs["axis"]}),
+            ("Cast", (4,), {"to": attrs["dtype"]}),
+            ("QuantizeLinear", (8, 3, 9), {}),
+        ),
+        "Integers of one scale and zero point as integers of another: (x - in_zero) * in_scale / out_scale, rounded half "
+        "to even, plus out_zero, saturated to dtype. in_scale is a scalar or one value an index of axis; the others are "
+        "scalars of any integer type. The subtraction is in int32, the product and the quotient in float32.",
+    )
+)

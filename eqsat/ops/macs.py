@@ -19,6 +19,7 @@ reductions, arg-reductions, scans, sort   input elements
 normalisations, softmax, losses           input elements
 elementwise                               output elements; n operands count n - 1 times
 data movement                             0
+functions of ours                         the sum over their bodies
 everything else                           output elements
 ========================================  =====================================================================
 
@@ -33,7 +34,10 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
+from eqsat.model.body import Body
+from eqsat.model.infer import infer_body
 from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorType
+from eqsat.ops.functions import function_body
 from eqsat.ops.properties import MICROSOFT, is_data_movement
 
 Types = Sequence[TensorType | None]
@@ -101,8 +105,31 @@ def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
     """
     if is_data_movement(op):
         return 0
+    body = function_body(op, attrs)
+    if body is not None:
+        return body_macs(body, inputs)
     node = _Node(op, dict(attrs), inputs, outputs)
     return _COUNTERS.get(op, _output_elements)(node)
+
+
+def body_macs(body: Body, inputs: Types) -> int:
+    """Multiply-accumulates of a straight-line program.
+
+    Args:
+        body: The program.
+        inputs: Type of each input.
+
+    Raises:
+        OptimizationError: A shape that the count needs is not static.
+        ModelError: The types do not fit the program.
+    """
+    types = infer_body(body, inputs)
+    total, first = 0, body.inputs
+    for node in body.nodes:
+        operands = [None if i is None else types[i] for i in node.inputs]
+        total += macs(node.op, node.attrs, operands, types[first : first + node.outputs])
+        first += node.outputs
+    return total
 
 
 def _output_elements(node: _Node) -> int:
