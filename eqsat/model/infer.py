@@ -6,6 +6,7 @@ they let pass, :mod:`eqsat.model.contrib` has the rules of ``com.microsoft``, an
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,6 +18,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
 from eqsat.errors import ModelError
+from eqsat.model import checks_data as checks_data
 from eqsat.model import checks_nn as checks_nn
 from eqsat.model import contrib, opset, symbolic
 from eqsat.model.attributes import to_protos
@@ -46,7 +48,7 @@ def infer_types(
         op: The operator, of ONNX, ``com.microsoft``, or a registered function.
         attrs: Its attributes.
         inputs: Types of its inputs, None for an absent optional one; behind them those of the values that
-            the subgraphs among the attributes capture, in the order of ``GraphAttr.captured``.
+            the subgraphs among the attributes capture, in the order of ``GraphAttr.captured`` and each once.
         values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
         outputs: How many outputs the node has.
         place: Where the node is, for messages; the operator's name by default.
@@ -69,7 +71,7 @@ def infer_types(
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
     found = opset.schema(op)
-    captured = [name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured]
+    captured = dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured)
     own = len(inputs) - len(captured)
     types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
     types |= {name: _type_bytes(t) for name, t in zip(captured, inputs[own:], strict=True) if t is not None}
@@ -88,7 +90,9 @@ def infer_types(
     result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
     check_types(op, attrs, inputs[:own], values, result, place)
     if not captured and any(t is None or not t.is_static for t in result):
-        return _refined(result, symbolic.infer(op, attrs, inputs, values, outputs, place))
+        # That package refuses more than ONNX does; then the dimensions stay open.
+        with contextlib.suppress(ModelError):
+            return _refined(result, symbolic.infer(op, attrs, inputs, values, outputs, place))
     return result
 
 

@@ -64,6 +64,10 @@ def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outpu
             axes = attr(attrs, "axes")
             if axes is not None:
                 changes["axes"] = tuple(a + rank if a < 0 else a for a in axes)
+        elif name in ("GRU", "LSTM", "RNN") and attr(attrs, "hidden_size") is None:
+            recurrent = inputs[2].shape if len(inputs) > 2 and inputs[2] is not None else None
+            size = recurrent[-1] if recurrent else None
+            changes["hidden_size"] = size if isinstance(size, int) else None
         elif name == "Dropout":
             changes["seed"] = None if len(inputs) < 3 else attr(attrs, "seed")
         elif name == "BatchNormalization" and not attr(attrs, "training_mode", 0):

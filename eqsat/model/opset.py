@@ -99,6 +99,18 @@ def unknown_operator(op: OpKey, *, place: str = "") -> ModelError:
     )
 
 
+def check_domain(domain: str, *, place: str = "") -> None:
+    """Refuses the domain of an operator that looks like a known one misspelt; any other may be somebody's own.
+
+    Raises:
+        ModelError: It does.
+    """
+    close = difflib.get_close_matches(domain, [d for d in OPSETS if d and d != domain], n=1, cutoff=0.9)
+    if close and domain not in OPSETS and not domain.startswith(close[0] + "."):
+        hint = f"did you mean `{close[0]}`?"
+        raise ModelError("an operator of a known domain is required", place=place, actual=f"`{domain}`", hint=hint)
+
+
 @cache
 def operator_names(domain: str = "") -> tuple[str, ...]:
     """Names of all operators of a domain that exist at the pinned opset, sorted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from onnx.serialization import registry
 from onnx_ir.passes.common import NameFixPass
 
 from eqsat.errors import ModelError
+from eqsat.model.tensor_data import check_content, check_external
 
 ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 """A path, serialised bytes, ONNX text, a protobuf or an onnx_ir model."""
@@ -66,12 +68,21 @@ def read(source: ModelSource) -> Source:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _set_aside(_parse(bytes(source), "the bytes"), "", None)
     if isinstance(source, str) and _is_text(source):
-        return _set_aside(_parse_text(source, "text"), "", None)
+        return parse_text(source)
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
     raise ModelError(
         "a path, bytes, ONNX text, onnx.ModelProto or onnx_ir.Model is required", actual=type(source).__name__
     )
+
+
+def parse_text(text: str, place: str = "text") -> Source:
+    """Reads a model in ONNX's text format.
+
+    Raises:
+        ModelError: A syntax error, with its line and column.
+    """
+    return _set_aside(_parse_text(text, place), "", None)
 
 
 def _is_text(source: str) -> bool:
@@ -141,8 +152,18 @@ def _parse_text(text: str, place: str) -> onnx.ModelProto:
     try:
         return onnx.parser.parse_model(text)
     except onnx.parser.ParseError as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise ModelError("a model in ONNX's text format is required", place=place, actual=" ".join(lines)) from error
+        raw = error.args[0] if error.args else ""
+        message = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+        where = re.search(r"line: (\d+) column: (\d+)", message)
+        lines = [line.strip() for line in message.splitlines() if line.strip() and "ParseError at" not in line]
+        context = next((line.partition(":")[2].strip() for line in lines if line.startswith("Error context")), "")
+        what = " ".join(line for line in lines if not line.startswith("Error context"))
+        raise ModelError(
+            "a model in ONNX's text format is required",
+            place=f"{place}:{where[1]}:{where[2]}" if where else place,
+            actual=f"`{context}`" if context else "text that is not complete",
+            hint=what,
+        ) from error
 
 
 def _first_line(error: Exception) -> str:
@@ -200,9 +221,9 @@ def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Sourc
         size = math.prod(tensor.dims)
         place = source.at(f"tensor {name!r}")
         if external:
-            _check_external(tensor, place, folder)
+            check_external(tensor, place, folder)
         else:
-            _check_content(tensor, place)
+            check_content(tensor, place)
         if size <= HEAVY and not external:
             return True
         loaded = ir.serde.deserialize_tensor(tensor, str(folder or Path.cwd()))
@@ -240,73 +261,3 @@ def _big_constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
     attribute = node.attribute[0]
     is_big = attribute.name == "value" and attribute.HasField("t") and math.prod(attribute.t.dims) > HEAVY
     return attribute.t if is_big and len(node.output) == 1 and node.output[0] else None
-
-
-def _check_content(tensor: onnx.TensorProto, place: str) -> None:
-    """The tensor has as much data as its type says."""
-    try:
-        dtype = ir.DataType(tensor.data_type)
-    except ValueError:
-        raise ModelError(
-            "a tensor of an element type that ONNX knows is required", place=place, actual=f"number {tensor.data_type}"
-        ) from None
-    if dtype == ir.DataType.UNDEFINED:
-        raise ModelError("a tensor with an element type is required", place=place, actual="none")
-    if any(d < 0 for d in tensor.dims):
-        raise ModelError("a shape without negative dimensions is required", place=place, actual=str(list(tensor.dims)))
-    size = math.prod(tensor.dims)
-    what = f"{dtype.name.lower()}{list(tensor.dims)}"
-    if tensor.HasField("raw_data"):
-        wanted = math.ceil(size * dtype.bitwidth / 8) if dtype != ir.DataType.STRING else -1
-        if len(tensor.raw_data) != wanted:
-            requirement = f"{wanted} bytes of data for {what} are required"
-            raise ModelError(requirement, place=place, actual=f"{len(tensor.raw_data)} bytes")
-        return
-    counts = [
-        len(tensor.float_data) // (2 if dtype == ir.DataType.COMPLEX64 else 1),
-        len(tensor.double_data) // (2 if dtype == ir.DataType.COMPLEX128 else 1),
-        len(tensor.int32_data),
-        len(tensor.int64_data),
-        len(tensor.uint64_data),
-        len(tensor.string_data),
-    ]
-    packed = dtype != ir.DataType.STRING and dtype.bitwidth < 8
-    wanted = math.ceil(size * dtype.bitwidth / 8) if packed else size
-    if max(counts) != wanted and max(counts) != size:
-        raise ModelError(f"{wanted} elements of data for {what} are required", place=place, actual=f"{max(counts)}")
-
-
-def _check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) -> None:
-    """The file that holds the tensor's data is there and long enough."""
-    where = {entry.key: entry.value for entry in tensor.external_data}
-    location = where.get("location", "")
-    if not location:
-        raise ModelError("external data with a location is required", place=place, actual="none")
-    base = folder or Path.cwd()
-    path = (base / location).resolve()
-    if Path(location).is_absolute() or not path.is_relative_to(base.resolve()):
-        raise ModelError("external data beside the model is required", place=place, actual=f"location {location!r}")
-    hint = "" if folder is not None else "load the model by its path, so that the directory of its data is known"
-    if not path.is_file():
-        raise ModelError(
-            "the file with the external data is required",
-            place=place,
-            actual=f"no file {location!r} in {str(base)!r}" if folder is not None else f"no file {location!r}",
-            hint=hint or "copy it beside the model: a model with external data is more than one file",
-        )
-    dtype = ir.DataType(tensor.data_type)
-    size = math.ceil(math.prod(tensor.dims) * dtype.bitwidth / 8)
-    try:
-        offset, length = int(where.get("offset", 0)), int(where.get("length", size))
-    except ValueError:
-        raise ModelError("numbers as offset and length of external data are required", place=place) from None
-    if length != size:
-        requirement = f"{size} bytes of external data for {dtype.name.lower()}{list(tensor.dims)} are required"
-        raise ModelError(requirement, place=place, actual=f"length {length}")
-    if offset < 0 or path.stat().st_size < offset + size:
-        raise ModelError(
-            f"{offset + size} bytes in the external data file {location!r} are required",
-            place=place,
-            actual=f"{path.stat().st_size} bytes",
-            hint="the file is truncated or belongs to another model",
-        )

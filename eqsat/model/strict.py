@@ -7,17 +7,16 @@ The only repair is to sort nodes that are not in topological order, which change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import onnx
-from onnx import AttributeProto, defs
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
-from eqsat.model.types import OpKey
+from eqsat.model.strict_node import check_node
 
 
 def check(source: Source) -> None:
@@ -27,11 +26,32 @@ def check(source: Source) -> None:
         ModelError: The first thing that is wrong, with the node or tensor where it is.
     """
     _Checker(source).check()
-    try:
-        onnx.checker.check_model(source.proto)
-    except onnx.checker.ValidationError as error:
-        what = str(error).strip().split("\n\n==>")[0]
-        raise ModelError("a valid ONNX model is required", place=source.place, actual=" ".join(what.split())) from error
+    with _shapes_everywhere(source.proto.graph):
+        try:
+            onnx.checker.check_model(source.proto)
+        except onnx.checker.ValidationError as error:
+            what = " ".join(str(error).strip().split("\n\n==>")[0].split())
+            raise ModelError("a valid ONNX model is required", place=source.place, actual=what) from error
+
+
+@contextmanager
+def _shapes_everywhere(graph: onnx.GraphProto) -> Iterator[None]:
+    """Gives inputs and outputs of unknown rank or type one for a while: ``onnx.checker`` insists, runtimes do not."""
+    shapeless, typeless = [], []
+    for value in (*graph.input, *graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind is None:
+            typeless.append(value)
+            value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+            value.type.tensor_type.shape.SetInParent()
+        elif kind == "tensor_type" and not value.type.tensor_type.HasField("shape"):
+            shapeless.append(value)
+            value.type.tensor_type.shape.SetInParent()
+    yield
+    for value in shapeless:
+        value.type.tensor_type.ClearField("shape")
+    for value in typeless:
+        value.ClearField("type")
 
 
 class _Checker:
@@ -192,6 +212,7 @@ class _Checker:
         if (node.domain, node.op_type, node.overload) in self.functions:
             return
         if node.domain not in opset.OPSETS:
+            opset.check_domain(node.domain, place=self.source.at(place))
             return  # an operator of somebody's own: nothing is known about it, and it is left as it is
         if node.domain not in versions:
             if node.domain == opset.MICROSOFT:
@@ -199,44 +220,7 @@ class _Checker:
             else:
                 domain = node.domain or "ai.onnx"
                 raise self._error(f"an opset import of domain {domain!r} is required", place, "none")
-        schema = _schema(OpKey(node.domain, node.op_type), versions[node.domain])
-        if schema is None:
-            raise self._unknown(node, place, versions)
-        self._against_schema(node, schema, place)
-
-    def _unknown(self, node: onnx.NodeProto, place: str, versions: dict[str, int]) -> ModelError:
-        op, version = OpKey(node.domain, node.op_type), versions[node.domain]
-        error = opset.unknown_operator(op, place=self.source.at(place))
-        if node.domain or node.op_type not in _all_names():
-            return error
-        since = min(v for v in range(1, onnx.defs.onnx_opset_version() + 1) if _has(op, v))
-        hint = f"it exists since opset {since}" if since > version else f"it was removed before opset {version}"
-        return self._error(f"an operator of opset {version} of ONNX is required", place, f"`{op}`", hint)
-
-    def _against_schema(self, node: onnx.NodeProto, schema: defs.OpSchema, place: str) -> None:
-        kinds, required, least, most, least_out, most_out = _shape_of(schema)
-        for attribute in node.attribute:
-            if attribute.name not in kinds:
-                hint = did_you_mean(attribute.name, kinds) or f"its attributes: {', '.join(sorted(kinds)) or 'none'}"
-                raise self._error(f"an attribute of {node.op_type} is required", place, f"`{attribute.name}`", hint)
-            if attribute.type != kinds[attribute.name] and attribute.type:
-                wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])
-                actual = AttributeProto.AttributeType.Name(attribute.type)
-                raise self._error(f"attribute `{attribute.name}` of type {wanted} is required", place, actual)
-        given = {a.name for a in node.attribute}
-        for name in required:
-            if name not in given:
-                raise self._error("every required attribute must be given", place, f"no `{name}`")
-        inputs = len(node.input)
-        if not least <= inputs <= most:
-            raise self._error(f"{_count(least, most, 'input')} of {node.op_type} required", place, str(inputs))
-        if not least_out <= len(node.output) <= most_out:
-            wanted = _count(least_out, most_out, "output")
-            raise self._error(f"{wanted} of {node.op_type} required", place, str(len(node.output)))
-        formal = schema.inputs
-        for j, name in enumerate(node.input):
-            if not name and j < len(formal) and formal[j].option == defs.OpSchema.FormalParameterOption.Single:
-                raise self._error(f"input `{formal[j].name}` of {node.op_type} is required", place, "an empty name")
+        check_node(node, versions[node.domain], self.source.at(place))
 
     def _require_known(self, name: str, known: dict[str, str], what: str) -> None:
         if name not in known:
@@ -263,11 +247,6 @@ def label(name: str | None, op_type: str, output: str | None, index: int) -> str
     if name:
         return f"node {name!r} ({op_type})"
     return f"node {index} ({op_type}, output {output!r})"
-
-
-def _count(least: int, most: int, what: str) -> str:
-    number = f"{least}" if least == most else f"at least {least}" if most > 1000 else f"{least} to {most}"
-    return f"{number} {what} is" if most == 1 else f"{number} {what}s are"
 
 
 def _duplicates(names: Iterable[str]) -> list[str]:
@@ -314,41 +293,3 @@ def _cycle(edges: dict) -> list | None:
                 path.append(following)
                 stack.append(iter(edges[following]))
     return None
-
-
-@cache
-def _schema(op: OpKey, version: int) -> defs.OpSchema | None:
-    if op.domain == opset.MICROSOFT:
-        return opset.find_schema(op)
-    try:
-        found = defs.get_schema(op.name, version, op.domain)
-    except defs.SchemaError:
-        return None
-    return None if found.deprecated else found
-
-
-def _has(op: OpKey, version: int) -> bool:
-    return _schema(op, version) is not None
-
-
-@cache
-def _all_names() -> frozenset[str]:
-    return frozenset(s.name for s in defs.get_all_schemas_with_history() if not s.domain)
-
-
-_SHAPES: dict[tuple[str, str, int], tuple[dict[str, int], list[str], int, int, int, int]] = {}
-
-
-def _shape_of(schema: defs.OpSchema) -> tuple[dict[str, int], list[str], int, int, int, int]:
-    """Attribute types, required attributes, least and most inputs and outputs; computed once for a schema."""
-    key = (schema.domain, schema.name, schema.since_version)
-    found = _SHAPES.get(key)
-    if found is None:
-        kinds = {
-            name: AttributeProto.AttributeType.Value(str(a.type).rpartition(".")[2])
-            for name, a in sorted(schema.attributes.items())
-        }
-        required = sorted(name for name, a in schema.attributes.items() if a.required)
-        found = (kinds, required, schema.min_input, schema.max_input, schema.min_output, schema.max_output)
-        _SHAPES[key] = found
-    return found

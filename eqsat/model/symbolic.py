@@ -1,8 +1,8 @@
-"""Inference of one node by the ``onnx-shape-inference`` package: it reckons with symbols and knows ``com.microsoft``."""
+"""Inference of one node by ``onnx-shape-inference``, which reckons with symbols and knows ``com.microsoft``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -72,3 +72,53 @@ def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
         made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
         dims.append(None if made_up else symbol)
     return TensorType(value.type.dtype, tuple(dims))
+
+
+# ---- broadcasting --------------------------------------------------------------------------------
+
+_BROADCASTING = (
+    *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual"),
+    *("Less", "LessOrEqual", "MatMul", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"),
+)
+_Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
+
+
+def _keep_broadcasts_sound() -> None:
+    """Wraps the package's rules of operators that broadcast.
+
+    They call ``[N] + [M]`` an ``[N]``. It is an ``[M]`` where N is 1; so it is neither, and a rewrite that swaps the
+    operands must not change the type.
+    """
+    osi.registry.collect()
+    for name in _BROADCASTING:
+        for since in osi.registry.version_boundaries("", name):
+            rule = osi.registry.get("", name, since)
+            assert rule is not None
+            # Of two rules registered for one version the later one counts.
+            osi.registry.register("", name, since)(_sound(rule, 2 if name == "MatMul" else 0))
+
+
+def _sound(rule: _Rule, inner: int) -> _Rule:
+    """The rule with open dimensions where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
+
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        output = node.outputs[0]
+        before = output.shape
+        rule(context, node)
+        shapes = [v.shape for v in node.inputs if v is not None]
+        shape = output.shape
+        if shape is None or any(s is None for s in shapes):
+            return
+        dims = list(shape)
+        for i in range(inner + 1, len(dims) + 1):
+            met = {s[-i] for s in shapes if s is not None and len(s) >= max(i, inner)} - {1}
+            declared = before is not None and len(before) == len(dims) and before[-i] == dims[-i]
+            if len(met) > 1 and not any(isinstance(d, int) for d in met) and not declared:
+                dims[-i] = context.new_symbolic_dim()
+        if dims != list(shape):
+            output.shape = ir.Shape(dims)
+
+    return sound
+
+
+_keep_broadcasts_sound()

@@ -1,0 +1,43 @@
+"""Element types by every name people use for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+from eqsat.model.opset import did_you_mean
+
+DTypeLike = str | np.dtype | type | ir.DataType
+"""``"float32"``, ``np.float32``, ``np.dtype("float32")``, ``ir.DataType.FLOAT``, ``"bfloat16"``, ``"int4"``."""
+
+_BY_NAME = {d.name.lower(): d for d in ir.DataType if d != ir.DataType.UNDEFINED} | {
+    "float32": ir.DataType.FLOAT,
+    "float64": ir.DataType.DOUBLE,
+    "str": ir.DataType.STRING,
+}
+
+
+def to_dtype(dtype: DTypeLike, *, place: str = "") -> ir.DataType:
+    """The ONNX element type of that name.
+
+    Raises:
+        ModelError: There is none.
+    """
+    if isinstance(dtype, ir.DataType):
+        return dtype
+    if isinstance(dtype, str) and dtype.lower() in _BY_NAME:
+        return _BY_NAME[dtype.lower()]
+    try:
+        as_numpy = np.dtype(dtype)
+        if as_numpy.kind in "OUS":
+            return ir.DataType.STRING
+        return ir.DataType.from_numpy(as_numpy)
+    except TypeError as error:
+        hint = did_you_mean(dtype, _BY_NAME) if isinstance(dtype, str) else "such as 'float32' or np.float32"
+        raise ModelError("an element type of ONNX is required", place=place, actual=repr(dtype), hint=hint) from error
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """The usual name: ``float32``, not ONNX's ``float``."""
+    return {ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64"}.get(dtype, dtype.name.lower())

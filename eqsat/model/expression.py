@@ -1,0 +1,160 @@
+"""Tensors of a graph under construction: what ``eqsat.input`` and the operators return.
+
+A tensor knows its type at once, so that a wrong operand is reported in the line that has it. Tensors are compared by
+identity: using one twice is sharing its value, computing it twice is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ModelError
+from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+
+_created = itertools.count()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """One node under construction.
+
+    Attributes:
+        order: When it was made, relative to the others.
+        name: The node's name as the caller wants it, or None.
+        branches: Its subgraphs, by attribute name.
+    """
+
+    op: OpKey
+    attrs: Attrs
+    inputs: tuple[Tensor | None, ...]
+    outputs: int
+    name: str | None
+    order: int
+    branches: tuple[tuple[str, Branch], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Branch:
+    """A subgraph under construction: the steps made since ``start``; what was made before is captured."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    start: int
+
+
+class Tensor:
+    """A value of a graph under construction; see :func:`eqsat.input` and :func:`eqsat.graph`.
+
+    Examples:
+        >>> import eqsat
+        >>> x = eqsat.input("x", (2, 3))
+        >>> y = 2 * x + 1
+        >>> y.shape
+        (2, 3)
+    """
+
+    __array_ufunc__ = None  # numpy must leave `array * tensor` to us
+
+    def __init__(
+        self,
+        known: TensorType | None,
+        *,
+        step: Step | None = None,
+        index: int = 0,
+        name: str | None = None,
+        value: np.ndarray | None = None,
+    ) -> None:
+        self.type = known
+        self.step = step
+        self.index = index
+        self.name = name
+        self.value = value
+        """Contents where they are known: of constants, and of small integers computed from shapes."""
+        self.order = step.order if step is not None else next(_created)
+
+    @property
+    def is_input(self) -> bool:
+        return self.step is None and self.value is None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.step is None and self.value is not None
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """Dimensions: numbers, symbols, or None; None where not even the rank is known."""
+        return None if self.type is None else self.type.shape
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.type is None else self.type.rank
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        """The numpy element type."""
+        return None if self.type is None else self.type.dtype.numpy()
+
+    def __repr__(self) -> str:
+        what = self.step.op.name if self.step is not None else "constant" if self.is_constant else "input"
+        name = f" {self.name!r}" if self.name else ""
+        return f"<eqsat {what}{name} {self.type or '?'}>"
+
+    def __bool__(self) -> bool:
+        raise ModelError("a tensor of a graph has no truth value: it has no contents yet", place=repr(self))
+
+    def __iter__(self) -> Any:
+        raise ModelError("a tensor cannot be iterated over", place=repr(self), hint="take parts of it with op.Split")
+
+    def __add__(self, other: Any) -> Tensor:
+        return _apply("Add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _apply("Add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _apply("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _apply("Sub", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _apply("Mul", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _apply("Mul", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _apply("Div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _apply("Div", other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _apply("MatMul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _apply("MatMul", other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _apply("Pow", self, other)
+
+    def __neg__(self) -> Tensor:
+        return _apply("Neg", self)
+
+    def __abs__(self) -> Tensor:
+        return _apply("Abs", self)
+
+
+def made_so_far() -> int:
+    """A number that separates the tensors made until now from those to come."""
+    return next(_created)
+
+
+def _apply(name: str, *operands: Any) -> Tensor:
+    from eqsat.model.apply import apply  # which needs the classes of this module
+
+    return apply(OpKey("", name), operands)[0]

@@ -1,0 +1,83 @@
+"""Saving: whole files or none, big weights beside the model, the same bytes each time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import onnx_ir as ir
+
+from eqsat.errors import ModelError
+
+EXTERNAL_FROM = 1 << 30
+"""Bytes of weights from which on they go into a file of their own (a protobuf ends at 2 GiB)."""
+
+
+def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM) -> None:
+    """Writes a model; a reader sees the old file or the new one, never a part.
+
+    Args:
+        model: The model, not changed.
+        path: Where to. The suffix says the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
+        external_from: Bytes of weights from which on they are written to ``<path>.data`` beside it.
+
+    Raises:
+        ModelError: The directory does not exist or cannot be written to, or the model is not consistent.
+    """
+    target = Path(path)
+    place = str(target)
+    folder = target.parent
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such directory"
+        raise ModelError("a directory to write to is required", place=str(folder), actual=what)
+    if target.is_dir():
+        raise ModelError("a file to write to is required", place=place, actual="a directory")
+    weights = _tensors(model)
+    is_big = sum(t.nbytes for t in weights) >= external_from
+    if any(isinstance(t, ir.ExternalTensor) for t in weights) and not is_big:
+        model = _in_memory(model)
+    data = f"{target.name}.data"
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=folder) as scratch:
+            part = Path(scratch) / target.name
+            if is_big:
+                ir.save(model, part, external_data=data, size_threshold_bytes=1024)
+                if (Path(scratch) / data).exists():
+                    _publish(Path(scratch) / data, folder / data)
+            else:
+                ir.save(model, part)
+            _publish(part, target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError("a place that can be written to is required", place=place, actual=reason) from error
+    except ir.serde.SerdeError as error:
+        cause = error.__cause__ or error
+        reason = " ".join(str(cause).split())
+        raise ModelError("a consistent onnx_ir model is required", place=place, actual=reason) from error
+
+
+def _publish(part: Path, target: Path) -> None:
+    """Moves a finished file to its place in one step, with the permissions that a new file has there."""
+    mask = os.umask(0)
+    os.umask(mask)
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
+    part.chmod(mode)
+    part.replace(target)
+
+
+def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+    graphs = [model.graph, *(g for g in model.graph.subgraphs())]
+    values = [v for g in graphs for v in g.initializers.values()]
+    return [v.const_value for v in values if v.const_value is not None]
+
+
+def _in_memory(model: ir.Model) -> ir.Model:
+    """A copy whose weights are part of it: external ones name a file beside the model they were loaded from."""
+    copy = model.clone()
+    for graph in [copy.graph, *copy.graph.subgraphs()]:
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+    return copy

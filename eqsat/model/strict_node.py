@@ -1,0 +1,106 @@
+"""The check of one node against the schema of its operator, at the opset that the model declares."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import onnx
+from onnx import AttributeProto, defs
+
+from eqsat.errors import ModelError
+from eqsat.model import opset
+from eqsat.model.opset import did_you_mean
+from eqsat.model.types import OpKey
+
+_Kinds = dict[str, int]
+
+
+def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
+    """Checks operator, attributes, and number of inputs and outputs.
+
+    Args:
+        node: Of a domain that eqsat knows.
+        version: The model's opset of that domain.
+        place: For messages.
+
+    Raises:
+        ModelError: The first thing that is wrong.
+    """
+    key = OpKey(node.domain, node.op_type)
+    schema = _schema(key, version)
+    if schema is None:
+        raise _unknown(key, version, place)
+    kinds, required = _attributes(key, version)
+    op = node.op_type
+    for attribute in node.attribute:
+        if attribute.name not in kinds:
+            hint = did_you_mean(attribute.name, kinds) or f"its attributes: {', '.join(kinds) or 'none'}"
+            raise ModelError(f"an attribute of {op} is required", place=place, actual=f"`{attribute.name}`", hint=hint)
+        if attribute.type != kinds[attribute.name] and attribute.type:
+            wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])  # type: ignore[arg-type]
+            actual = AttributeProto.AttributeType.Name(attribute.type)
+            raise ModelError(f"attribute `{attribute.name}` of type {wanted} is required", place=place, actual=actual)
+    given = {a.name for a in node.attribute}
+    for name in required:
+        if name not in given:
+            raise ModelError("every required attribute must be given", place=place, actual=f"no `{name}`")
+    least, most, least_out, most_out = _arity(key, version)
+    if not least <= len(node.input) <= most:
+        raise ModelError(f"{_count(least, most, 'input')} of {op} required", place=place, actual=str(len(node.input)))
+    if not least_out <= len(node.output) <= most_out:
+        wanted = _count(least_out, most_out, "output")
+        raise ModelError(f"{wanted} of {op} required", place=place, actual=str(len(node.output)))
+    if "" in node.input:
+        formal = schema.inputs
+        for name, parameter in zip(node.input, formal, strict=False):
+            if not name and parameter.option == defs.OpSchema.FormalParameterOption.Single:
+                raise ModelError(f"input `{parameter.name}` of {op} is required", place=place, actual="an empty name")
+
+
+def _unknown(op: OpKey, version: int, place: str) -> ModelError:
+    if op.domain or op.name not in _all_names():
+        return opset.unknown_operator(op, place=place)
+    first = min(v for v in range(1, defs.onnx_opset_version() + 1) if _schema(op, v) is not None)
+    hint = f"it exists since opset {first}" if first > version else f"it was removed before opset {version}"
+    requirement = f"an operator of opset {version} of ONNX is required"
+    return ModelError(requirement, place=place, actual=f"`{op}`", hint=hint)
+
+
+def _count(least: int, most: int, what: str) -> str:
+    number = f"{least}" if least == most else f"at least {least}" if most > 1000 else f"{least} to {most}"
+    return f"{number} {what} is" if most == 1 else f"{number} {what}s are"
+
+
+@cache
+def _schema(op: OpKey, version: int) -> defs.OpSchema | None:
+    if op.domain == opset.MICROSOFT:
+        return opset.find_schema(op)
+    try:
+        found = defs.get_schema(op.name, version, op.domain)
+    except defs.SchemaError:
+        return None
+    return None if found.deprecated else found
+
+
+@cache
+def _all_names() -> frozenset[str]:
+    return frozenset(s.name for s in defs.get_all_schemas_with_history() if not s.domain)
+
+
+@cache
+def _attributes(op: OpKey, version: int) -> tuple[_Kinds, list[str]]:
+    """Types of the attributes, and the names of the required ones; asking the schema is slow."""
+    schema = _schema(op, version)
+    assert schema is not None
+    kinds: _Kinds = {
+        name: AttributeProto.AttributeType.Value(str(a.type).rpartition(".")[2])
+        for name, a in sorted(schema.attributes.items())
+    }
+    return kinds, sorted(name for name, a in schema.attributes.items() if a.required)
+
+
+@cache
+def _arity(op: OpKey, version: int) -> tuple[int, int, int, int]:
+    schema = _schema(op, version)
+    assert schema is not None
+    return schema.min_input, schema.max_input, schema.min_output, schema.max_output
