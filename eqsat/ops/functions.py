@@ -101,8 +101,9 @@ REQUANTIZE = declare(
             ("Cast", (4,), {"to": attrs["dtype"]}),
             ("QuantizeLinear", (8, 3, 9), {}),
         ),
-        "Integers of one scale and zero point as integers of another: (x - in_zero) * in_scale / out_scale, rounded half "
-        "to even, plus out_zero, saturated to dtype. in_scale is a scalar or one value an index of axis; the others are "
-        "scalars of any integer type. The subtraction is in int32, the product and the quotient in float32.",
+        "Integers of one scale and zero point as integers of another: (x - in_zero) * in_scale / out_scale, rounded "
+        "half to even, plus out_zero, saturated to dtype. in_scale is a scalar or one value an index of axis; the "
+        "others are scalars, zero points of any integer type. The subtraction is in int32, the product and the "
+        "quotient in float32.",
     )
 )
