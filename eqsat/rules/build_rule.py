@@ -25,7 +25,7 @@ def build_rule(declaration: s.Rule, frame: Frame, source: Source, sources: Sourc
         RuleError: It contradicts itself or the operators' schemas.
     """
     numerics = read_numerics(declaration.numerics, sources)
-    doc = source.doc(declaration.place.line, declaration.numerics.place.line)
+    doc = source.doc(declaration.span.first, declaration.numerics.place.line, _body(declaration))
     forward = _direction(declaration, declaration.left, declaration.right, frame, sources, first=True)
     rules = [replace(forward, numerics=numerics, doc=doc)]
     if declaration.both:
@@ -41,6 +41,11 @@ def build_rule(declaration: s.Rule, frame: Frame, source: Source, sources: Sourc
             ) from None
         rules.append(replace(backward, name=f"{declaration.name}.reverse", numerics=numerics, doc=doc))
     return rules
+
+
+def _body(declaration: s.Rule) -> int:
+    """The line on which what follows the header begins."""
+    return min([declaration.left[0].span.first, *(let.span.first for let in declaration.before)])
 
 
 def _direction(

@@ -76,8 +76,15 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         supports=tuple(supports),
         composites=tuple(composites),
         place=declaration.place,
-        doc=source.doc(declaration.place.line, declaration.place.line),
+        doc=source.doc(
+            declaration.span.first, declaration.place.line, _body(declaration.items, declaration.span.last + 1)
+        ),
     )
+
+
+def _body(items: Sequence[s.Setting | s.Text | s.Supports | s.Let | s.Composite], otherwise: int) -> int:
+    """The line on which what follows a header begins."""
+    return items[0].span.first if items else otherwise
 
 
 def _settings(
@@ -218,6 +225,6 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         cost=cost,
         call="".join(t.value for t in calls[0].texts) if calls else None,
         place=item.place,
-        doc=source.doc(item.place.line, item.numerics.place.line),
+        doc=source.doc(item.span.first, item.numerics.place.line, _body(item.before, item.pattern_span.first)),
         call_parts=parts,
     )

@@ -26,8 +26,11 @@ def _parser() -> Lark:
     return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True, postlex=Layout())
 
 
-def parse(source: Source, sources: Sources) -> s.File:
+def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -> s.File:
     """The declarations of a text.
+
+    Args:
+        keep_parentheses: Whether ``Parentheses`` stand in the terms; otherwise structure alone says them.
 
     Raises:
         RuleError: It is not written in the rule language.
@@ -40,7 +43,7 @@ def parse(source: Source, sources: Sources) -> s.File:
         raise sources.error(Place(source.name, line, column), requirement, actual=actual, hint=hint) from None
     _check_depth(tree, source, sources)
     try:
-        return Surface(source, sources).transform(tree)
+        return Surface(source, sources, keep_parentheses).transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, EqsatError):
             raise error.orig_exc from None

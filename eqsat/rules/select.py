@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
 from eqsat.errors import RuleError
-from eqsat.rules.ast import Numerics, Rule
+from eqsat.rules.ast import Numerics, Rule, RuleFile
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
 
@@ -48,6 +49,21 @@ def select_rules(files: Sequence[str | Path] | None, numerics: NumericsClass) ->
     if numerics not in _ORDER:
         raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
     paths = shipped_rules() if files is None else [Path(f) for f in files]
-    read = read_files(paths)
+    read = _read(tuple((p, _stamp(p)) for p in paths))
     rules = tuple(rule for file in read for rule in file.rules if allowed(rule.numerics, numerics))
     return Selection(rules, tuple(file.egg for file in read if file.egg is not None))
+
+
+@lru_cache(maxsize=16)
+def _read(stamped: tuple[tuple[Path, tuple[int, int] | None], ...]) -> list[RuleFile]:
+    """Files as they are at this moment; reading the shipped ones takes longer than optimizing a small model."""
+    return read_files([path for path, _ in stamped])
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file does; None for a file that is not there, which the reader reports."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -40,7 +40,7 @@ class Source:
             if match.group().startswith("#"):
                 line = self.text.count("\n", 0, match.start()) + 1
                 before = self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()]
-                found.append(Comment(line, match.group()[1:].strip(), not before.strip()))
+                found.append(Comment(line, match.group()[1:].removeprefix(" ").rstrip(), not before.strip()))
         return tuple(found)
 
     def excerpt(self, line: int, column: int) -> str:
@@ -52,8 +52,8 @@ class Source:
         indent = "".join("\t" if c == "\t" else " " for c in text[: column - 1]).ljust(column - 1)
         return f"{text}\n{indent}^"
 
-    def doc(self, header: int, last: int) -> str:
-        """Comment lines right above line ``header``, behind it, and right below line ``last``."""
+    def doc(self, header: int, last: int, body: int) -> str:
+        """Comment lines right above line ``header``, on it up to ``last``, and right below up to line ``body``."""
         alone = {c.line: c.text for c in self.comments if c.alone}
         behind = {c.line: c.text for c in self.comments if not c.alone}
         above = []
@@ -63,7 +63,7 @@ class Source:
             line -= 1
         texts = above[::-1] + [behind[n] for n in range(header, last + 1) if n in behind]
         line = last + 1
-        while line in alone:
+        while line in alone and line < body:
             texts.append(alone[line])
             line += 1
         return "\n".join(texts).strip()

@@ -11,6 +11,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
+from eqsat.rules.quoting import unescape
 from eqsat.rules.source import Source, Sources
 
 
@@ -27,10 +28,11 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         RuleError: A literal is no number or name that can be.
     """
 
-    def __init__(self, source: Source, sources: Sources) -> None:
+    def __init__(self, source: Source, sources: Sources, keep_parentheses: bool = False) -> None:
         super().__init__()
         self.source = source
         self.sources = sources
+        self.keep_parentheses = keep_parentheses
 
     def _place(self, at: Meta | Token) -> Place:
         return Place(self.source.name, at.line or 1, at.column or 1)
@@ -77,7 +79,8 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         return s.Truth(c[0].type == "TRUE", self._place(meta))
 
     def parenthesis(self, meta: Meta, c: list[Any]) -> s.Term:
-        return c[1]
+        keep = self.keep_parentheses and not isinstance(c[1], s.Parentheses)
+        return s.Parentheses(c[1], self._place(meta)) if keep else c[1]
 
     def tuple(self, meta: Meta, c: list[Any]) -> s.Term:
         return s.Sequence(tuple(x for x in c[1:] if x is not None), False, self._place(meta))
@@ -241,16 +244,3 @@ class Surface(Transformer_NonRecursive[Token, Any]):
 
     def start(self, meta: Meta, c: list[Any]) -> s.File:
         return s.File(tuple(c))
-
-
-def unescape(text: str) -> str:
-    r"""``\"``, ``\\``, ``\n`` and ``\t`` of a string."""
-    out, i = [], 0
-    while i < len(text):
-        if text[i] == "\\" and i + 1 < len(text):
-            i += 1
-            out.append({"n": "\n", "t": "\t"}.get(text[i], text[i]))
-        else:
-            out.append(text[i])
-        i += 1
-    return "".join(out)

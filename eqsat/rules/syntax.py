@@ -69,6 +69,14 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Parentheses:
+    """``(x + y)`` as written; only the formatter sees them."""
+
+    inner: Term
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Keyword:
     """``perm=p``."""
 
@@ -186,6 +194,7 @@ Term = (
     | Optional
     | Rest
     | Spread
+    | Parentheses
     | Keyword
     | Bind
     | Choice

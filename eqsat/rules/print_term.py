@@ -1,0 +1,215 @@
+"""Surface terms to text: with the parentheses that are needed, on one line or, where too long, on several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.rules import syntax as s
+
+WIDTH = 120
+"""Lines are broken beyond this many characters."""
+
+_BIND, _CONDITIONAL, _CHOICE, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _POWER, _POSTFIX, _ATOM = range(13)
+_LEVELS = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER} | dict.fromkeys(
+    ("*", "/", "//", "%", "@"), _PRODUCT
+)
+
+
+def level(term: s.Term) -> int:
+    """How tightly the outermost part of a term binds."""
+    match term:
+        case s.Bind():
+            return _BIND
+        case s.Conditional():
+            return _CONDITIONAL
+        case s.Choice():
+            return _CHOICE
+        case s.Binary():
+            return _LEVELS[term.op]
+        case s.Unary():
+            return _NOT if term.op == "not" else _UNARY
+        case s.Compare():
+            return _COMPARE
+        case s.Apply() | s.Index() | s.Slice() | s.Member():
+            return _POSTFIX
+        case _:
+            return _ATOM
+
+
+def flat(term: s.Term, least: int = _BIND) -> str:
+    """A term on one line, in parentheses if it binds less tightly than ``least``."""
+    text = _flat(term)
+    return f"({text})" if level(term) < least else text
+
+
+def _flat(term: s.Term) -> str:
+    match term:
+        case s.Name():
+            return term.name
+        case s.Number() | s.String():
+            return term.text
+        case s.Truth():
+            return "true" if term.value else "false"
+        case s.Optional():
+            return f"{term.name}?"
+        case s.Rest():
+            return f"{term.name}..."
+        case s.Spread():
+            return f"**{term.name}"
+        case s.Parentheses():
+            return f"({flat(term.inner)})"
+        case s.Keyword():
+            return f"{term.name}={flat(term.value)}"
+        case s.Bind():
+            return f"{term.name}: {flat(term.value)}"
+        case s.Choice():
+            return " | ".join(flat(option, _OR) for option in term.options)
+        case s.Apply():
+            return f"{flat(term.callee, _POSTFIX)}({', '.join(flat(a) for a in term.args)})"
+        case s.Index():
+            return f"{flat(term.of, _POSTFIX)}[{flat(term.index, _CONDITIONAL)}]"
+        case s.Slice():
+            start, stop = ("" if b is None else flat(b, _CONDITIONAL) for b in (term.start, term.stop))
+            simple = all(b is None or level(b) == _ATOM for b in (term.start, term.stop))
+            return (
+                f"{flat(term.of, _POSTFIX)}[{start}:{stop}]"
+                if simple
+                else f"{flat(term.of, _POSTFIX)}[{start} : {stop}]"
+            )
+        case s.Member():
+            return f"{flat(term.of, _POSTFIX)}.{term.name}"
+        case s.Unary():
+            return f"not {flat(term.operand, _NOT)}" if term.op == "not" else f"-{flat(term.operand, _UNARY)}"
+        case s.Binary(op="**"):
+            return f"{flat(term.left, _POSTFIX)} ** {flat(term.right, _UNARY)}"
+        case s.Binary():
+            own = _LEVELS[term.op]
+            return f"{flat(term.left, own)} {term.op} {flat(term.right, own + 1)}"
+        case s.Compare():
+            return " ".join([flat(term.first, _SUM), *(f"{op} {flat(e, _SUM)}" for op, e in term.rest)])
+        case s.Conditional():
+            then, condition = flat(term.then, _CHOICE), flat(term.condition, _CHOICE)
+            return f"{then} if {condition} else {flat(term.otherwise, _CONDITIONAL)}"
+        case s.Sequence():
+            items = ", ".join(flat(item) for item in term.items)
+            if term.square:
+                return f"[{items}]"
+            return f"({items},)" if len(term.items) == 1 else f"({items})"
+        case s.Comprehension():
+            condition = "" if term.condition is None else f" if {flat(term.condition, _OR)}"
+            source = flat(term.source, _OR)
+            return f"[{flat(term.item, _CONDITIONAL)} for {term.variable} in {source}{condition}]"
+
+
+def lines(term: s.Term, first: int, indent: int, least: int = _BIND) -> list[str]:
+    """A term on as few lines as fit.
+
+    Args:
+        first: Column at which the first line begins (counted from 0).
+        indent: Column at which further lines begin.
+
+    Returns:
+        The lines; the first without, the others with their indentation.
+    """
+    text = flat(term, least)
+    if first + len(text) <= WIDTH:
+        return [text]
+    if level(term) < least:
+        inner = lines(term, first + 1, indent + 1)
+        return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [f"({inner[0]})"]
+    match term:
+        case s.Bind():
+            return _prefixed(f"{term.name}: ", lines(term.value, first + len(term.name) + 2, indent))
+        case s.Keyword():
+            return _prefixed(f"{term.name}=", lines(term.value, first + len(term.name) + 1, indent))
+        case s.Parentheses():
+            inner = lines(term.inner, first + 1, indent + 1)
+            return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [text]
+        case s.Choice() if all(isinstance(option, s.Name | s.Member) for option in term.options):
+            return _fill([flat(option) for option in term.options], first, indent)
+        case s.Choice():
+            return _chain(
+                [("", option) for option in term.options[:1]] + [("| ", o) for o in term.options[1:]],
+                first,
+                indent,
+                _OR,
+            )
+        case s.Binary(op="and" | "or" | "+" | "-" | "*" | "/" | "@"):
+            return _chain(_operands(term), first, indent, _LEVELS[term.op] + 1, fill=True)
+        case s.Apply():
+            callee = lines(term.callee, first, indent, _POSTFIX)
+            if len(callee) > 1:
+                return [*callee[:-1], f"{callee[-1]}({', '.join(flat(a) for a in term.args)})"]
+            return _bracketed(f"{callee[0]}(", term.args, ")", indent)
+        case s.Sequence() if len(term.items) > 1:
+            opening, closing = ("[", "]") if term.square else ("(", ")")
+            return _bracketed(opening, term.items, closing, indent)
+        case s.Index():
+            inner = lines(term.of, first, indent, _POSTFIX)
+            return [*inner[:-1], f"{inner[-1]}[{flat(term.index, _CONDITIONAL)}]"]
+        case _:
+            return [text]
+
+
+def _prefixed(prefix: str, inner: list[str]) -> list[str]:
+    return [prefix + inner[0], *inner[1:]]
+
+
+def _operands(term: s.Binary) -> list[tuple[str, s.Term]]:
+    """Operands of a chain of one precedence, each with the sign before it."""
+    chain: list[tuple[str, s.Term]] = []
+    step: s.Term = term
+    while isinstance(step, s.Binary) and _LEVELS[step.op] == _LEVELS[term.op] and step.op != "**":
+        chain.append((f"{step.op} ", step.right))
+        step = step.left
+    return [("", step), *chain[::-1]]
+
+
+def _chain(
+    parts: Sequence[tuple[str, s.Term]], first: int, indent: int, least: int, *, fill: bool = False
+) -> list[str]:
+    """Operands below each other, each line beginning with a sign; with ``fill`` as many a line as fit."""
+    result: list[str] = []
+    column = first
+    for i, (sign, operand) in enumerate(parts):
+        # The first operand may be of the chain's own precedence; it needs no parentheses there.
+        wanted = least - 1 if i == 0 and least > _OR else least
+        text = flat(operand, wanted)
+        if fill and i and column + 1 + len(sign) + len(text) <= WIDTH:
+            result[-1] += f" {sign}{text}"
+            column += 1 + len(sign) + len(text)
+            continue
+        start = first if i == 0 else indent
+        inner = lines(operand, start + len(sign), indent + len(sign), wanted)
+        head = sign + inner[0]
+        result += [head if i == 0 else " " * indent + head, *inner[1:]]
+        column = start + len(head) if len(inner) == 1 else len(inner[-1])
+    return result
+
+
+def _fill(names: Sequence[str], first: int, indent: int) -> list[str]:
+    """Alternative names, as many a line as fit."""
+    result, column = [names[0]], first + len(names[0])
+    for name in names[1:]:
+        if column + len(name) + 3 > WIDTH:
+            result.append(f"{' ' * indent}| {name}")
+            column = indent + len(name) + 2
+        else:
+            result[-1] += f" | {name}"
+            column += len(name) + 3
+    return result
+
+
+def _bracketed(opening: str, items: Sequence[s.Term], closing: str, indent: int) -> list[str]:
+    """Items between brackets: on one line of their own if they fit, else one below the other."""
+    inside = indent + 4
+    row = ", ".join(flat(item) for item in items)
+    if inside + len(row) <= WIDTH:
+        return [opening, " " * inside + row, " " * indent + closing]
+    result = [opening]
+    for item in items:
+        inner = lines(item, inside, inside)
+        result += [" " * inside + inner[0], *inner[1:]]
+        result[-1] += ","
+    result[-1] = result[-1].removesuffix(",")
+    return [*result, " " * indent + closing]
