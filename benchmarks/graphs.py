@@ -32,6 +32,9 @@ HOST_FUNCTIONS = (
     "Softsign",
     "Elu",
     "Selu",
+    "Asinh",
+    "Mish",
+    "HardSwish",
 )
 """Operators that no toy target takes, for as many different values on the host."""
 
@@ -44,8 +47,8 @@ def overlapping_chains(
 ) -> onnx.ModelProto:
     """Chains of add, mul and relu for the pairs add+relu, relu+mul, mul+add, with an operator of the host between them.
 
-    Each chain is two pairs: 6 composites and nothing of it on the host. Whatever pattern is tried first takes the middle
-    of one chain and leaves its ends alone: 5 composites and 2 operators, in each of the six orders.
+    Each chain is two pairs: 6 composites and nothing of it on the host. Whatever pattern is tried first takes the
+    middle of one chain and leaves its ends alone: 5 composites and 2 operators, in each of the six orders.
 
     Args:
         shape: Of every tensor.
@@ -66,17 +69,18 @@ def overlapping_chains(
 def region_order(k: int = 4, *, first: bool, shape: Sequence[int] = (64, 64)) -> onnx.ModelProto:
     """``a = p + p; b = q + q; n = a * b`` and ``d_i = a ∘ h_j`` with ``h_j`` of ``b`` on the host, i = 1 ... k.
 
-    Two regions are enough: ``{b}``, and ``{a, n, d_1, ...}`` once the host is done, if n waits for it. A partitioner that
-    merges in program order makes k + 1 regions when n comes first, because a, b and n are one region then.
+    Two regions are enough: ``{b}``, and ``{a, n, d_1, ...}`` once the host is done, if n waits for it. A partitioner
+    that merges in program order makes k + 1 regions when n comes first, because a, b and n are one region then.
 
     Args:
-        k: Number of ``d_i``; up to five of them read the same ``h_j``.
+        k: Number of ``d_i``; up to four of them read the same ``h_j``: ``a * h, a + h, a - h, h - a``.
         first: Whether n stands in front of the ``d_i`` or behind them.
         shape: Of every tensor.
     """
-    operators = ("Mul", "Add", "Sub", "Max", "Min")
-    if not 1 <= k <= len(operators) * len(HOST_FUNCTIONS):
-        raise ValueError(f"k must be from 1 to {len(operators) * len(HOST_FUNCTIONS)}, got {k}")
+    operators = ("Mul", "Add", "Sub", "Sub")
+    most = len(operators) * len(HOST_FUNCTIONS)
+    if not 1 <= k <= most:
+        raise ValueError(f"k must be from 1 to {most}, got {k}")
     graph = _Builder(shape)
     p, q = graph.input("p"), graph.input("q")
     a = graph.node("Add", p, p, name="a")
@@ -87,7 +91,8 @@ def region_order(k: int = 4, *, first: bool, shape: Sequence[int] = (64, 64)) ->
     if first:
         outputs.append(graph.node("Mul", a, b, name="n"))
     for i in range(k):
-        outputs.append(graph.node(operators[i % len(operators)], a, h[i // len(operators)], name=f"d{i + 1}"))
+        kind, operands = i % len(operators), (a, h[i // len(operators)])
+        outputs.append(graph.node(operators[kind], *(operands if kind < 3 else operands[::-1]), name=f"d{i + 1}"))
     if not first:
         outputs.append(graph.node("Mul", a, b, name="n"))
     return graph.model(outputs, "region_order")
@@ -97,8 +102,8 @@ def shared_sum(shape: Sequence[int] = (64, 64), *, readers: Sequence[str] = ("Re
     """``y = x + b`` that several activations read, for composites add + activation.
 
     Computing the sum once for each reader gives as many composites and leaves nothing to the host. Relay drops a match
-    whose inside is read outside: no composite. Relax gives y out as a second result: one composite, the other activation
-    stays on the host.
+    whose inside is read outside: no composite. Relax gives y out as a second result: one composite, the other
+    activation stays on the host.
     """
     graph = _Builder(shape)
     y = graph.node("Add", graph.input("x"), graph.input("b"), name="y")
@@ -183,7 +188,8 @@ def residual_chain(
             if affine:
                 axes = graph.node("Constant", value_ints=[1, 2])
                 scale = graph.constant(f"{name}.scale", graph.rng.uniform(0.8, 1.2, channels).astype(np.float32))
-                shift = graph.constant(f"{name}.shift", graph.rng.standard_normal(channels, np.float32) * np.float32(0.05))
+                small = graph.rng.standard_normal(channels, np.float32) * np.float32(0.05)
+                shift = graph.constant(f"{name}.shift", small)
                 y = graph.node("Mul", y, graph.node("Unsqueeze", scale, axes))
                 y = graph.node("Add", y, graph.node("Unsqueeze", shift, axes))
             if step < 2:

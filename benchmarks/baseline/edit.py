@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from benchmarks.baseline.expr import tensor_type
-from eqsat.model.attributes import from_attrs, make_attrs, op_key, to_attrs
+from eqsat.model.attributes import from_attrs, make_attrs, op_key, subgraphs, to_attrs
 from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
@@ -28,14 +28,17 @@ class Editor:
         """The nodes as of now, in order, so that the graph may change meanwhile."""
         return list(self.graph)
 
-    def emit(self, before: ir.Node, op: str, inputs: Sequence[ir.Value | None], like: ir.Value, **attrs: Any) -> ir.Value:
+    def emit(
+        self, before: ir.Node, op: str, inputs: Sequence[ir.Value | None], like: ir.Value, **attrs: Any
+    ) -> ir.Value:
         """A new node in front of another; its result has the type and shape of ``like`` until told otherwise."""
         domain, _, name = op.rpartition(".")
         attributes = from_attrs(make_attrs(OpKey(domain, name), attrs), OpKey(domain, name)) if not domain else []
         node = ir.Node(domain, name, inputs, attributes, num_outputs=1)
         result = node.outputs[0]
         result.name = self._name(like.name or op)
-        result.dtype = like.dtype
+        if like.dtype is not None:
+            result.dtype = like.dtype
         result.shape = None if like.shape is None else ir.Shape(like.shape)
         self.graph.insert_before(before, node)
         return result
@@ -50,7 +53,7 @@ class Editor:
         return value
 
     def replace(self, node: ir.Node, value: ir.Value) -> None:
-        """Lets everyone read a value instead of a node's only result, which it inherits the name of; removes the node."""
+        """Lets everyone read a value in place of a node's only result and removes the node; the name is kept."""
         old = node.outputs[0]
         name = old.name
         is_output = old.is_graph_output()
@@ -101,6 +104,10 @@ def dims(value: ir.Value | None) -> tuple[int, ...] | None:
     return None if known is None or not known.is_static else tuple(d for d in known.shape or () if isinstance(d, int))
 
 
+def _all_constant(node: ir.Node) -> bool:
+    return all(v is None or is_constant(v) for v in node.inputs)
+
+
 def is_plain(node: ir.Node, *names: str) -> bool:
     """Whether a node is one of these operators of ONNX."""
     return node.domain in ("", "ai.onnx") and node.op_type in names
@@ -113,12 +120,10 @@ def fold_constants(model: ir.Model) -> None:
         op = op_key(node)
         if is_plain(node, "Shape") and dims(node.inputs[0]) is not None:
             inputs: list[np.ndarray | None] = [np.empty(dims(node.inputs[0]) or ())]
-        elif op.domain or any(v is not None and not is_constant(v) for v in node.inputs) or not is_deterministic(op):
-            continue
-        elif any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
-            continue
-        else:
+        elif not op.domain and is_deterministic(op) and not any(subgraphs(node)) and _all_constant(node):
             inputs = [None if v is None else array_of(v) for v in node.inputs]
+        else:
+            continue
         for value, array in zip(node.outputs, evaluate(op, to_attrs(node), inputs, len(node.outputs)), strict=True):
             if value.is_graph_output() or array is None:
                 continue

@@ -7,7 +7,7 @@ expression is equal to itself only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,13 +31,16 @@ class Expr:
         kind: An input, a constant, a call of an operator or a composite, one output of a call (``item``), or a tuple.
         op: Of a call; a composite is ``OpKey(target, composite)``.
         args: Operands by position, None where absent. The call itself for an item, the fields for a tuple. A call
-            has the values that its subgraphs capture behind its own operands, a composite what its members read from outside.
+            has the values that its subgraphs capture behind its own operands, a composite what its members read from
+            outside.
         types: Of the outputs; one, except for calls with several outputs.
         name: Of the tensor, empty where there is none.
         index: Of an item: which output.
         value: Of a constant.
         composite: What a composite call calls.
-        members: Of a composite call: the calls it stands for, operands before their readers; the last is the root.
+        members: Of a composite call: what it stands for, operands before their readers.
+        results: Of a composite call: the members it returns, one for each type.
+        names: Of a composite call: what the names of its pattern are bound to, for conditions and costs.
     """
 
     kind: Kind
@@ -50,6 +53,8 @@ class Expr:
     value: ir.TensorProtocol | None = None
     composite: Composite | None = None
     members: tuple[Expr, ...] = ()
+    results: tuple[Expr, ...] = ()
+    names: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def type(self) -> TensorType | None:
@@ -167,16 +172,17 @@ def users(exprs: Sequence[Expr]) -> dict[Expr, list[Expr]]:
 
 
 def redirect(program: Program, replacement: Mapping[Expr, Expr]) -> None:
-    """Lets every reader of some expressions, members of composites included, read others instead."""
+    """Lets every reader of some expressions read others instead, members of composites too, but not each other's."""
 
-    def follow(expr: Expr) -> None:
-        if any(a in replacement for a in expr.args if a is not None):
-            expr.args = tuple(None if a is None else replacement.get(a, a) for a in expr.args)
+    def follow(expr: Expr, inside: Collection[Expr] = ()) -> None:
+        if any(a in replacement and a not in inside for a in expr.args if a is not None):
+            expr.args = tuple(a if a is None or a in inside else replacement.get(a, a) for a in expr.args)
 
-    for expr in (*program.bindings, *replacement.values()):
+    for expr in dict.fromkeys((*program.bindings, *replacement.values())):
         follow(expr)
+        inside = set(expr.members)
         for member in expr.members:
-            follow(member)
+            follow(member, inside)
     program.outputs = [replacement.get(o, o) for o in program.outputs]
 
 

@@ -36,6 +36,7 @@ class Found:
         operators: Operator by name, for ``(op: Add | Mul)``.
         calls: What the pattern covers: calls, and the tuples and items between them; readers first.
         leaves: What it reads from outside, without repetition, in order of first occurrence.
+        literals: Constants that the pattern names by their value; no leaves.
     """
 
     root: Expr
@@ -46,13 +47,14 @@ class Found:
     operators: dict[str, OpKey] = field(default_factory=dict)
     calls: list[Expr] = field(default_factory=list)
     leaves: list[Expr] = field(default_factory=list)
+    literals: list[Expr] = field(default_factory=list)
 
 
 Evaluator = Callable[[RuleExpr, Found], object]
 """Value of an expression of the rule language under the bindings so far; None where it is not known."""
 
 
-def find(pattern: Match, root: Expr, evaluate: Evaluator) -> Found | None:
+def find(pattern: Pattern, root: Expr, evaluate: Evaluator) -> Found | None:
     """The match of a pattern at one value, None if there is none."""
     search = _Search(root, evaluate)
     return search.found if search.match(pattern, root) else None
@@ -64,22 +66,22 @@ class _Search:
     def __init__(self, root: Expr, evaluate: Evaluator) -> None:
         self.found = Found(root)
         self._evaluate = evaluate
-        self._memo: dict[Pattern, Expr | None] = {}
+        self._memo: dict[int, Expr | None] = {}
         self._trail: list[Callable[[], object]] = []
 
     def match(self, pattern: Pattern | None, expr: Expr | None) -> bool:
         """Matches one operand; on failure nothing stays bound."""
-        if isinstance(pattern, (Match, Var)):
-            # One pattern used twice (a `let`, a variable) is one value.
-            if pattern in self._memo:
-                return self._memo[pattern] is expr
+        key = id(pattern)
+        if isinstance(pattern, (Match, Alternatives)) and key in self._memo:
+            # One pattern at two places (a `let` used twice) is one value.
+            return self._memo[key] is expr
         mark = len(self._trail)
         if not self._match(pattern, expr):
             self._undo(mark)
             return False
-        if isinstance(pattern, (Match, Var)):
-            self._memo[pattern] = expr
-            self._trail.append(lambda: self._memo.pop(pattern))
+        if isinstance(pattern, (Match, Alternatives)):
+            self._memo[key] = expr
+            self._trail.append(lambda: self._memo.pop(key))
         return True
 
     def _match(self, pattern: Pattern | None, expr: Expr | None) -> bool:
@@ -93,9 +95,10 @@ class _Search:
             case Wildcard():
                 return expr is not None and self._leaf(expr)
             case Number(value):
-                return expr is not None and _is_filled_with(expr, value) and self._leaf(expr)
-            case Alternatives(options):
-                return any(self.match(option, expr) for option in options)
+                return expr is not None and _is_filled_with(expr, value) and self._listed(self.found.literals, expr)
+            case Alternatives(options, _, name):
+                matched = any(self.match(option, expr) for option in options)
+                return matched and (name is None or self._bind(self.found.tensors, name, expr))
             case Match():
                 return expr is not None and self._match_call(pattern, expr)
             case _:
@@ -171,15 +174,16 @@ class _Search:
         return True
 
     def _leaf(self, expr: Expr) -> bool:
-        if expr not in self.found.leaves:
-            self.found.leaves.append(expr)
-            self._trail.append(self.found.leaves.pop)
-        return True
+        return self._listed(self.found.leaves, expr)
 
     def _cover(self, expr: Expr) -> None:
-        if expr not in self.found.calls:
-            self.found.calls.append(expr)
-            self._trail.append(self.found.calls.pop)
+        self._listed(self.found.calls, expr)
+
+    def _listed(self, found: list[Expr], expr: Expr) -> bool:
+        if expr not in found:
+            found.append(expr)
+            self._trail.append(found.pop)
+        return True
 
     def _undo(self, mark: int) -> None:
         while len(self._trail) > mark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.baseline.expr import Expr, Program
@@ -21,13 +21,15 @@ class Tables:
     Attributes:
         targets: In order of priority.
         evaluate: Value of an expression of a target file under the bindings of a match.
-        accepts: Whether the conditions of a composite hold at a match (TVM's ``check`` of a pattern).
+        names: What the names of a pattern are bound to at a match.
+        accepts: Whether the conditions of a composite hold for these names (TVM's ``check`` of a pattern).
         supports: Whether a target executes a call by itself (TVM's ``target.NAME`` attribute of an operator).
     """
 
     targets: tuple[Target, ...]
     evaluate: Evaluator
-    accepts: Callable[[Target, Composite, Found], bool]
+    names: Callable[[Composite, Found], Mapping[str, object]]
+    accepts: Callable[[Composite, Mapping[str, object]], bool]
     supports: Callable[[Target, Expr], bool]
 
     @property

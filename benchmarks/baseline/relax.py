@@ -14,7 +14,7 @@ TVM 0.27 on random programs (``tests/benchmarks/data``). What decides its result
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from benchmarks.baseline.expr import Expr, Program, drop_dead, redirect
 from benchmarks.baseline.matcher import find
@@ -37,7 +37,7 @@ def partition(program: Program, tables: Tables) -> Partition:
     drop_dead(program)
     for target, composite in tables.composites:
         _fuse(program, target, composite, tables)
-    target_of = {e: HOST for e in program.bindings}
+    target_of = dict.fromkeys(program.bindings, HOST)
     for expr in program.bindings:
         if expr.composite is not None:
             target_of[expr] = expr.op.domain
@@ -53,6 +53,9 @@ class _Group:
     Attributes:
         size: Bindings, as far as TVM keeps count.
         listed: Bindings that were put into this very group, those since taken away included.
+        fused: Whether it is a match.
+        names: What the pattern's names are bound to.
+        literals: Constants that the pattern names by their value.
     """
 
     def __init__(self, listed: Iterable[Expr] = ()) -> None:
@@ -60,6 +63,8 @@ class _Group:
         self.size = 1
         self.listed = list(listed)
         self.fused = False
+        self.names: Mapping[str, object] = {}
+        self.literals: frozenset[Expr] = frozenset()
 
     def root(self) -> _Group:
         group = self
@@ -77,7 +82,10 @@ def _fuse(program: Program, target: Target, composite: Composite, tables: Tables
         if expr.kind != "call":
             continue
         found = find(composite.pattern, expr, tables.evaluate)
-        if found is None or not tables.accepts(target, composite, found):
+        if found is None:
+            continue
+        names = tables.names(composite, found)
+        if not tables.accepts(composite, names):
             continue
         covered = set(found.calls)
         inside = [e for e in found.calls if e is not expr]
@@ -85,6 +93,8 @@ def _fuse(program: Program, target: Target, composite: Composite, tables: Tables
             continue
         group = group_of[expr].root()
         group.fused = True
+        group.names = names
+        group.literals = frozenset(found.literals)
         for e in inside:
             if group_of[e] is not group:
                 group_of[e].size -= 1
@@ -115,17 +125,18 @@ def _outline(program: Program, of: dict[Expr, _Group], target: Target, composite
     for group, inside in members.items():
         results = list(exported[group])
         op = OpKey(target.name, composite.name)
-        own = set(inside)
+        own = {*inside, *group.literals}
         leaves = tuple(dict.fromkeys(a for e in inside for a in e.args if a is not None and a not in own))
         call = Expr(
             "call",
             op,
-            (),
-            leaves,
-            tuple(e.type for e in results),
-            results[0].name if len(results) == 1 else "",
+            args=leaves,
+            types=tuple(e.type for e in results),
+            name=results[0].name if len(results) == 1 else "",
             composite=composite,
             members=tuple(inside),
+            results=tuple(results),
+            names=group.names,
         )
         behind[inside[-1]] = [call]
         if len(results) == 1:

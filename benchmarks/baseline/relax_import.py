@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from benchmarks.baseline.channels import absorb_biases
 from benchmarks.baseline.edit import Editor, array_of, dims, fold_constants, is_constant, is_plain
 from eqsat.errors import OptimizationError
 
@@ -23,27 +24,33 @@ RELAX = "relax"
 """Domain of what Relax has and ONNX has not."""
 
 
-def as_relax(model: ir.Model) -> None:
+def as_relax(model: ir.Model, *, split_biases: bool = True) -> None:
     """Rewrites a model into the operators that Relax sees when fusion starts: imported, folded, normalisation folded.
 
     Args:
         model: With shapes; changed in place.
+        split_biases: Convolutions without bias and ``MatMul`` with additions behind, as Relax has them; else ``Conv``
+            with bias and ``Gemm``, which mean the same to a target file.
     """
     fold_constants(model)
     edit = Editor(model)
     for node in edit.nodes():
         spell = _SPELLINGS.get(node.op_type) if is_plain(node, node.op_type) else None
+        if not split_biases and is_plain(node, "Conv", "Gemm"):
+            continue
         if spell is not None:
             result = spell(edit, node, model)
             if result is not None:
                 edit.replace(node, result)
     fold_constants(model)
     fold_batchnorm(model)
+    if not split_biases:
+        absorb_biases(model, into_biases=False)
     fold_constants(model)
 
 
 def fold_batchnorm(model: ir.Model) -> None:
-    """FoldBatchnormToConv2D: a 2-D convolution without bias, then a normalisation, everything constant but the image."""
+    """FoldBatchnormToConv2D: a 2-D convolution without bias, then a normalisation, all constant but the image."""
     edit = Editor(model)
     for node in edit.nodes():
         if not is_plain(node, "BatchNormalization") or not all(is_constant(v) for v in node.inputs[1:]):
@@ -57,7 +64,7 @@ def fold_batchnorm(model: ir.Model) -> None:
         gamma, beta, mean, variance = (array_of(v) for v in node.inputs[1:5] if v is not None)
         scale = gamma / np.sqrt(variance + np.asarray(node.attributes.get_float("epsilon", 1e-5), variance.dtype))
         weights = edit.constant(array_of(kernel) * scale.reshape(-1, 1, 1, 1), kernel.name or "kernel")
-        shift = edit.constant((beta - mean * scale).reshape(1, -1, 1, 1), node.inputs[2].name if node.inputs[2] else "b")
+        shift = edit.constant((beta - mean * scale).reshape(1, -1, 1, 1), "shift")
         result = edit.emit(node, "Conv", [conv.inputs[0], weights], node.outputs[0])
         _copy_attributes(conv, result)
         edit.replace(node, edit.emit(node, "Add", [result, shift], node.outputs[0]))
@@ -142,7 +149,7 @@ def _lrn(edit: Editor, node: ir.Node, model: ir.Model) -> ir.Value | None:
     assert x is not None
     shape = _static(x)
     attrs = node.attributes
-    size = attrs.get_int("size")
+    size = attrs["size"].as_int()
     square = edit.emit(node, "Mul", [x, x], x)
     first = edit.constant(np.array([1], np.int64), "axes")
     deep = edit.emit(node, "Unsqueeze", [square, first], x)

@@ -15,7 +15,7 @@ merge_compiler_regions, partition_graph}.cc``, ``src/relay/ir/{dataflow_matcher,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from benchmarks.baseline.expr import Expr, Program, post_order, redirect, users
 from benchmarks.baseline.matcher import Found, find
@@ -37,7 +37,7 @@ def partition(program: Program, tables: Tables, *, merge: bool = True, non_call_
         non_call_targets: AnnotateTarget's ``include_non_call_ops``: give tuples and projections a target, too.
     """
     body = _relay_form(program)
-    merge_composites(program, body, tables)
+    body = merge_composites(program, body, tables)
     target_of = annotate_targets(body, tables, non_call_targets)
     regions = merge_regions(body, target_of) if merge else [[e] for e in post_order([body]) if e in target_of]
     kept = [(target_of[r[0]], tuple(r)) for r in regions if target_of[r[0]] != HOST]
@@ -64,7 +64,7 @@ def _bindings(body: Expr) -> list[Expr]:
 def merge_composites(program: Program, body: Expr, tables: Tables) -> Expr:
     """Replaces the matches of each composite by calls of it; returns the body, which may be one of them."""
     for target, composite in tables.composites:
-        replacement = {g.root: _composite_call(target, composite, g) for g in _groups(body, target, composite, tables)}
+        replacement = {g.root: _composite_call(target, composite, g) for g in _groups(body, composite, tables)}
         if replacement:
             redirect(program, replacement)
             body = replacement.get(body, body)
@@ -78,10 +78,12 @@ class _Group:
     Attributes:
         leaves: What it reads.
         members: The expressions it stands for, the root last.
+        names: What the pattern's names are bound to.
     """
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, names: Mapping[str, object]) -> None:
         self.root = found.root
+        self.names = names
         self.leaves = tuple(found.leaves)
         stop = set(found.leaves)
         seen: set[Expr] = set()
@@ -98,7 +100,7 @@ class _Group:
         self.members = tuple(walk(found.root))
 
 
-def _groups(body: Expr, target: Target, composite: Composite, tables: Tables) -> list[_Group]:
+def _groups(body: Expr, composite: Composite, tables: Tables) -> list[_Group]:
     order = post_order([body])
     readers = users(order)
     dominators = _Dominators(order, readers)
@@ -110,7 +112,7 @@ def _groups(body: Expr, target: Target, composite: Composite, tables: Tables) ->
         found = find(composite.pattern, expr, tables.evaluate)
         if found is None:
             continue
-        group = _Group(found)
+        group = _Group(found, tables.names(composite, found))
         inside = set(group.members)
         if inside & taken or any(
             reader not in inside and not dominators.dominates(expr, reader)
@@ -120,7 +122,7 @@ def _groups(body: Expr, target: Target, composite: Composite, tables: Tables) ->
         ):
             continue
         taken |= inside
-        if tables.accepts(target, composite, found):
+        if tables.accepts(composite, group.names):
             groups.append(group)
     return groups
 
@@ -128,7 +130,17 @@ def _groups(body: Expr, target: Target, composite: Composite, tables: Tables) ->
 def _composite_call(target: Target, composite: Composite, group: _Group) -> Expr:
     root = group.root
     op = OpKey(target.name, composite.name)
-    return Expr("call", op, (), group.leaves, root.types[:1], root.name, composite=composite, members=group.members)
+    return Expr(
+        "call",
+        op,
+        args=group.leaves,
+        types=root.types[:1],
+        name=root.name,
+        composite=composite,
+        members=group.members,
+        results=(root,),
+        names=group.names,
+    )
 
 
 class _Dominators:
@@ -157,10 +169,10 @@ class _Dominators:
         while first is not second:
             if first is None or second is None:
                 return None
-            if self._depth[first] >= self._depth[second]:
-                first, second = self._parent[first], (
-                    self._parent[second] if self._depth[first] == self._depth[second] else second
-                )
+            if self._depth[first] == self._depth[second]:
+                first, second = self._parent[first], self._parent[second]
+            elif self._depth[first] > self._depth[second]:
+                first = self._parent[first]
             else:
                 second = self._parent[second]
         return first

@@ -4,19 +4,26 @@ The order is that of Relay's ``partition_for_dnnl``: CanonicalizeOps, SimplifyIn
 SimplifyExpr, FoldConstant; then MergeComposite and the rest (:mod:`benchmarks.baseline.relay`). Written after reading
 ``src/relay/transforms/{simplify_inference, fold_scale_axis, simplify_expr}.cc`` of `apache/tvm`.
 
-One thing is said differently: Relay adds a bias with an operator of its own, which its patterns contain; in ONNX, and so
-in the patterns of target files, a convolution has a bias as operand. So biases stay operands here, and an addition of
-one constant per channel right behind a convolution becomes one.
+One thing is said differently: Relay adds a bias with an operator of its own, which its patterns contain; in ONNX, and
+so in the patterns of target files, a convolution has a bias as operand. So biases stay operands here, and an addition
+of one constant per channel right behind a convolution becomes one.
 """
 
 from __future__ import annotations
-
 
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
+from benchmarks.baseline.channels import (
+    absorb_biases,
+    along,
+    folding_convolution,
+    is_depthwise,
+    per_channel,
+    split_constant,
+)
 from benchmarks.baseline.edit import Editor, array_of, dims, fold_constants, is_constant, is_plain
 
 
@@ -53,7 +60,7 @@ def simplify_inference(model: ir.Model) -> None:
             result = node.inputs[0]
         elif is_plain(node, "BatchNormalization") and all(is_constant(v) for v in node.inputs[1:]):
             gamma, beta, mean, variance = (array_of(v) for v in node.inputs[1:5] if v is not None)
-            shape = (1, -1) + (1,) * ((node.inputs[0].shape.rank() if node.inputs[0] and node.inputs[0].shape else 4) - 2)
+            shape = (1, -1) + (1,) * (_rank(node.outputs[0]) - 2)
             scale = gamma / np.sqrt(variance + np.asarray(node.attributes.get_float("epsilon", 1e-5), variance.dtype))
             factor = edit.constant(scale.reshape(shape), "scale")
             shift = edit.constant((beta - mean * scale).reshape(shape), "shift")
@@ -66,22 +73,6 @@ def simplify_inference(model: ir.Model) -> None:
     edit.drop_dead()
 
 
-def absorb_biases(model: ir.Model) -> None:
-    """An addition of one constant per channel to a convolution that nothing else reads becomes its bias."""
-    edit = Editor(model)
-    for node in edit.nodes():
-        if not is_plain(node, "Add"):
-            continue
-        x, shift = _split_constant(node)
-        conv = _folding_convolution(x)
-        channels = None if shift is None or conv is None else _per_channel(shift, node.outputs[0])
-        if x is None or conv is None or channels is None:
-            continue
-        _set_bias(edit, conv, _bias(conv, channels) + channels)
-        edit.replace(node, x)
-    edit.drop_dead()
-
-
 # ---- FoldScaleAxis -------------------------------------------------------------------------------
 
 
@@ -91,10 +82,10 @@ def fold_scale_backward(model: ir.Model) -> None:
     for node in edit.nodes():
         if not is_plain(node, "Mul"):
             continue
-        x, factor = _split_constant(node)
+        x, factor = split_constant(node)
         if x is None or factor is None or len(x.uses()) != 1:
             continue
-        scale = _per_channel(factor, node.outputs[0])
+        scale = per_channel(factor, node.outputs[0])
         if scale is None or not _scale(edit, x, scale, dry=True):
             continue
         _scale(edit, x, scale, dry=False)
@@ -107,12 +98,12 @@ def _scale(edit: Editor, value: ir.Value, scale: np.ndarray, *, dry: bool) -> bo
     node = value.producer()
     if node is None or len(value.uses()) != 1 or value.is_graph_output():
         return False
-    if _folding_convolution(value) is not None:
+    if folding_convolution(value) is not None:
         if not dry:
             kernel = node.inputs[1]
             assert kernel is not None
             weights = array_of(kernel)
-            node.replace_input_with(1, edit.constant(weights * _along(scale, 0, weights.ndim), kernel.name or "kernel"))
+            node.replace_input_with(1, edit.constant(weights * along(scale, 0, weights.ndim), kernel.name or "kernel"))
             if len(node.inputs) > 2 and node.inputs[2] is not None:
                 node.replace_input_with(2, edit.constant(array_of(node.inputs[2]) * scale, "bias"))
         return True
@@ -123,12 +114,12 @@ def _scale(edit: Editor, value: ir.Value, scale: np.ndarray, *, dry: bool) -> bo
         if a is None or b is None:
             return False
         for moving, other in ((a, b), (b, a)):
-            shift = _per_channel(other, value) if is_constant(other) else None
+            shift = per_channel(other, value) if is_constant(other) else None
             if shift is not None:
                 if not _scale(edit, moving, scale, dry=dry):
                     return False
                 if not dry:
-                    scaled = (shift * scale).reshape(_along(scale, 1, _rank(value)).shape)
+                    scaled = (shift * scale).reshape(along(scale, 1, _rank(value)).shape)
                     node.replace_input_with(list(node.inputs).index(other), edit.constant(scaled, "shift"))
                 return True
         if dims(a) != dims(b):
@@ -157,8 +148,8 @@ def fold_scale_forward(model: ir.Model) -> None:
         demand = demands.get(node.outputs[0])
         if demand is None or not is_plain(node, "Mul"):
             continue
-        x, factor = _split_constant(node)
-        scale = None if factor is None else _per_channel(factor, node.outputs[0])
+        x, factor = split_constant(node)
+        scale = None if factor is None else per_channel(factor, node.outputs[0])
         if x is None or scale is None or (demand.positive and not np.all(scale > 0)):
             continue
         _unscale_readers(edit, node.outputs[0], scale)
@@ -169,7 +160,7 @@ def fold_scale_forward(model: ir.Model) -> None:
 def _demand(node: ir.Node, index: int, demands: dict[ir.Value, _Demand]) -> _Demand | None:
     if is_plain(node, "Conv"):
         groups = node.attributes.get_int("group", 1)
-        return _Demand() if index == 0 and is_constant(node.inputs[1]) and (groups == 1 or _is_depthwise(node)) else None
+        return _Demand() if index == 0 and is_constant(node.inputs[1]) and (groups == 1 or is_depthwise(node)) else None
     own = demands.get(node.outputs[0])
     if own is None:
         return None
@@ -177,7 +168,8 @@ def _demand(node: ir.Node, index: int, demands: dict[ir.Value, _Demand]) -> _Dem
         return _Demand(True)
     if is_plain(node, "Add", "Sub"):
         other = node.inputs[1 - index]
-        return own if other is not None and is_constant(other) and _per_channel(other, node.outputs[0]) is not None else None
+        moves = other is not None and is_constant(other) and per_channel(other, node.outputs[0]) is not None
+        return own if moves else None
     return None
 
 
@@ -187,14 +179,14 @@ def _unscale_readers(edit: Editor, value: ir.Value, scale: np.ndarray) -> None:
             kernel = node.inputs[1]
             assert kernel is not None
             weights = array_of(kernel)
-            axis = 0 if _is_depthwise(node) else 1
-            node.replace_input_with(1, edit.constant(weights * _along(scale, axis, weights.ndim), kernel.name or "kernel"))
+            factor = along(scale, 0 if is_depthwise(node) else 1, weights.ndim)
+            node.replace_input_with(1, edit.constant(weights * factor, kernel.name or "kernel"))
             continue
         if is_plain(node, "Add", "Sub"):
             other = node.inputs[1 - index]
-            shift = _per_channel(other, node.outputs[0]) if other is not None else None
+            shift = per_channel(other, node.outputs[0]) if other is not None else None
             assert shift is not None
-            smaller = (shift / scale).reshape(_along(scale, 1, _rank(node.outputs[0])).shape)
+            smaller = (shift / scale).reshape(along(scale, 1, _rank(node.outputs[0])).shape)
             node.replace_input_with(1 - index, edit.constant(smaller, "shift"))
         _unscale_readers(edit, node.outputs[0], scale)
 
@@ -238,68 +230,15 @@ def _merge_transposes(edit: Editor, node: ir.Node) -> None:
 
 
 def _merge_additions(edit: Editor, node: ir.Node) -> None:
-    x, second = _split_constant(node)
+    x, second = split_constant(node)
     before = x.producer() if x is not None else None
     if before is None or second is None or not is_plain(before, "Add"):
         return
-    inner, first = _split_constant(before)
+    inner, first = split_constant(before)
     if inner is None or first is None or dims(inner) != dims(node.outputs[0]):
         return
     total = edit.constant(array_of(first) + array_of(second), "shift")
     edit.replace(node, edit.emit(node, "Add", [inner, total], node.outputs[0]))
-
-
-# ---- help ----------------------------------------------------------------------------------------
-
-
-def _split_constant(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
-    """The operand of a binary operator that is no constant, and the one that is; None, None otherwise."""
-    a, b = node.inputs
-    if is_constant(b) and not is_constant(a):
-        return a, b
-    if is_constant(a) and not is_constant(b):
-        return b, a
-    return None, None
-
-
-def _folding_convolution(value: ir.Value | None) -> ir.Node | None:
-    """The convolution that computes a value for one reader, where its weights are constant."""
-    node = value.producer() if value is not None else None
-    if value is None or node is None or not is_plain(node, "Conv") or len(value.uses()) != 1 or value.is_graph_output():
-        return None
-    return node if all(is_constant(v) for v in node.inputs[1:] if v is not None) else None
-
-
-def _per_channel(constant: ir.Value, like: ir.Value) -> np.ndarray | None:
-    """A constant that varies along dimension 1 of ``like`` at most, as a vector; None if it is another."""
-    shape, array, whole = dims(constant), array_of(constant), dims(like)
-    if shape is None or whole is None or len(whole) < 3 or len(shape) not in (len(whole) - 1, len(whole)):
-        return None
-    shape = (1,) * (len(whole) - len(shape)) + shape
-    if any(d != 1 for i, d in enumerate(shape) if i != 1) or shape[1] != whole[1]:
-        return None
-    return array.reshape(-1)
-
-
-def _along(vector: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    return vector.reshape([-1 if i == axis else 1 for i in range(rank)])
-
-
-def _is_depthwise(node: ir.Node) -> bool:
-    kernel = dims(node.inputs[1])
-    groups = node.attributes.get_int("group", 1)
-    return kernel is not None and groups > 1 and kernel[0] == groups and kernel[1] == 1
-
-
-def _bias(conv: ir.Node, like: np.ndarray) -> np.ndarray:
-    bias = conv.inputs[2] if len(conv.inputs) > 2 else None
-    return np.zeros_like(like) if bias is None else array_of(bias)
-
-
-def _set_bias(edit: Editor, conv: ir.Node, bias: np.ndarray) -> None:
-    if len(conv.inputs) < 3:
-        conv.resize_inputs(3)
-    conv.replace_input_with(2, edit.constant(bias, "bias"))
 
 
 def _is_unused(node: ir.Node, index: int) -> bool:
@@ -309,5 +248,3 @@ def _is_unused(node: ir.Node, index: int) -> bool:
 def _rank(value: ir.Value) -> int:
     assert value.shape is not None
     return value.shape.rank()
-
-
