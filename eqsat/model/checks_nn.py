@@ -39,6 +39,7 @@ def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None
             raise Mismatch(f"{channels} channels do not divide into {groups} groups")
         per_group = node.dim(w, 1)
         filters = None if per_group is None else per_group * groups
+        _output_shape(node)
     else:
         per_group, filters = node.dim(w, 1), node.dim(w, 0)
         if per_group is not None and not same(channels, per_group * groups):
@@ -58,6 +59,29 @@ def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None
     if bias is not None:
         require_vector(node, bias, filters, what="the bias")
     spatial_outputs(node, x)
+
+
+def _output_shape(node: Operands) -> None:
+    """An output_shape can only be smaller than what the strides and the kernel give: the rest is padding."""
+    wanted, shape, kernel = node.attr("output_shape"), node.shape(0), node.shape(1)
+    if not isinstance(wanted, tuple) or shape is None or kernel is None or len(kernel) != len(shape):
+        return
+    rank = len(shape) - 2
+    strides, dilations, extra = (_window(node, name, default, rank) for name, default in _WINDOW)
+    for i, (d, k, out) in enumerate(zip(shape[2:], kernel[2:], wanted[-rank:], strict=False)):
+        if isinstance(d, int) and isinstance(k, int):
+            # Up to stride - 1 further elements are output padding.
+            largest = strides[i] * d + (k - 1) * dilations[i] + (extra[i] if extra[i] >= strides[i] else 0)
+            if out > largest:
+                raise Mismatch(f"output_shape {list(wanted)} is larger than the {largest} elements in axis {i}")
+
+
+def _window(node: Operands, name: str, default: int, rank: int) -> tuple[int, ...]:
+    value = node.attr(name)
+    return tuple(int(v) for v in value) if isinstance(value, tuple) and value else (default,) * rank
+
+
+_WINDOW = (("strides", 1), ("dilations", 1), ("output_padding", 0))
 
 
 def spatial_outputs(node: Operands, x: int = 0) -> None:

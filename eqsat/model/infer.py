@@ -86,8 +86,17 @@ def infer_types(
     try:
         inferred = found._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)  # type: ignore[call-arg]
     except (InferenceError, ValidationError) as error:
-        raise contradiction(place, inputs, _plain_message(str(error))) from error
+        wrong = contradiction(place, inputs, _plain_message(str(error)))
+        if not any(map(_is_vague_parameter, inputs[1:own])):
+            raise wrong from error
+        # Some rules (Resize) take a parameter of unknown length for an empty one.
+        try:
+            return symbolic.infer(op, attrs, inputs, values, outputs, place)
+        except ModelError:
+            raise wrong from error
     result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
+    if any(t is not None and not t.is_static for t in inputs[:own]):
+        result = _without_false_zeros(inputs[:own], result)
     check_types(op, attrs, inputs[:own], values, result, place)
     if not captured and any(t is None or not t.is_static for t in result):
         # That package refuses more than ONNX does; then the dimensions stay open.
@@ -173,6 +182,22 @@ def _infer_function(
     padded = [*inputs, *[None] * (body.inputs - len(inputs))]
     types = infer_body(body, padded, values)
     return tuple(types[i] for i in body.results)
+
+
+def _is_vague_parameter(known: TensorType | None) -> bool:
+    return known is not None and not known.is_static and known.dtype in (ir.DataType.INT64, ir.DataType.INT32)
+
+
+def _without_false_zeros(
+    inputs: Sequence[TensorType | None], found: tuple[TensorType | None, ...]
+) -> tuple[TensorType | None, ...]:
+    """Some of ONNX's rules (Attention) take an unknown dimension for 0 and multiply with it."""
+    if any(t is not None and t.shape is not None and 0 in t.shape for t in inputs):
+        return found
+    return tuple(
+        t if t is None or t.shape is None else TensorType(t.dtype, tuple(None if d == 0 else d for d in t.shape))
+        for t in found
+    )
 
 
 def _refined(

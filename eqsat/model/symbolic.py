@@ -121,4 +121,30 @@ def _sound(rule: _Rule, inner: int) -> _Rule:
     return sound
 
 
+_REDUCE = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+_RANK_BY_AXES = ("Squeeze", "Unsqueeze", *(f"Reduce{kind}" for kind in _REDUCE))
+
+
+def _keep_ranks_sound() -> None:
+    """Wraps the package's rules of operators whose rank depends on axes: unknown axes are to it no axes."""
+    for name in _RANK_BY_AXES:
+        for since in osi.registry.version_boundaries("", name):
+            rule = osi.registry.get("", name, since)
+            assert rule is not None
+            osi.registry.register("", name, since)(_with_known_axes(rule))
+
+
+def _with_known_axes(rule: _Rule) -> _Rule:
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        axes = node.inputs[1] if len(node.inputs) > 1 else None
+        data = node.inputs[0]
+        if axes is None or data is None or context.get_symbolic_value(axes) is not None:
+            rule(context, node)
+        elif data.dtype is not None:
+            context.set_shape_and_dtype(node.outputs[0], None, data.dtype)
+
+    return sound
+
+
 _keep_broadcasts_sound()
+_keep_ranks_sound()
