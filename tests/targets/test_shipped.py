@@ -1,0 +1,129 @@
+"""Each shipped target: it loads, and every plain pattern of every composite is possible, allowed and worth it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from eqsat.rules.ast import Composite
+from eqsat.rules.expand import expand
+from eqsat.targets.cost import CostModel
+from eqsat.targets.registry import list_targets, load_targets, read_target_file, targets_dir
+from eqsat.targets.validate import problems
+from tests.targets.instances import Operand, instance
+
+LO, HI = np.array(0, np.float32), np.array(6, np.float32)
+BOUNDS: dict[str, Operand] = {"lo": LO, "hi": HI, "low": LO, "high": HI}
+SAME: dict[str, Operand] = dict.fromkeys(("a", "b", "c", "x", "y"), (2, 8))
+IMAGE: dict[str, Operand] = {"x": (2, 4, 9, 9), "w": (6, 4, 3, 3), "b": (6,), "r": (2, 6, 7, 7), **BOUNDS}
+MATRIX: dict[str, Operand] = {"x": (3, 5, 8), "w": (3, 8, 8), "b": (8,), "r": (3, 5, 8), "f": (), **BOUNDS}
+DENSE: dict[str, Operand] = {"x": (4, 8), "w": (8, 6), "b": (6,), "r": (4, 6), **BOUNDS}
+FACTORS = np.array([1, 1, 2, 2], np.float32)
+SHUFFLED = {"s": np.array([2, 3, 4, 5, 5]), "u": np.array([2, 12, 5, 5])}
+
+CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]]]]] = {
+    "cpu": {},
+    "ccompiler": {"add_subtract_multiply": (SAME, {})},
+    "toy_chain": {"add_relu": (SAME, {}), "relu_mul": (SAME, {}), "mul_add": (SAME, {})},
+    "toy_regions": {},
+    "toy_shared": {"add_relu": (SAME, {}), "add_sigmoid": (SAME, {})},
+    "toy_matmul": {"matmul_add_relu": (DENSE, {})},
+    "toy_conv": {"conv2d": (IMAGE, {}), "matmul": (DENSE, {}), "dense": (DENSE, {})},
+    "dnnl": {
+        "conv_eltwise": (IMAGE, {}),
+        "conv_sum": (IMAGE, {}),
+        "conv_eltwise_sum": (IMAGE, {}),
+        "conv_binary": (IMAGE | {"r": (1, 6, 1, 1)}, {}),
+        "conv_depthwise": (
+            IMAGE | {"w": (6, 4, 1, 1), "v": (6, 1, 3, 3), "k": (6,)},
+            {"d": {"group": 6, "pads": [1, 1, 1, 1], "strides": [2, 2]}},
+        ),
+        "deconv_eltwise": (IMAGE | {"w": (4, 6, 3, 3)}, {}),
+        "matmul_transposed": (MATRIX, {"Transpose": {"perm": [0, 2, 1]}}),
+        "matmul_eltwise": (MATRIX, {"Transpose": {"perm": [0, 2, 1]}}),
+        "matmul_sum": (MATRIX, {"Transpose": {"perm": [0, 2, 1]}}),
+        "matmul_scale": (MATRIX, {"Transpose": {"perm": [0, 2, 1]}}),
+        "gemm_eltwise": (DENSE, {}),
+        "gemm_sum": (DENSE, {}),
+        "inner_product": (
+            DENSE | {"x": (4, 2, 3, 3), "w": (18, 6), "s": np.array([0, -1])},
+            {"Flatten": {"axis": 1}},
+        ),
+        "scale_shift": ({"x": (2, 6, 7, 7), "k": (1, 6, 1, 1), "t": (1, 6, 1, 1), **BOUNDS}, {}),
+        "binary_eltwise": ({"x": (2, 6, 7, 7), "r": (2, 6, 7, 7), **BOUNDS}, {}),
+        "eltwise_binary": ({"x": (2, 6, 7, 7), "r": (2, 6, 7, 7), **BOUNDS}, {}),
+        "batch_normalization_relu": (
+            {"x": (2, 6, 7, 7), "scale": (6,), "bias": (6,), "mean": (6,), "variance": (6,)},
+            {},
+        ),
+        "pooling_eltwise": (
+            {"x": (2, 6, 7, 7)},
+            {"MaxPool": {"kernel_shape": [2, 2]}, "AveragePool": {"kernel_shape": [2, 2]}},
+        ),
+        "resampling_sum": (
+            {"x": (2, 6, 7, 7), "f": FACTORS, "z": np.array([2, 6, 14, 14]), "r": (2, 6, 14, 14)},
+            {},
+        ),
+        "channel_shuffle": ({"x": (2, 12, 5, 5), **SHUFFLED}, {"Transpose": {"perm": [0, 2, 1, 3, 4]}}),
+    },
+}  # fmt: skip
+
+
+def composites() -> list[tuple[str, Composite]]:
+    return [(name, c) for name in list_targets() for t in read_target_file(_path(name)) for c in t.composites]
+
+
+def _path(name: str) -> Path:
+    return targets_dir() / f"{name}.target"
+
+
+@pytest.mark.parametrize("name", list_targets())
+def test_each_file_holds_the_target_of_its_name_and_is_valid(name: str) -> None:
+    (target,) = read_target_file(_path(name))
+    assert target.name == name
+    assert target.summary
+    assert not list(problems(target))
+
+
+def test_every_composite_has_a_case() -> None:
+    assert {name: set(cases) for name, cases in CASES.items()} == {
+        name: {c.name for n, c in composites() if n == name} for name in list_targets()
+    }
+
+
+@pytest.mark.parametrize(("name", "composite"), composites(), ids=lambda v: getattr(v, "name", v))
+def test_every_pattern_is_possible_allowed_and_cheaper_than_its_parts(name: str, composite: Composite) -> None:
+    model = CostModel(load_targets(name))
+    operands, attributes = CASES[name][composite.name]
+    clauses = expand((composite.pattern,))
+    assert len(clauses) <= 40
+    for clause in clauses:
+        made = instance(clause, operands, attributes)
+        assert made.failing(composite) is None, (clause, made.failing(composite))
+        cost = model.composite(1, composite, made.env, made.body, made.inputs, made.output)
+        assert 0 < cost < math.inf
+        if len(made.body.nodes) > 1:
+            parts = [_alone(model, made, i) for i in range(len(made.body.nodes))]
+            assert cost < sum(parts)
+
+
+def _alone(model: CostModel, made, number: int) -> float:
+    """The node as a kernel of its own: on the target where that runs it, else on the host."""
+    node = made.body.nodes[number]
+    inputs = [None if i is None else made.fact(i) for i in node.inputs]
+    output = made.types[made.body.inputs + number]
+    on_target = model.operator(1, node.op, node.attrs, inputs, [output])
+    return on_target if on_target < math.inf else model.operator(0, node.op, node.attrs, inputs, [output])
+
+
+@pytest.mark.parametrize(("name", "composite"), composites(), ids=lambda v: getattr(v, "name", v))
+def test_composites_with_a_condition_on_the_element_type_refuse_others(name: str, composite: Composite) -> None:
+    operands, attributes = CASES[name][composite.name]
+    doubles = {n: v.astype(np.float64) if n in BOUNDS and isinstance(v, np.ndarray) else v for n, v in operands.items()}
+    for clause in expand((composite.pattern,)):
+        failing = instance(clause, doubles, attributes, dtype=ir.DataType.DOUBLE).failing(composite)
+        assert (failing is not None) == (name in ("dnnl", "ccompiler"))
