@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from eqsat.errors import TargetError
@@ -82,6 +83,16 @@ def read_target_file(path: str | Path) -> tuple[Target, ...]:
         TargetError, RuleError: It cannot be read, or declares none.
     """
     path = Path(path)
+    try:
+        written = path.stat().st_mtime_ns
+    except OSError:
+        written = -1  # reading it says what is wrong
+    return _read(path, written)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, written: int) -> tuple[Target, ...]:
+    """A file's targets, read once for each time it was written."""
     (content,) = read_files([path])
     if not content.targets:
         raise TargetError("a file that declares a target is required", place=str(path))

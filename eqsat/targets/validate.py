@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 from eqsat.errors import TargetError
 from eqsat.model.opset import OPSETS, did_you_mean
@@ -22,6 +23,7 @@ _RATES = ("bandwidth", "link_bandwidth")
 _RESERVED = {"eqsat", "ai", "com", *(d for d in OPSETS if d)}
 
 
+@lru_cache(maxsize=256)
 def validate(target: Target) -> None:
     """Checks one target.
 
