@@ -156,7 +156,7 @@ class Search:
                 self.model,
                 selected.rules,
                 self.targets,
-                _limits(iterations, enodes, time_limit / 2),
+                Limits(Limits.iterations if iterations is None else iterations, enodes, time_limit / 2),
                 lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
                 selected.egg,
             )
@@ -208,12 +208,3 @@ class Search:
             summary=summary,
             plan=assembled.plan,
         )
-
-
-def _limits(iterations: int | None, enodes: int | None, seconds: float) -> Limits:
-    default = Limits(seconds=seconds)
-    return Limits(
-        iterations=default.iterations if iterations is None else iterations,
-        nodes=default.nodes if enodes is None else enodes,
-        seconds=seconds,
-    )

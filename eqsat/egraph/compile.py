@@ -120,10 +120,13 @@ class Compiler:
 
     def __init__(self, constructors: Mapping[OpKey, Sequence[Constructor]]) -> None:
         self.constructors = constructors
+        self._clauses: dict[int, list[Clause]] = {}
 
     def rule(self, rule: Rule, number: int) -> Iterator[CompiledClause]:
         """All clauses of a rule whose operators occur in the e-graph."""
-        for clause in expand(rule.left):
+        if number not in self._clauses:
+            self._clauses[number] = expand(rule.left)
+        for clause in self._clauses[number]:
             for query in self._queries(clause):
                 layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place).layout(rule.right)
                 built = tuple(s.constructor for s in layout.steps if hasattr(s, "constructor"))

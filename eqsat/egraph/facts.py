@@ -52,6 +52,9 @@ def analysis_rules(c: Constructor) -> list[str]:
         rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
     else:
         rules.append(f"(rule ({node}) ({live}) :ruleset analysis)")
+    settled = "(iscm m) (livem m)" if c.outputs else "(isc e) (live e)"
+    # What turns out constant needs no further rewriting; a product with zero would otherwise breed without end.
+    rules.append(f"(rule ({node} {settled}) ((subsume {c.call('a', c.operands)})) :ruleset settle)")
     if c.op in STATIC_SHAPE:
         return rules + [
             f"(relation need_value_{name} (i64 i64))",
@@ -105,7 +108,8 @@ class Facts:
         while True:
             self.engine.step("analysis", saturate=True)
             if not self._serve():
-                return
+                break
+        self.engine.step("settle")
 
     def announce_constants(self) -> None:
         """Tells egglog type and smallness of constants interned since the last call."""

@@ -31,6 +31,7 @@ PRELUDE = """
 (function part (i64 i64) i64 :merge old)
 (ruleset load)
 (ruleset analysis)
+(ruleset settle)
 (ruleset commute)
 (rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")
 (rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")

@@ -32,15 +32,24 @@ class Limits:
 
     Attributes:
         iterations: Rounds of all rules.
-        nodes: e-nodes.
+        nodes: e-nodes; None allows a generous multiple of the model's own.
         seconds: Wall-clock time.
-        matches: Matches of one clause in one round before it is held back.
+        matches: Matches of one clause in one round before it is held back; None as for ``nodes``.
     """
 
     iterations: int = 30
-    nodes: int = 200_000
+    nodes: int | None = None
     seconds: float = 30.0
-    matches: int = 20_000
+    matches: int | None = None
+
+    def for_model(self, nodes: int) -> Limits:
+        """The limits with numbers in place of None, for a model of so many nodes."""
+        return Limits(
+            self.iterations,
+            20 * nodes + 5_000 if self.nodes is None else self.nodes,
+            self.seconds,
+            4 * nodes + 500 if self.matches is None else self.matches,
+        )
 
 
 @dataclass
@@ -104,7 +113,7 @@ class Saturation:
         raw: Sequence[str] = (),
     ) -> None:
         self.model = model
-        self.limits = limits or Limits()
+        self.limits = (limits or Limits()).for_model(len(model.graph))
         self.progress = progress
         self.engine = Engine()
         self.tables = Tables()
@@ -167,9 +176,9 @@ class Saturation:
         size = -1
         clauses: list[CompiledClause] = []
         largest = 2 * max((c.inputs for c in self.constructors.values()), default=1) + 8
+        compiler = Compiler(self._by_op)
         while size != len(self.constructors):
             size = len(self.constructors)
-            compiler = Compiler(self._by_op)
             clauses = [c for rule, number in zip(rules, numbers, strict=True) for c in compiler.rule(rule, number)]
             for clause in clauses:
                 for constructor in clause.built:
@@ -227,7 +236,7 @@ class Saturation:
             if not changed and not any(s.banned_until > iteration for s in self._states):
                 self.stop_reason = "saturated"
                 break
-            if self.enodes > limits.nodes:
+            if limits.nodes is not None and self.enodes > limits.nodes:
                 self.stop_reason = "node limit"
                 break
             if time.perf_counter() - start > limits.seconds:
@@ -254,6 +263,7 @@ class Saturation:
         return changed
 
     def _hold_back(self, state: _State, iteration: int) -> bool:
+        assert self.limits.matches is not None
         if state.matches <= self.limits.matches << state.bans:
             return False
         state.bans += 1
