@@ -32,7 +32,6 @@ CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]
     "toy_regions": {},
     "toy_shared": {"add_relu": (SAME, {}), "add_sigmoid": (SAME, {})},
     "toy_matmul": {"matmul_add_relu": (DENSE, {})},
-    "toy_conv": {"conv2d": (IMAGE, {}), "matmul": (DENSE, {}), "dense": (DENSE, {})},
     "dnnl": {
         "conv_eltwise": (IMAGE, {}),
         "conv_sum": (IMAGE, {}),
