@@ -82,8 +82,8 @@ def hard_sigmoid(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 @kernel("HardSwish")
 @in_single
 def hard_swish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """``x`` times the hard sigmoid ``x / 6 + 1 / 2``."""
-    return x * np.clip(x * x.dtype.type(1 / 6) + x.dtype.type(0.5), 0, 1)
+    """``x`` times the hard sigmoid ``x / 6 + 1 / 2``, whose sixth is an attribute and therefore a float32."""
+    return x * np.clip(x * x.dtype.type(np.float32(1 / 6)) + x.dtype.type(0.5), 0, 1)
 
 
 @kernel("Swish")

@@ -171,7 +171,7 @@ def _transposed_padding(
         if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
             size = wanted[i - rank] if wanted else spatial[i] * strides[i]
             total = max(full - size, 0)
-            begin.append(total - total // 2 if mode == "SAME_LOWER" else total // 2)
+            begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
             out.append(size)
         elif mode == "VALID":
             begin.append(0)

@@ -16,7 +16,7 @@ def channelwise(v: np.ndarray, rank: int) -> np.ndarray:
     return v.reshape(-1, *(1,) * (rank - 2)) if rank > 1 else v
 
 
-@kernel("BatchNormalization", since=9, counts_outputs=True)
+@kernel("BatchNormalization", since=14, counts_outputs=True)
 def batch_normalization(
     attrs: Attributes,
     x: np.ndarray,
@@ -29,24 +29,55 @@ def batch_normalization(
 ) -> Arrays:
     """``(x - mean) / sqrt(var + epsilon) * scale + bias`` over channels.
 
-    In training the statistics are the batch's own.
+    In training the statistics are the batch's own, and running ones are returned.
     """
-    kind = x.dtype
-    work = np.dtype(np.float32) if kind in HALF_TYPES else kind
-    wide = x.astype(work, copy=False)
-    training = bool(attrs.get("training_mode", 0))
-    old_mean, old_var = mean, var
-    if training:
-        axes = (0, *range(2, x.ndim))
-        mean, var = wide.mean(axes), wide.var(axes)
-    factor = scale.astype(work, copy=False) / np.sqrt(var.astype(work, copy=False) + work.type(attrs["epsilon"]))
+    if not attrs.get("training_mode", 0):
+        return _normalized(x, scale, bias, mean, var, attrs["epsilon"])
+    now, spread = _batch_statistics(x)
+    y = _normalized(x, scale, bias, now, spread, attrs["epsilon"])
+    keep = attrs["momentum"]
+    return (y, _running(mean, now, keep), _running(var, spread, keep))[:outputs]
+
+
+@kernel("BatchNormalization", since=9, counts_outputs=True)
+def batch_normalization_by_outputs(
+    attrs: Attributes,
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    outputs: int = 1,
+) -> Arrays:
+    """Before version 14 more than one output means training; the last two are the batch's own statistics."""
+    results = batch_normalization(
+        {**attrs, "training_mode": int(outputs > 1)}, x, scale, bias, mean, var, outputs=min(outputs, 3)
+    )
+    return results if isinstance(results, np.ndarray) else (*results, *_batch_statistics(x))[:outputs]
+
+
+def _work_type(x: np.ndarray) -> np.dtype:
+    return np.dtype(np.float32) if x.dtype in HALF_TYPES else x.dtype
+
+
+def _batch_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each channel."""
+    axes = (0, *range(2, x.ndim))
+    wide = x.astype(_work_type(x), copy=False)
+    return wide.mean(axes), wide.var(axes)
+
+
+def _normalized(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, epsilon: float
+) -> np.ndarray:
+    """By given statistics: one multiplication and one addition."""
+    work = _work_type(x)
+    factor = scale.astype(work, copy=False) / np.sqrt(var.astype(work, copy=False) + work.type(epsilon))
     offset = bias.astype(work, copy=False) - mean.astype(work, copy=False) * factor
-    y = wide * channelwise(factor, x.ndim)
+    y = x.astype(work, copy=False) * channelwise(factor, x.ndim)
     y += channelwise(offset, x.ndim)
-    y = y.astype(kind, copy=False)
-    if not training or outputs == 1:
-        return y
-    return (y, _running(old_mean, mean, attrs["momentum"]), _running(old_var, var, attrs["momentum"]))
+    return y.astype(x.dtype, copy=False)
 
 
 def _running(old: np.ndarray, new: np.ndarray, momentum: float) -> np.ndarray:

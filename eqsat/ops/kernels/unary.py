@@ -100,7 +100,7 @@ def erf(x: np.ndarray) -> np.ndarray:
         even += np.float32(c)
     odd *= x
     odd /= even
-    return odd
+    return np.clip(odd, -1, 1, out=odd)
 
 
 @kernel("Erf")
