@@ -58,20 +58,21 @@ def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]
     if op.name == "ConvTranspose":
         changes["output_padding"] = attr(attrs, "output_padding") or (0,) * rank
     size = None if shape is None or len(shape) != rank + 2 else shape[2:]
-    pads = _explicit_pads(op, attrs, size, kernel, strides, dilations)
+    if op.name == "ConvTranspose" and (
+        attr(attrs, "output_shape") or attr(attrs, "auto_pad", "NOTSET").startswith("SAME")
+    ):
+        return changes | _transposed(attrs, size, kernel, strides, dilations)
+    pads = _explicit_pads(attrs, size, kernel, strides, dilations)
     if pads is not None:
         changes["pads"] = pads
         if "auto_pad" in known:
             changes["auto_pad"] = "NOTSET"
-        if op.name == "ConvTranspose":
-            changes["output_shape"] = None
-        elif attr(attrs, "auto_pad", "NOTSET") != "NOTSET" and "ceil_mode" in known:
+        if attr(attrs, "auto_pad", "NOTSET") != "NOTSET" and "ceil_mode" in known:
             changes["ceil_mode"] = 0
     return changes
 
 
 def _explicit_pads(
-    op: OpKey,
     attrs: Attrs,
     size: Sequence[int | str | None] | None,
     kernel: tuple[int, ...] | None,
@@ -81,8 +82,6 @@ def _explicit_pads(
     """``pads`` that mean what the attributes mean, None where they depend on what is not known."""
     rank = len(strides)
     mode = attr(attrs, "auto_pad", "NOTSET")
-    if op.name == "ConvTranspose" and (attr(attrs, "output_shape") or mode.startswith("SAME")):
-        return _transposed_pads(attrs, mode, size, kernel, strides, dilations)
     if mode == "NOTSET":
         return attr(attrs, "pads") or (0,) * (2 * rank)
     if mode == "VALID":
@@ -107,32 +106,40 @@ def _explicit_pads(
     return (*begins, *ends)
 
 
-def _transposed_pads(
+def _transposed(
     attrs: Attrs,
-    mode: str,
     size: Sequence[int | str | None] | None,
     kernel: tuple[int, ...] | None,
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
-) -> tuple[int, ...] | None:
+) -> dict[str, AttrValue | None]:
+    """The output size that is asked for, as pads, or as output padding where it is larger than the windows reach."""
     if kernel is None:
-        return None
+        return {}
     rank = len(strides)
     wanted = attr(attrs, "output_shape")
-    extra = attr(attrs, "output_padding") or (0,) * rank
+    extra = list(attr(attrs, "output_padding") or (0,) * rank)
     begins, ends = [], []
     for i in range(rank):
-        full = (kernel[i] - 1) * dilations[i] + 1 + extra[i] - strides[i]  # beyond strides * length
+        total = (kernel[i] - 1) * dilations[i] + 1 + extra[i] - strides[i]
         if wanted is not None:
             length = size[i] if size is not None else None
             if not isinstance(length, int):
-                return None
-            total = strides[i] * length + full - wanted[-rank:][i]
-        else:
-            total = full
+                return {}
+            total += strides[i] * length - wanted[-rank:][i]
         if total < 0:
-            return None
-        begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
+            if wanted is None:
+                return {}  # the specification and ONNX Runtime disagree on the size: it stays theirs to decide
+            extra[i] -= total
+            total = 0
+            if extra[i] >= max(strides[i], dilations[i]):
+                return {}
+        begin = total // 2 if attr(attrs, "auto_pad", "NOTSET") == "SAME_UPPER" else total - total // 2
         begins.append(begin)
         ends.append(total - begin)
-    return (*begins, *ends)
+    return {
+        "auto_pad": "NOTSET",
+        "output_padding": tuple(extra),
+        "output_shape": None,
+        "pads": (*begins, *ends),
+    }

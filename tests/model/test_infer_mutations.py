@@ -19,13 +19,7 @@ from eqsat.model.infer import infer_types
 from eqsat.model.types import TensorType
 from tests.model.node_cases import Case, as_array, cases
 
-OPERATORS = (
-    "Add And ArgMax AveragePool BatchNormalization Clip Concat ConstantOfShape Conv ConvTranspose CumSum "
-    "Div Equal Expand Flatten GRU Gather GatherElements Gemm GlobalAveragePool GroupNormalization "
-    "Hardmax InstanceNormalization LSTM LayerNormalization LeakyRelu LogSoftmax LpPool MatMul MatMulInteger MaxPool Min "
-    "Mul PRelu Pad Pow QLinearConv RMSNormalization RNN ReduceMean ReduceSum Relu Reshape "
-    "ScatterElements ScatterND Slice Softmax Squeeze Sub Sum Tile TopK Transpose Trilu Unsqueeze Where"
-).split()
+OPERATORS = ["Add", "And", "ArgMax", "AveragePool", "BatchNormalization", "Clip", "Concat", "ConstantOfShape", "Conv", "ConvTranspose", "CumSum", "Div", "Equal", "Expand", "Flatten", "GRU", "Gather", "GatherElements", "Gemm", "GlobalAveragePool", "GroupNormalization", "Hardmax", "InstanceNormalization", "LSTM", "LayerNormalization", "LeakyRelu", "LogSoftmax", "LpPool", "MatMul", "MatMulInteger", "MaxPool", "Min", "Mul", "PRelu", "Pad", "Pow", "QLinearConv", "RMSNormalization", "RNN", "ReduceMean", "ReduceSum", "Relu", "Reshape", "ScatterElements", "ScatterND", "Slice", "Softmax", "Squeeze", "Sub", "Sum", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"]
 
 # The specification is stricter than ONNX Runtime: shapes it demands and the runtime reinterprets.
 LENIENT = {
@@ -38,7 +32,14 @@ LENIENT = {
     "TopK": "k of several elements",
 }
 # Refused when executed for what shapes do not say.
-BY_VALUE = ("out of data bounds", "Out of range value", "invalid indice found", "is not defined for empty", "is not supported", "layout")
+BY_VALUE = (
+    "out of data bounds",
+    "Out of range value",
+    "invalid indice found",
+    "is not defined for empty",
+    "is not supported",
+    "layout",
+)
 
 
 def _mutated(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
