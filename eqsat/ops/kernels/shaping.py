@@ -27,10 +27,6 @@ def reshape(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     dims = list(ints(shape))
     if not attrs.get("allowzero"):
         dims = [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]
-    if -1 in dims and x.size == 0:
-        # numpy cannot divide by zero elements; the remaining dimension is then what the known ones leave.
-        known = math.prod(d for d in dims if d != -1)
-        dims = [0 if known else 1 if d == -1 else d for d in dims] if not known else [0 if d == -1 else d for d in dims]
     return x.reshape(dims)
 
 
@@ -123,7 +119,7 @@ def number_range(attrs: Attributes, start: np.ndarray, limit: np.ndarray, delta:
     """Numbers from start to limit, exclusive."""
     if start.dtype.kind not in "iuf" or attrs.get("stash_type", 1) != 1 or start.dtype == np.float16:
         raise Fallback
-    count = max(0, math.ceil((limit.item() - start.item()) / delta.item()))
+    count = max(0, math.ceil((limit - start).item() / delta.item()))
     return (start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype).reshape(-1)
 
 
