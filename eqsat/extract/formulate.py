@@ -90,8 +90,7 @@ class Pricing:
                 env[name] = facts
         output = self.snapshot.types[node.eclass]
         assert output is not None
-        inputs = [None if o is None else o.type for o in operands]
-        return self.costs.composite(target, instance.composite, env, instance.body, inputs, output)
+        return self.costs.composite(target, instance.composite, env, instance.body, operands, output)
 
 
 def formulate(snapshot: Snapshot, encoding: Encoding, outputs: list[ir.Value], pricing: Pricing) -> Formulation:
