@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ from benchmarks.baseline.edit import fold_constants
 from benchmarks.baseline.expr import from_model
 from benchmarks.baseline.price import host_price, price
 from benchmarks.cases import CASES, Case, case
+from benchmarks.output import write_json
 from eqsat.errors import EqsatError
 from eqsat.model.load import load
 from eqsat.targets.cost import CostModel
@@ -151,10 +150,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.update:
             golden[item.name] = golden.get(item.name, {}) | entries
     if options.json:
-        _write(options.json, {"benchmark": "extracted_cost", "unit": "s", "cases": report})
+        write_json(options.json, {"benchmark": "extracted_cost", "unit": "s", "cases": report})
     if options.update:
         order = [c.name for c in CASES]
-        _write(GOLDEN, {name: golden[name] for name in sorted(golden, key=order.index) if name in order})
+        write_json(GOLDEN, {name: golden[name] for name in sorted(golden, key=order.index) if name in order})
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0
@@ -184,16 +183,6 @@ def _lines(item: Case, entries: dict[str, Entry], seconds: dict[str, float]) -> 
             f"{entry['regions']:>9}{entry['host']:>9}{gap:>9}{seconds[way]:>9.2f}"
         )
     return "\n".join(lines)
-
-
-def _write(path: Path, content: object) -> None:
-    """Writes JSON to a temporary file that then takes the place of the old one."""
-    text = json.dumps(content, indent=1) + "\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    Path(name).chmod(0o644)
-    Path(name).replace(path)
 
 
 if __name__ == "__main__":

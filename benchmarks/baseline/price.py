@@ -2,7 +2,8 @@
 
 The same prices as :mod:`eqsat.extract.cost` charges: a value is copied once into each memory that reads it, constants
 lie everywhere beforehand, each region of an accelerator is started once. Only the cut into regions is the
-partitioner's own.
+partitioner's own; where Relay joins pieces by nothing but the tuple of their results, each piece is started, because a
+region of eqsat's is connected.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from benchmarks.baseline.expr import Expr, Program
 from benchmarks.baseline.partition import HOST, Partition
 from benchmarks.baseline.tables import Facts, operator_cost
 from eqsat.errors import OptimizationError
+from eqsat.extract.graph import DisjointSets
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.targets.cost import CostModel
@@ -58,8 +60,21 @@ def price(partition: Partition, costs: CostModel) -> Price:
         if output in read:
             read[output].add(0)
     copies = [c for expr, targets in read.items() for c in _copies(expr, where[expr], targets, costs)]
-    dispatch = [costs.dispatch(index[name]) for name, _ in partition.regions]
+    dispatch = [costs.dispatch(index[name]) for name, members in partition.regions for _ in range(_pieces(members))]
     return Price(math.fsum(kernels), math.fsum(copies), math.fsum(dispatch))
+
+
+def _pieces(members: Iterable[Expr]) -> int:
+    """Number of connected pieces of a region; a tuple connects nothing."""
+    calls = [e for e in members if e.kind == "call"]
+    sets = DisjointSets(len(calls))
+    place = {e: i for i, e in enumerate(calls)}
+    for i, call in enumerate(calls):
+        for value in _values(call.args):
+            source = value.args[0] if value.kind == "item" else value
+            if source in place:
+                sets.union(i, place[source])
+    return len({sets.find(i) for i in range(len(calls))})
 
 
 def host_price(program: Program, costs: CostModel) -> Price:

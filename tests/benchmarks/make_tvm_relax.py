@@ -75,10 +75,9 @@ def _pattern(data: Any) -> Any:
 
 
 def _calls(relax: Any, module: Any) -> list[Any]:
+    """Calls of the main function; what is called has a `name` if it is an operator, a `name_hint` if a function."""
     bindings = [b for block in module["main"].body.blocks for b in block.bindings]
-    values = [b.value for b in bindings if isinstance(b.value, relax.Call)]
-    # An operator has a `name`, a function a `name_hint`.
-    return values
+    return [b.value for b in bindings if isinstance(b.value, relax.Call)]
 
 
 def main() -> None:

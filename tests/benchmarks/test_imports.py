@@ -25,6 +25,7 @@ IMPORTS: list[Callable[[ir.Model], None]] = [
 ]
 NAMES = ["relay", "relax", "relax_with_biases"]
 
+
 def _run(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -213,7 +214,9 @@ def test_relax_spells_sums_pools_and_normalisation_over_channels() -> None:
     pooled = net.node("GlobalAveragePool", net.node("Max", y, net.draw(1)))
     flat = net.node("Flatten", pooled)
     bounds = net.constant(np.array(-0.5, np.float32)), net.constant(np.array(0.5, np.float32))
-    dense = net.node("Gemm", net.node("Clip", flat, *bounds), net.draw(5, 6), net.draw(5), alpha=0.5, beta=2.0, transB=1)
+    dense = net.node(
+        "Gemm", net.node("Clip", flat, *bounds), net.draw(5, 6), net.draw(5), alpha=0.5, beta=2.0, transB=1
+    )
     found = _operators(_check(net.model(dense), as_relax, 2e-6))
     assert found == {
         "Tanh": 1,
