@@ -178,7 +178,7 @@ class ExpressionBuilder:
                 kinds.add(ATTRIBUTE_KINDS.get(attributes[term.name], "any"))
         if not kinds:
             names = sorted({name for op in ops for name in known(op).attributes})
-            which = " or ".join(str(op) for op in ops[:3])
+            which = " or ".join(f"`{op}`" for op in ops[:3])
             raise self.context.error(
                 term.place,
                 f"{which} has no attribute `{term.name}`",
@@ -288,6 +288,13 @@ class ExpressionBuilder:
         taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
         name = self.context.fresh(term.variable) if term.variable in taken else term.variable
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
+        if (
+            isinstance(source, ast.Member)
+            and source.name == "shape"
+            or isinstance(source, ast.CallExpr)
+            and source.function == "range"
+        ):
+            results["list"] = "number"
         inner = frame.define(term.variable, Local(name, results.get(kind, "any")))
         condition = None if term.condition is None else self.build(term.condition, inner, ("truth",))
         item = self.build(term.item, inner)

@@ -71,11 +71,8 @@ def _flat(term: s.Term) -> str:
         case s.Slice():
             start, stop = ("" if b is None else flat(b, _CONDITIONAL) for b in (term.start, term.stop))
             simple = all(b is None or level(b) == _ATOM for b in (term.start, term.stop))
-            return (
-                f"{flat(term.of, _POSTFIX)}[{start}:{stop}]"
-                if simple
-                else f"{flat(term.of, _POSTFIX)}[{start} : {stop}]"
-            )
+            bounds = f"{start}:{stop}" if simple else f"{start} : {stop}".strip()
+            return f"{flat(term.of, _POSTFIX)}[{bounds}]"
         case s.Member():
             return f"{flat(term.of, _POSTFIX)}.{term.name}"
         case s.Unary():

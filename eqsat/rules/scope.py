@@ -180,7 +180,8 @@ class Context:
 
     def unbound(self, name: str, place: Place, hint: str = "") -> EqsatError:
         """The error for a name that nothing binds."""
-        if name in self.lets:
+        let = self.lets.get(name)
+        if let is not None and let.let.parameters is None:
             return self.error(
                 place,
                 f"`{name}` must be defined before it is used",

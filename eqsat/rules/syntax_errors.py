@@ -60,6 +60,7 @@ _TERM = frozenset(
     ("NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT")
 )
 _AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"))
+_DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "LET_FILE"))
 _GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
 _WORDS = {
     "NAME": "a name",
@@ -79,7 +80,7 @@ _WORDS = {
     "POWER": "`**`",
     "LET_FILE": "`let`",
     "LET_TARGET": "`let`",
-    "$END": "the end of the file",
+    "$END": "the end of the declaration",
 }
 
 
@@ -96,6 +97,8 @@ def explain(error: UnexpectedInput, text: str) -> tuple[int, int, str, str, str]
         line, column = last + 1, len(lines[last].rstrip()) + 1
         return line, column, f"{_words(expected)} is required", "the end of the file", _unclosed(text)
     hint = _hint(token, expected)
+    if token == ">" and text[: token.start_pos].endswith("-"):
+        hint = "a rule's sides are separated by `=>`"
     return token.line or 1, token.column or 1, f"{_words(expected)} is required", f"`{_shown(token)}`", hint
 
 
@@ -117,6 +120,10 @@ def _words(expected: Iterable[str]) -> str:
         if closing:
             words = [*(["`,`"] if left & {"COMMA", "_COMMA"} else []), *closing, *words]
             left = set()
+    if left - {"$END"} <= _DECLARATIONS:
+        left -= {"$END"}
+    elif "$END" in left:
+        left -= _DECLARATIONS
     for token in sorted(left):
         word = _WORDS.get(token, f"`{token.lower()}`")
         if token not in ("PAREN_LINE", "SQUARE_LINE") and word not in words:
@@ -125,20 +132,18 @@ def _words(expected: Iterable[str]) -> str:
 
 
 def _hint(token: Token, expected: set[str]) -> str:
-    if token.type == "EQUAL" and "COMPARATOR" in expected:
+    if token.type == "EQUAL" and {"COMPARATOR", "BECAUSE"} & expected:
         return "equality is `==`"
     if token.type == "EQUAL":
         return "attributes are given inside the operator's parentheses, conditions compare with `==`"
-    if token in RESERVED and "NAME" in expected and token.type not in ("TRUE", "FALSE", "INF"):
-        return f"`{token}` is a reserved word and cannot be a name"
     if token.type in ("LET_FILE", "LET_TARGET"):
         return "a `let` belongs to the rule or composite that is indented less than it"
+    if token in RESERVED and "NAME" in expected and token.type not in ("TRUE", "FALSE", "INF"):
+        return f"`{token}` is a reserved word and cannot be a name"
     if token.type in ("PAREN_LINE", "SQUARE_LINE"):
         return "a bracket that begins a line does not continue the line before"
     if token.type == "COLON" and "=>" not in token:
         return "`name: Operator(...)` binds a node; put it into parentheses inside a larger term"
-    if token.type == "COMPARATOR" and token == ">" and "ARROW" in expected:
-        return "a rule's sides are separated by `=>`"
     if token.type in ("RULE", "WHERE", "LET") and "ARROW" in expected:
         return "a rule needs `=>` and a right side"
     if token.type == "NAME" and "ARROW" in expected and "RPAR" not in expected:
