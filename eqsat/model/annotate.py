@@ -1,26 +1,25 @@
 """Types of every value of a model, and with them the normal form of every node.
 
 One pass in topological order asks :func:`eqsat.model.infer.infer_types` for each node, so that a loaded model has the
-very types that rewriting will compare with. Where dimensions stay open, ``onnx-shape-inference`` refines them: it
-follows symbols through whole graphs.
+very types that rewriting will compare with. Where dimensions stay open, :mod:`eqsat.model.symbolic` refines them.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx_ir as ir
-import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
 from eqsat.model.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.model.checks import same as same_dim
 from eqsat.model.infer import infer_types, is_parameter, tensor_type
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.shape_values import propagate
 from eqsat.model.strict import label
+from eqsat.model.symbolic import refine
 from eqsat.model.types import Attrs, OpKey, TensorType
 
 _Known = dict[ir.Value, TensorType | None]
@@ -58,18 +57,21 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
     """
     graph = model.graph
     run = _Pass(model.functions, place)
-    declared = [tensor_type(value) for value in graph.outputs]
-    complete_ = True
+    declared: dict[ir.Value, TensorType] = {}
+    for value in (*graph.outputs, *(v for node in graph for v in node.outputs)):
+        if (known := tensor_type(value)) is not None:
+            declared[value] = known
+    is_complete = True
     for i, node in enumerate(graph):
         found = _infer(run, node, i, {})
         for value, known in zip(node.outputs, found, strict=True):
-            known = _with_declared(known, tensor_type(value))
+            known = known or declared.get(value)
             run.types[value] = known
             _set_type(value, known)
-            complete_ &= (known is not None and known.is_static) or not value.name
-    _check_outputs(graph, declared, run, outputs_may_change)
-    if not complete_:
-        _refine(model)
+            is_complete &= (known is not None and known.is_static) or not value.name
+    if not is_complete:
+        refine(model, declared)
+    _check_outputs(graph, declared, place, outputs_may_change)
 
 
 def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) -> Sequence[TensorType | None]:
@@ -168,18 +170,6 @@ def _set_type(value: ir.Value, known: TensorType | None) -> None:
     value.shape = None if known.shape is None else ir.Shape(known.shape)
 
 
-def _with_declared(found: TensorType | None, declared: TensorType | None) -> TensorType | None:
-    """What inference leaves open taken from what the model declares: of a custom operator all, else some dimensions."""
-    if found is None or declared is None or declared.shape is None:
-        return found or declared
-    if found.shape is None:
-        return TensorType(found.dtype, declared.shape)
-    if len(found.shape) != len(declared.shape):
-        return found
-    dims = tuple(e if d is None else d for d, e in zip(found.shape, declared.shape, strict=True))
-    return found if dims == found.shape else TensorType(found.dtype, dims)
-
-
 # ---- normal form of nodes ------------------------------------------------------------------------
 
 
@@ -225,45 +215,20 @@ def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarr
     run.values[value] = wanted
 
 
-# ---- the whole graph -----------------------------------------------------------------------------
+# ---- outputs -------------------------------------------------------------------------------------
 
 
-def _check_outputs(graph: ir.Graph, declared: Iterable[TensorType | None], run: _Pass, may_change: bool) -> None:
-    for value, said in zip(graph.outputs, declared, strict=True):
-        found = _type(run, value)
+def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], place: str, may_change: bool) -> None:
+    for value in graph.outputs:
+        said, found = declared.get(value), tensor_type(value)
         if said is None or found is None:
             continue
-        place = f"output {value.name!r}"
-        where = f"{run.place}: {place}" if run.place else place
+        name = f"output {value.name!r}"
+        where = f"{place}: {name}" if place else name
         if said.dtype != found.dtype:
             raise ModelError(f"an output of the declared type {said} is required", place=where, actual=str(found))
         if said.shape is None or found.shape is None or may_change:
             continue
-        same = len(said.shape) == len(found.shape) and all(
-            a == b or not (isinstance(a, int) and isinstance(b, int))
-            for a, b in zip(said.shape, found.shape, strict=True)
-        )
+        same = len(said.shape) == len(found.shape) and all(map(same_dim, said.shape, found.shape))
         if not same:
             raise ModelError(f"an output of the declared shape {said} is required", place=where, actual=str(found))
-        dims = tuple(
-            b if isinstance(b, int) or a is None or isinstance(a, int) else a
-            for a, b in zip(said.shape, found.shape, strict=True)
-        )
-        run.types[value] = TensorType(found.dtype, dims)
-        _set_type(value, run.types[value])
-
-
-def _refine(model: ir.Model) -> None:
-    """Follows symbols through the whole graph; what is known already stays."""
-    graph = model.graph
-    kept = set(graph.initializers.values())
-    # Its rules refuse more than ONNX does; then the dimensions stay open.
-    with contextlib.suppress(Exception):
-        osi.infer_symbolic_shapes(model, warn_on_missing=False)
-    for node in ir.traversal.RecursiveGraphIterator(graph):
-        for value in node.outputs:
-            value.metadata_props.pop(osi.SYM_DATA_KEY, None)
-            if value not in kept and node.op_type != "Constant":
-                value.const_value = None
-    for value in (*graph.inputs, *graph.initializers.values()):
-        value.metadata_props.pop(osi.SYM_DATA_KEY, None)

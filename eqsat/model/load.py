@@ -18,9 +18,9 @@ from eqsat.model.annotate import annotate
 from eqsat.model.dims import bind, name_dims
 from eqsat.model.read import ModelSource, read
 from eqsat.model.read import Source as _Read
-from eqsat.model.strict import check
+from eqsat.model.strict import check, validate
 from eqsat.model.tidy import tidy
-from eqsat.model.upgrade import upgrade
+from eqsat.model.upgrade import inline_foreign, upgrade
 
 Source = ModelSource
 """What a model can be loaded from."""
@@ -67,6 +67,8 @@ def _without_collection() -> Iterator[None]:
 def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     """Everything behind reading: check, upgrade, normalise."""
     check(source)
+    inline_foreign(source)
+    validate(source)
     upgrade(source)
     try:
         model = ir.from_proto(source.proto)

@@ -26,6 +26,14 @@ def check(source: Source) -> None:
         ModelError: The first thing that is wrong, with the node or tensor where it is.
     """
     _Checker(source).check()
+
+
+def validate(source: Source) -> None:
+    """Runs ``onnx.checker``; functions of other opsets, which it refuses, must have been inlined.
+
+    Raises:
+        ModelError: It finds something that :func:`check` has not.
+    """
     with _shapes_everywhere(source.proto.graph):
         try:
             onnx.checker.check_model(source.proto)

@@ -1,8 +1,14 @@
-"""Inference of one node by ``onnx-shape-inference``, which reckons with symbols and knows ``com.microsoft``."""
+"""Inference by ``onnx-shape-inference``, which reckons with symbols and knows ``com.microsoft``.
+
+One node at a time, as :mod:`eqsat.model.infer` does it, and for whole graphs, where symbols pass through values: what
+``Shape`` yields becomes what ``Reshape`` takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -11,7 +17,10 @@ import onnx_shape_inference as osi
 from eqsat.model import opset
 from eqsat.model.attributes import from_attrs
 from eqsat.model.checks import contradiction
+from eqsat.model.sound import make_sound
 from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+
+make_sound()
 
 
 def infer(
@@ -60,6 +69,66 @@ def infer(
     return tuple(_known(value, generated) for value in node.outputs)
 
 
+def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
+    """Follows symbols through a whole graph; what is known already stays.
+
+    Args:
+        model: The model, changed in place.
+        declared: What the model says of its values. Its symbols name what could not be inferred (the number of
+            boxes that a detector finds), its numbers are believed there.
+    """
+    graph = model.graph
+    inputs = {name for value in graph.inputs for name in (value.shape.free_symbols() if value.shape else ())}
+    constants = set(graph.initializers.values())
+    # The package refuses more than ONNX does; then the dimensions stay open.
+    with contextlib.suppress(Exception):
+        osi.infer_symbolic_shapes(model, warn_on_missing=False)
+    values = [*graph.inputs, *constants]
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        values += node.outputs
+        for value in node.outputs:
+            # It leaves what it found out as constants that no initializer holds.
+            if value not in constants and node.op_type != "Constant":
+                value.const_value = None
+    for value in values:
+        value.metadata_props.pop(osi.SYM_DATA_KEY, None)
+    names: dict[str, int | str] = {}
+    for node in graph:
+        for value in node.outputs:
+            said = declared.get(value)
+            if value.shape is None:
+                if said is not None and said.shape is not None:
+                    value.shape = ir.Shape(said.shape)
+                continue
+            if said is not None and said.shape is not None and len(said.shape) == len(value.shape):
+                for d, wanted in zip(value.shape, said.shape, strict=True):
+                    if (
+                        not isinstance(d, int)
+                        and d.value not in inputs
+                        and _is_generated(d.value)
+                        and wanted is not None
+                    ):
+                        names.setdefault(str(d.value), wanted)
+    for node in graph:
+        for value in node.outputs:
+            if value.shape is not None and not value.shape.is_static():
+                value.shape = ir.Shape([_settled(d, names) for d in value.shape])
+
+
+def _is_generated(name: str | None) -> bool:
+    return name is not None and re.fullmatch(r"_d\d+", name) is not None
+
+
+def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str]) -> int | str | None:
+    """A number where the expression is one, the declared name of a symbol that was made up."""
+    if isinstance(d, int) or d.value is None:
+        return d if isinstance(d, int) else None
+    if d.value in names:
+        return names[d.value]
+    number = d.evaluate({})
+    return number if isinstance(number, int) else d.value
+
+
 def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
     if not isinstance(value.type, ir.TensorType):
         return None
@@ -72,79 +141,3 @@ def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
         made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
         dims.append(None if made_up else symbol)
     return TensorType(value.type.dtype, tuple(dims))
-
-
-# ---- broadcasting --------------------------------------------------------------------------------
-
-_BROADCASTING = (
-    *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual"),
-    *("Less", "LessOrEqual", "MatMul", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"),
-)
-_Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
-
-
-def _keep_broadcasts_sound() -> None:
-    """Wraps the package's rules of operators that broadcast.
-
-    They call ``[N] + [M]`` an ``[N]``. It is an ``[M]`` where N is 1; so it is neither, and a rewrite that swaps the
-    operands must not change the type.
-    """
-    osi.registry.collect()
-    for name in _BROADCASTING:
-        for since in osi.registry.version_boundaries("", name):
-            rule = osi.registry.get("", name, since)
-            assert rule is not None
-            # Of two rules registered for one version the later one counts.
-            osi.registry.register("", name, since)(_sound(rule, 2 if name == "MatMul" else 0))
-
-
-def _sound(rule: _Rule, inner: int) -> _Rule:
-    """The rule with open dimensions where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
-
-    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-        output = node.outputs[0]
-        before = output.shape
-        rule(context, node)
-        shapes = [v.shape for v in node.inputs if v is not None]
-        shape = output.shape
-        if shape is None or any(s is None for s in shapes):
-            return
-        dims = list(shape)
-        for i in range(inner + 1, len(dims) + 1):
-            met = {s[-i] for s in shapes if s is not None and len(s) >= max(i, inner)} - {1}
-            declared = before is not None and len(before) == len(dims) and before[-i] == dims[-i]
-            if len(met) > 1 and not any(isinstance(d, int) for d in met) and not declared:
-                dims[-i] = context.new_symbolic_dim()
-        if dims != list(shape):
-            output.shape = ir.Shape(dims)
-
-    return sound
-
-
-_REDUCE = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-_RANK_BY_AXES = ("Squeeze", "Unsqueeze", *(f"Reduce{kind}" for kind in _REDUCE))
-
-
-def _keep_ranks_sound() -> None:
-    """Wraps the package's rules of operators whose rank depends on axes: unknown axes are to it no axes."""
-    for name in _RANK_BY_AXES:
-        for since in osi.registry.version_boundaries("", name):
-            rule = osi.registry.get("", name, since)
-            assert rule is not None
-            osi.registry.register("", name, since)(_with_known_axes(rule))
-
-
-def _with_known_axes(rule: _Rule) -> _Rule:
-    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-        axes = node.inputs[1] if len(node.inputs) > 1 else None
-        data = node.inputs[0]
-        if axes is None or data is None or context.get_symbolic_value(axes) is not None:
-            rule(context, node)
-        elif data.dtype is not None:
-            context.set_shape_and_dtype(node.outputs[0], None, data.dtype)
-
-    return sound
-
-
-_keep_broadcasts_sound()
-_keep_ranks_sound()

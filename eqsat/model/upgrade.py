@@ -23,12 +23,11 @@ METADATA = "eqsat."
 
 
 def upgrade(source: Source) -> None:
-    """Inlines foreign functions, and brings every operator to the pinned opset.
+    """Brings every operator to the pinned opset.
 
     Raises:
         ModelError: An operator is newer than the pinned opset, or the conversion fails.
     """
-    _inline(source)
     model = source.proto
     functions = list(model.functions)
     version = _version(model)
@@ -50,6 +49,12 @@ def upgrade(source: Source) -> None:
             if not entry.domain:
                 entry.version = opset.PINNED_OPSET
     _replace(source.proto.graph.value_info, told)
+    # ONNX Runtime wants what functions import from the model as well.
+    imported = {e.domain for e in source.proto.opset_import}
+    for entry in [e for f in source.proto.functions for e in f.opset_import]:
+        if entry.domain not in imported:
+            imported.add(entry.domain)
+            source.proto.opset_import.add(domain=entry.domain, version=entry.version)
 
 
 def is_own(function: onnx.FunctionProto) -> bool:
@@ -58,7 +63,12 @@ def is_own(function: onnx.FunctionProto) -> bool:
     return own_domain or any(entry.key.startswith(METADATA) for entry in function.metadata_props)
 
 
-def _inline(source: Source) -> None:
+def inline_foreign(source: Source) -> None:
+    """Inlines the functions that are not eqsat's own, and those of its own that are older than the pinned opset.
+
+    Raises:
+        ModelError: The inliner refuses them.
+    """
     model = source.proto
     pinned = opset.PINNED_OPSET
 

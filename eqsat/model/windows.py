@@ -118,7 +118,7 @@ def _transposed(
         return {}
     rank = len(strides)
     wanted = attr(attrs, "output_shape")
-    extra = list(attr(attrs, "output_padding") or (0,) * rank)
+    extra: list[int] = list(attr(attrs, "output_padding") or (0,) * rank)
     begins, ends = [], []
     for i in range(rank):
         total = (kernel[i] - 1) * dilations[i] + 1 + extra[i] - strides[i]

@@ -1,0 +1,177 @@
+"""Opsets old and new, and model-local functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from eqsat.errors import ModelError
+from eqsat.model import opset
+from eqsat.model.load import load
+from tests.model.running import random_inputs, run_ort
+
+
+def _same_values(text: str) -> onnx.ModelProto:
+    original = onnx.parser.parse_model(text)
+    feed = random_inputs(original)
+    model = load(original)
+    for a, b in zip(run_ort(model, feed), run_ort(original, feed), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    return original
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10, 11, 12, 13, 15, 17, 18, 20, 21, 22, 23, 24, 25, 26])
+def test_softmax_and_friends_of_every_opset(version: int) -> None:
+    """Softmax over several axes until 12; axes and pads as attributes until 12, 10."""
+    squeeze = "u = Unsqueeze<axes=[0]>(s)" if version < 13 else "one = Constant<value_ints=[0]>() u = Unsqueeze(s, one)"
+    _same_values(
+        f"""<ir_version: 7, opset_import: ["": {version}]>
+        g (float[2,3,4] x) => (float[1,2,3,4] u) {{
+            s = Softmax<axis=1>(x)
+            {squeeze}
+        }}"""
+    )
+
+
+def test_upsample_becomes_resize() -> None:
+    original = _same_values(
+        """<ir_version: 4, opset_import: ["": 9]>
+        g (float[1,1,2,3] x) => (float[1,1,4,9] y) <float[4] s = {1, 1, 2, 3}> { y = Upsample<mode="nearest">(x, s) }"""
+    )
+    assert [n.op_type for n in load(original).graph] == ["Resize"]
+
+
+def test_names_and_metadata_survive() -> None:
+    original = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 11], metadata_props: ["author": "me"]>
+        g (float[2,3] x) => (float[2,3] y) { [act] h = Relu(x)  [soft] y = Softmax<axis=1>(h) }"""
+    )
+    original.graph.node[0].metadata_props.add(key="layer", value="one")
+    original.graph.node[0].doc_string = "said"
+    original.graph.metadata_props.add(key="of", value="graph")
+    model = load(original)
+    relu = model.graph[0]
+    assert (relu.name, relu.outputs[0].name, relu.doc_string) == ("act", "h", "said")
+    assert relu.metadata_props["layer"] == "one"
+    assert model.metadata_props["author"] == "me"
+    assert model.graph.metadata_props["of"] == "graph"
+
+
+def test_subgraphs_are_upgraded_too() -> None:
+    _same_values(
+        """<ir_version: 7, opset_import: ["": 11]>
+        g (bool c, float[2,3] x) => (float[2,3] y) {
+            y = If(c) <
+                then_branch = t () => (float[2,3] a) { u = Unsqueeze<axes=[0]>(x) a = Squeeze<axes=[0]>(u) },
+                else_branch = e () => (float[2,3] b) { b = Softmax(x) }
+            >
+        }"""
+    )
+
+
+def test_per_channel_slope_of_old_prelu() -> None:
+    """Opset 6: one slope a channel, whatever the rank."""
+    text = """<ir_version: 3, opset_import: ["": 6]>
+    g (float[2,3,4] x, float[3] s) => (float[2,3,4] y) <float[3] s = {1, 10, 100}> { y = PRelu(x, s) }"""
+    x = -np.ones((2, 3, 4), np.float32)
+    (y,) = run_ort(load(text), {"x": x})
+    np.testing.assert_array_equal(y, x * np.array([1, 10, 100], np.float32)[:, None])
+
+
+class TestNewer:
+    @staticmethod
+    def _model(op: str, version: int = 28) -> onnx.ModelProto:
+        node = onnx.helper.make_node(op, ["x"], ["y"])
+        infos = [onnx.helper.make_tensor_value_info(n, 1, [2, 4]) for n in "xy"]
+        return onnx.helper.make_model(
+            onnx.helper.make_graph([node], "g", infos[:1], infos[1:]),
+            opset_imports=[onnx.helper.make_opsetid("", version)],
+        )
+
+    def test_unchanged_operators_are_taken(self) -> None:
+        model = load(self._model("Relu"))
+        assert model.opset_imports[""] == opset.PINNED_OPSET
+        x = np.array([[1, -1, 2, -2]] * 2, np.float32)
+        np.testing.assert_array_equal(run_ort(model, {"x": x})[0], np.maximum(x, 0))
+
+    def test_changed_operators_are_named(self) -> None:
+        changed = [
+            s.name
+            for s in onnx.defs.get_all_schemas()
+            if not s.domain
+            and s.since_version > opset.PINNED_OPSET
+            and (s.min_input, s.max_input) == (1, 1)
+            and not any(a.required for a in s.attributes.values())
+        ]
+        assert changed
+        with pytest.raises(ModelError) as caught:
+            load(self._model(changed[0]))
+        message = str(caught.value)
+        assert f"opset 28 with {changed[0]}, which changed since" in message
+        assert f"export the model with opset {opset.PINNED_OPSET}" in message
+
+    def test_unheard_of(self) -> None:
+        latest = onnx.defs.onnx_opset_version()
+        with pytest.raises(ModelError, match=f"an opset from 1 to {latest} is required; got {latest + 1}"):
+            load(self._model("Relu", latest + 1))
+
+
+class TestFunctions:
+    FOREIGN = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+    g (float[2,3] x) => (float[2,3] y) { h = my.twice<factor = 2.0>(x)  y = my.nested(h) }
+    <domain: "my", opset_import: ["": 17]>
+    twice <factor> (a) => (b) { f = Constant<value_float: float = @factor>() b = Mul(a, f) }
+    <domain: "my", opset_import: ["": 17, "my": 1]>
+    nested (a) => (b) { c = my.twice<factor = 3.0>(a) b = Softmax<axis = -1>(c) }"""
+
+    def test_foreign_ones_are_inlined(self) -> None:
+        _same_values(self.FOREIGN)
+        model = load(self.FOREIGN)
+        assert not model.functions
+        assert [n.op_type for n in model.graph] == ["Mul", "Mul", "Softmax"]
+        assert set(model.opset_imports) == {""}
+
+    def test_of_an_older_opset(self) -> None:
+        """ONNX Runtime takes such a body for one of the model's opset; by the specification its own import counts."""
+        text = """<ir_version: 8, opset_import: ["": 17, "my": 1]>
+        g (float[2,3,4] x) => (float[2,3,4] y) { y = my.f(x) }
+        <domain: "my", opset_import: ["": 11]>
+        f (a) => (b) { b = Softmax<axis = 1>(a) }"""
+        feed = random_inputs(onnx.parser.parse_model(text))
+        (y,) = run_ort(load(text), feed)
+        powers = np.exp(feed["x"].astype(np.float64))
+        np.testing.assert_allclose(y, powers / powers.sum(axis=(1, 2), keepdims=True), rtol=1e-6)
+
+    OWN = """<ir_version: 10, opset_import: ["": 22, "eqsat.dnnl": 1, "eqsat.dnnl.composite": 1]>
+    g (float[1,3,4,4] x) => (float[1,2,4,4] y) <float[2,3,1,1] w = {1,2,3,4,5,6}> {
+        h = Abs(x)
+        y = eqsat.dnnl.region_0(h, w)
+    }
+    <domain: "eqsat.dnnl", opset_import: ["": 22, "eqsat.dnnl.composite": 1]>
+    region_0 (a, w) => (b) { b = eqsat.dnnl.composite.conv_relu<group = 1>(a, w) }
+    <domain: "eqsat.dnnl.composite", opset_import: ["": 22]>
+    conv_relu <group> (a, w) => (b) { c = Conv<group: int = @group>(a, w) b = Relu(c) }"""
+
+    def test_our_own_are_kept_and_typed(self) -> None:
+        _same_values(self.OWN)
+        model = load(self.OWN)
+        assert sorted(f.name for f in model.functions.values()) == ["conv_relu", "region_0"]
+        assert [n.op_type for n in model.graph] == ["Abs", "region_0"]
+        shape = model.graph[1].outputs[0].shape
+        assert shape is not None and shape.numpy() == (1, 2, 4, 4)
+        assert all(f.opset_imports[""] == opset.PINNED_OPSET for f in model.functions.values())
+
+    def test_known_by_their_metadata(self) -> None:
+        original = onnx.parser.parse_model(self.FOREIGN.replace('"": 17', '"": 26'))
+        for function in original.functions:
+            function.metadata_props.add(key="eqsat.target", value="npu")
+        model = load(original)
+        assert sorted(f.name for f in model.functions.values()) == ["nested", "twice"]
+        feed = random_inputs(original)
+        np.testing.assert_allclose(run_ort(model, feed)[0], run_ort(original, feed)[0], rtol=1e-6)
+
+    def test_a_contradiction_inside_is_found(self) -> None:
+        text = self.OWN.replace("float[2,3,1,1] w = {1,2,3,4,5,6}", "float[2,2,1,1] w = {1,2,3,4}")
+        with pytest.raises(ModelError, match="the input has 3 channels, the weight takes 2"):
+            load(text)
