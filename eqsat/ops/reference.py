@@ -47,7 +47,7 @@ class ReferenceNode:
             self._evaluators[key] = self._build(names, feeds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return tuple(self._evaluators[key].run(None, feeds))
+            return tuple(_with_objects(x) for x in self._evaluators[key].run(None, feeds))
 
     def _build(self, names: Sequence[str], feeds: Mapping[str, Any]) -> ReferenceEvaluator:
         node = onnx.helper.make_node(self._op.name, names, self._outputs, domain=self._op.domain)
@@ -59,6 +59,13 @@ class ReferenceNode:
             [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
         )
         return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets))
+
+
+def _with_objects(value: Any) -> Any:
+    """Strings as arrays of objects, as everywhere else."""
+    if isinstance(value, list):
+        return [_with_objects(v) for v in value]
+    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value
 
 
 def _signature(value: Any) -> tuple[Any, ...]:

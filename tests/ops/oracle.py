@@ -33,12 +33,22 @@ def protos(op: OpKey, attrs: Mapping[str, Any]) -> list[onnx.AttributeProto]:
     return made
 
 
+def canonical(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as bundles hold them: tuples, and floats that float32 can hold."""
+
+    def value(v: Any) -> Any:
+        if isinstance(v, list | tuple):
+            return tuple(value(item) for item in v)
+        return float(np.float32(v)) if isinstance(v, float) else v
+
+    return {name: value(v) for name, v in attrs.items()}
+
+
 def run_ours(
     op: OpKey, attrs: Mapping[str, Any], inputs: Arrays, outputs: int = 1, version: int | None = None
 ) -> tuple[Any, ...]:
-    attrs = {k: float(np.float32(v)) if isinstance(v, float) else v for k, v in attrs.items()}
     with np.errstate(all="ignore"):
-        return operation(op, attrs, version, outputs, lambda: protos(op, attrs))(inputs)[:outputs]
+        return operation(op, canonical(attrs), version, outputs, lambda: protos(op, attrs))(inputs)[:outputs]
 
 
 def run_ort(

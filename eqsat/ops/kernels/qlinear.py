@@ -195,7 +195,10 @@ def qlinear_average_pool(
     y_scale: np.ndarray,
     y_zero: _Optional = None,
 ) -> np.ndarray:
-    """Mean of each window of the dequantized input; the zero point is added before rounding."""
+    """Mean of each window of the dequantized input; the zero point is added before rounding.
+
+    With ``count_include_pad`` every window counts its whole kernel, also what ``ceil_mode`` adds beyond the padding.
+    """
     if attrs.get("channels_last"):
         moved = qlinear_average_pool(
             {**attrs, "channels_last": 0}, np.moveaxis(x, -1, 1), x_scale, x_zero, y_scale, y_zero
@@ -203,8 +206,10 @@ def qlinear_average_pool(
         return np.asarray(np.moveaxis(moved, 1, -1), order="C")
     at = pool_windows(attrs, x)
     sums = fold(padded(_real(x, x_scale, x_zero), at), at, np.add)
-    counts = window_counts(at, x.shape[2:], bool(attrs.get("count_include_pad", 0))).astype(np.float32)
-    v = sums / counts
+    if attrs.get("count_include_pad", 0):
+        v = sums / np.float32(math.prod(at.kernel))
+    else:
+        v = sums / window_counts(at, x.shape[2:], False).astype(np.float32)
     v /= _scale(y_scale)
     v += np.float32(_zero(y_zero))
     return saturate(v, np.float32(0), x.dtype)

@@ -53,7 +53,7 @@ def resize(
             wanted = [math.floor(common * x.shape[a] + 0.5) for a in chosen]
     elif scales is not None and scales.size:
         factors = [float(f) for f in scales]
-        wanted = [math.floor(f * x.shape[a]) for f, a in zip(factors, chosen, strict=True)]
+        wanted = [math.floor(np.float32(f) * np.float32(x.shape[a])) for f, a in zip(factors, chosen, strict=True)]
     else:
         raise ValueError("scales or sizes are required")
     region = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None or not roi.size else [float(v) for v in roi]
@@ -108,7 +108,9 @@ def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
     # Axes that shrink come first, so that the others have less to do.
     for p in sorted(active, key=lambda p: p.scale):
         length = x.shape[p.axis]
-        at = _positions(p, length, attrs.get("coordinate_transformation_mode", "half_pixel"))
+        # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
+        kind = np.float32 if mode == "nearest" else np.float64
+        at = _positions(p, length, attrs.get("coordinate_transformation_mode", "half_pixel"), kind)
         if crop:
             outside.append((p.axis, (at < 0) | (at > length - 1)))
         if mode == "nearest":
@@ -124,28 +126,29 @@ def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
     return y
 
 
-def _positions(p: _Axis, length: int, mode: str) -> np.ndarray:
-    """Where in the input each output position lies; may be outside."""
-    i = np.arange(p.size, dtype=np.float64)
-    real_size = p.scale * length
+def _positions(p: _Axis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
+    """Where in the input each output position lies, computed in a floating-point type; may be outside."""
+    i = np.arange(p.size, dtype=kind)
+    scale, half, last = kind(p.scale), kind(0.5), kind(length - 1)
+    real_size = scale * kind(length)
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and real_size != 1):
-        return (i + 0.5) / p.scale - 0.5
+        return (i + half) / scale - half
     if mode == "pytorch_half_pixel":
-        return np.full(p.size, -0.5)
+        return np.full(p.size, -half)
     if mode == "half_pixel_symmetric":
-        offset = length / 2 * (1 - p.size / real_size)
-        return offset + (i + 0.5) / p.scale - 0.5
+        offset = kind(length) / kind(2) * (kind(1) - kind(p.size) / real_size)
+        return offset + (i + half) / scale - half
     if mode == "align_corners":
-        return i * (length - 1) / (real_size - 1) if real_size != 1 else np.zeros(p.size)
+        return i * last / (real_size - kind(1)) if real_size != 1 else np.zeros(p.size, kind)
     if mode == "asymmetric":
-        return i / p.scale
+        return i / scale
     if mode == "tf_half_pixel_for_nn":
-        return (i + 0.5) / p.scale
+        return (i + half) / scale
     if mode == "tf_crop_and_resize":
-        start, end = p.roi
+        start, end = kind(p.roi[0]), kind(p.roi[1])
         if real_size == 1:
-            return np.full(p.size, (start + end) * (length - 1) / 2)
-        return start * (length - 1) + i * (end - start) * (length - 1) / (real_size - 1)
+            return np.full(p.size, (start + end) * last * half)
+        return start * last + i * (end - start) * last / (real_size - kind(1))
     raise ValueError(f"unknown coordinate_transformation_mode {mode!r}")
 
 
