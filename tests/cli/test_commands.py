@@ -1,0 +1,218 @@
+"""``optimize``, ``run`` and ``compare`` from end to end, on small models."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+
+from eqsat.cli import main
+
+MODEL = """
+<ir_version: 10, opset_import: ["" : 21]>
+net (float[N, 8] x, float[N, 8] y) => (float[N, 8] z)
+{
+    zero = Constant<value_float = 0.0>()
+    s = Add(x, y)
+    d = Sub(x, y)
+    p = Mul(s, d)
+    z = Max(p, zero)
+}
+"""
+OTHER = MODEL.replace("Sub(x, y)", "Sub(y, x)")
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(MODEL), "net.onnx")
+    onnx.save(onnx.parser.parse_model(OTHER), "other.onnx")
+    rng = np.random.default_rng(0)
+    np.savez("xy.npz", **{n: rng.standard_normal((3, 8)).astype(np.float32) for n in "xy"})
+
+
+def reference(path: str) -> np.ndarray:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, dict(np.load("xy.npz")))[0])
+
+
+# ---- optimize -------------------------------------------------------------------------------------
+
+
+def test_optimize_writes_a_standard_model_and_a_report(capsys: Capture) -> None:
+    arguments = ["optimize", "net.onnx", "-t", "ccompiler", "--dim", "N=3", "-o", "out.onnx", "--report", "r.html"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("net for ccompiler + cpu")
+    assert "verified  PASSED: 1 output" in out
+    assert out.rstrip().endswith("saved     out.onnx")
+    onnx.checker.check_model("out.onnx")
+    np.testing.assert_allclose(reference("out.onnx"), reference("net.onnx"), rtol=1e-5, atol=1e-6)
+    assert Path("r.html").read_text().startswith("<!DOCTYPE html>")
+    assert sorted(p.name for p in Path().iterdir()) == ["net.onnx", "other.onnx", "out.onnx", "r.html", "xy.npz"]
+
+
+def test_optimize_as_json_prints_nothing_else(capsys: Capture) -> None:
+    assert main(["optimize", "net.onnx", "-t", "ccompiler", "--dim", "N=3", "-o", "out.onnx", "--json"]) == 0
+    out, err = capsys.readouterr()
+    summary = json.loads(out)
+    assert err == ""
+    assert summary["targets"] == ["cpu", "ccompiler"]
+    assert summary["after"]["cost"] <= summary["before"]["cost"]
+    assert summary["verification"]["agrees"] is True
+    assert Path("out.onnx").exists()
+
+
+def test_optimize_quietly_and_without_output(capsys: Capture) -> None:
+    assert main(["optimize", "net.onnx", "--dim", "N=3", "-q", "--no-verify"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_optimize_is_deterministic(capsys: Capture) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        assert main(["optimize", "net.onnx", "-t", "ccompiler", "--dim", "N=3", "-q", "-o", name]) == 0
+    assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
+
+
+def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> None:
+    Path("wrong.rules").write_text("rule wrong : real\n    Max(x, 0)  =>  x\n")
+    arguments = ["optimize", "net.onnx", "--dim", "N=3", "-r", "wrong.rules", "-o", "out.onnx"]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert "verified  FAILED" in out
+    assert err.startswith("error: net.onnx: the optimized model computes what the input model computes; got output 'z'")
+    assert not Path("out.onnx").exists()
+    assert main([*arguments, "--no-verify"]) == 0
+    assert Path("out.onnx").exists()
+
+
+def test_rules_are_added_or_replace_the_shipped_ones(capsys: Capture) -> None:
+    Path("mine.rules").write_text("rule mine : real\n    (x + y) * (x - y)  =>  x * x - y * y\n")
+
+    def names(*options: str) -> set[str]:
+        assert main(["optimize", "net.onnx", "--dim", "N=3", "--json", *options]) == 0
+        return {rule["name"] for rule in json.loads(capsys.readouterr().out)["rules"]}
+
+    shipped = names()
+    assert names("--rules", "mine.rules") == shipped | {"mine"}
+    assert names("--rules", "mine.rules", "--no-default-rules") == {"mine"}
+    assert names("--no-default-rules") == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.onnx"], "missing.onnx"),
+        (["xy.npz"], "xy.npz"),
+        (["net.onnx"], "N"),
+        (["net.onnx", "--dim", "M=3"], "M"),
+        (["net.onnx", "--dim", "N=3", "-t", "dnl"], "did you mean `dnnl`"),
+        (["net.onnx", "--dim", "N=3", "-r", "missing.rules"], "missing.rules"),
+        (["net.onnx", "--dim", "N=3", "-o", "no/such/folder/out.onnx"], "no such directory"),
+        (["net.onnx", "--dim", "N=3", "--report", "report.pdf"], ".html, .json or .txt"),
+        (["net.onnx", "--dim", "N=3", "--report", "no/folder/r.html"], "no/folder/r.html"),
+    ],
+)
+def test_wrong_input_is_one_message(arguments: list[str], message: str, capsys: Capture) -> None:
+    assert main(["optimize", *arguments]) == 1
+    _, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    assert message in err
+    assert "Traceback" not in err
+
+
+# ---- run ------------------------------------------------------------------------------------------
+
+
+def test_run_on_given_inputs(capsys: Capture) -> None:
+    assert main(["run", "net.onnx", "-i", "xy.npz", "-o", "z.npy"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("z  float32[3, 8]")
+    assert err == ""
+    np.testing.assert_allclose(np.load("z.npy"), reference("net.onnx"), rtol=1e-6)
+
+
+def test_run_draws_what_is_not_given(capsys: Capture) -> None:
+    np.save("x.npy", np.load("xy.npz")["x"])
+    assert main(["run", "net.onnx", "-i", "x=x.npy", "-o", "a.npz"]) == 0
+    assert capsys.readouterr().err == "random    y (seed 0)\n"
+    assert main(["run", "net.onnx", "-i", "x=x.npy", "--seed", "0", "-o", "b.npz", "-q"]) == 0
+    assert main(["run", "net.onnx", "-i", "x=x.npy", "--seed", "1", "-o", "c.npz", "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+    a, b, c = (np.load(f"{n}.npz")["z"] for n in "abc")
+    assert a.shape == (3, 8)
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+def test_run_as_json_and_in_full(capsys: Capture) -> None:
+    assert main(["run", "net.onnx", "-i", "xy.npz", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)["z"]
+    expected = reference("net.onnx")
+    assert facts["shape"] == [3, 8]
+    assert facts["max"] == pytest.approx(float(expected.max()))
+    assert main(["run", "net.onnx", "-i", "xy.npz", "--full"]) == 0
+    assert "..." not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.onnx"], "missing.onnx"),
+        (["net.onnx", "-i", "x=wrong.npy"], "float32"),
+        (["net.onnx", "-o", "no/folder/y.npz"], "no/folder/y.npz"),
+    ],
+)
+def test_wrong_runs_are_one_message(arguments: list[str], message: str, capsys: Capture) -> None:
+    np.save("wrong.npy", np.zeros((3, 8)))
+    assert main(["run", *arguments]) == 1
+    err = capsys.readouterr().err
+    assert "error: " in err
+    assert message in err
+
+
+# ---- compare --------------------------------------------------------------------------------------
+
+
+def test_compare_equal_models(capsys: Capture) -> None:
+    assert main(["optimize", "net.onnx", "-t", "ccompiler", "--dim", "N=3", "-q", "-o", "out.onnx"]) == 0
+    assert main(["compare", "net.onnx", "out.onnx", "-i", "xy.npz"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("same  z  max abs error")
+    assert out.endswith("PASSED: net.onnx and out.onnx compute the same\n")
+
+
+def test_compare_names_the_first_difference(capsys: Capture) -> None:
+    assert main(["compare", "net.onnx", "other.onnx"]) == 1
+    out = capsys.readouterr().out
+    assert "DIFFERENT  z" in out
+    assert "first     d  " in out
+    assert "FAILED" in out
+    assert main(["compare", "net.onnx", "other.onnx", "--json"]) == 1
+    tree = json.loads(capsys.readouterr().out)
+    assert (tree["agrees"], tree["first"]["name"]) == (False, "d")
+    assert main(["compare", "net.onnx", "other.onnx", "-q"]) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_compare_with_tolerances() -> None:
+    assert main(["compare", "net.onnx", "net.onnx", "--exact", "-q"]) == 0
+    assert main(["compare", "net.onnx", "other.onnx", "--atol", "100", "-q"]) == 0
+
+
+def test_files_keep_the_usual_permissions() -> None:
+    umask = os.umask(0o022)
+    try:
+        assert main(["optimize", "net.onnx", "--dim", "N=3", "-q", "-o", "o.onnx", "--report", "r.txt"]) == 0
+    finally:
+        os.umask(umask)
+    assert [oct(Path(f).stat().st_mode & 0o777) for f in ("o.onnx", "r.txt")] == ["0o644", "0o644"]
