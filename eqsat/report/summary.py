@@ -77,17 +77,10 @@ class RegionRow:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a target does not run an operator: what it requires, and what it finds.
-
-    ``actual`` is empty where the requirement says it all ("supports no LRN").
-    """
+    """Why a target does not run an operator: what it requires and what it finds, as one phrase."""
 
     target: str
-    requirement: str
-    actual: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.requirement}; got {self.actual}" if self.actual else self.requirement
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
         shown = ", ".join(group.names[:_NAMES_SHOWN])
         if len(group.names) > _NAMES_SHOWN:
             shown += ", …"
-        why = "\n".join(f"{r.target}: {r}" for r in group.refusals)
+        why = "\n".join(r.reason if r.target in r.reason else f"{r.target}: {r.reason}" for r in group.refusals)
         table.add_row(_raw(group.op), f"{len(group.names):,}", units.seconds(group.cost), _raw(shown), _raw(why))
     if left:
         table.add_row(f"… {left:,} more")

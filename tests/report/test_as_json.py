@@ -28,7 +28,7 @@ def test_every_field_arrives() -> None:
     }
     assert tree["kernels"][0]["operators"] == ["Conv", "Relu"]
     assert tree["host_operators"][1]["refusals"] == [
-        {"target": "dnnl", "requirement": "ceil_mode is 0", "actual": "ceil_mode = 1"}
+        {"target": "dnnl", "reason": "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1"}
     ]
     assert tree["regions"][0]["outputs"] == ["conv1", "y"]
     assert tree["verification"]["max_abs_error"] == 3.14e-6
@@ -57,7 +57,7 @@ def test_names_of_rows_are_those_documented() -> None:
         "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place"],
         "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost"],
         "HostRow": ["name", "op", "cost", "refusals"],
-        "Refusal": ["target", "requirement", "actual"],
+        "Refusal": ["target", "reason"],
         "RuleRow": ["name", "place", "matches", "applied", "chosen", "held_back", "mismatches", "mismatch", "seconds"],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
         "Verification": ["agrees", "outputs", "max_abs_error", "max_rel_error", "seed"],
