@@ -28,7 +28,8 @@ def test_every_field_arrives() -> None:
     }
     assert tree["kernels"][0]["operators"] == ["Conv", "Relu"]
     assert tree["host_operators"][1]["refusals"] == [
-        {"target": "dnnl", "reason": "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1"}
+        {"target": "dnnl", "reason": "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1"},
+        {"target": "ccompiler", "reason": "cheaper on the host"},
     ]
     assert tree["regions"][0]["outputs"] == ["conv1", "y"]
     assert tree["verification"]["max_abs_error"] == 3.14e-6
