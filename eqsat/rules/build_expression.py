@@ -288,11 +288,8 @@ class ExpressionBuilder:
         taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
         name = self.context.fresh(term.variable) if term.variable in taken else term.variable
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
-        if (
-            isinstance(source, ast.Member)
-            and source.name == "shape"
-            or isinstance(source, ast.CallExpr)
-            and source.function == "range"
+        if (isinstance(source, ast.Member) and source.name == "shape") or (
+            isinstance(source, ast.CallExpr) and source.function == "range"
         ):
             results["list"] = "number"
         inner = frame.define(term.variable, Local(name, results.get(kind, "any")))

@@ -15,7 +15,7 @@ from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Rest, Var, Wildcard
 
-MOST_CLAUSES = 4096
+MOST_CLAUSES = 1024
 """A pattern that stands for more plain patterns than this is refused."""
 
 
@@ -44,18 +44,36 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
         RuleError: There are too many, or a root can be a bare variable.
     """
     names = set().union(*(_names(root) for root in roots)) if roots else set()
+    if _ways(roots, {}) > MOST_CLAUSES:
+        raise RuleError(
+            f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
+            place=str(roots[0].place),
+            hint="each alternative and each optional operand doubles their number: split the rule",
+        )
     found: dict[Any, Clause] = {}
-    for count, (plain, state) in enumerate(_all(list(roots), _State())):
-        if count >= MOST_CLAUSES:
-            raise RuleError(
-                f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
-                place=str(roots[0].place),
-                hint="each alternative and each optional operand doubles their number: split the rule",
-            )
+    for plain, state in _all(list(roots), _State()):
         clause = _clause(plain, state, names)
         if clause is not None:
             found.setdefault(_key(clause), clause)
     return list(found.values())
+
+
+def _ways(patterns: Sequence[Pattern | None], seen: dict[object, int]) -> int:
+    """How many choices there are at most, contradictory ones included. ``seen`` has what is chosen only once."""
+    total = 1
+    for pattern in patterns:
+        if isinstance(pattern, Var) and pattern.optional:
+            total *= 1 if pattern.name in seen else 2
+            seen[pattern.name] = 2
+        elif isinstance(pattern, Match | Alternatives):
+            if id(pattern) in seen:
+                continue
+            seen[id(pattern)] = 1
+            if isinstance(pattern, Match):
+                total *= len(pattern.ops) * _ways(pattern.args, seen)
+            else:
+                total *= sum(_ways([option], dict(seen)) for option in pattern.options)
+    return total
 
 
 @dataclass(frozen=True)

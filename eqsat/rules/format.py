@@ -7,8 +7,9 @@ from its syntax. Comments stay with the clause they stand beside or above; those
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from eqsat.rules import syntax as s
 from eqsat.rules.format_clauses import INDENT, Clause, print_declaration
 from eqsat.rules.parse import parse
 from eqsat.rules.print_term import WIDTH
@@ -25,7 +26,14 @@ def format_file(text: str, name: str = "<text>") -> str:
     source, sources = Source(name, text), Sources()
     sources.in_target = name.endswith(".target")
     sources.add(source)
-    clauses = [c for d in parse(source, sources, keep_parentheses=True).declarations for c in print_declaration(d)]
+    clauses: list[Clause] = []
+    was_let = False
+    for declaration in parse(source, sources, keep_parentheses=True).declarations:
+        is_let = isinstance(declaration, s.Let)
+        first, *others = print_declaration(declaration)
+        # Several `let`s in a row stand together or apart as in the source.
+        clauses += [replace(first, separate=not (is_let and was_let)), *others]
+        was_let = is_let
     return _assemble(clauses, source)
 
 

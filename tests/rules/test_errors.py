@@ -6,18 +6,21 @@ import pytest
 
 from eqsat.errors import EqsatError, RuleError, TargetError
 from eqsat.rules.reader import read_files, read_text
-from tests.rules.reading import MARK, at
+from tests.rules.reading import at
 
 # A text with a mark where the error points, what the message says, and what the hint says.
 SYNTAX = [
     ("rule a : exact\n    x + ‸=> x", "a term is required; got `=>`", ""),
     ("rule a : exact\n    Relu(x ‸y) => x", "got `y`", "operands are separated by commas"),
     ("rule a : exact\n    Relu(x ‸=> x", "`)`", ""),
-    ("rule a : exact\n    Relu(x => x" + MARK, "", ""),
     ("rule a ‸exact\n    Relu(x) => x", "`:` is required", ""),
     ("rule ‸: exact\n    Relu(x) => x", "a name is required", ""),
     ("rule a : exact\n    Relu(x) -‸> x", "a term is required; got `>`", "separated by `=>`"),
-    ("rule a : exact\n    Relu(x)\n‸rule b : exact\n    Tanh(x) => x", "got `rule`", "a rule needs `=>` and a right side"),
+    (
+        "rule a : exact\n    Relu(x)\n‸rule b : exact\n    Tanh(x) => x",
+        "got `rule`",
+        "a rule needs `=>` and a right side",
+    ),
     ("rule a : exact\n    Relu(x)‸", "the end of the file", ""),
     ("rule a : exact\n    Relu(x‸", "the end of the file", "a bracket is not closed"),
     ("rule a : exact\n    Relu(x) => x where x.rank ‸= 2", "got `=`", "equality is `==`"),
@@ -25,11 +28,10 @@ SYNTAX = [
     ("rule a : exact\n    Relu(x) => x where ‸!x.is_const", "the character `!`", "write `not`"),
     ("rule a : exact\n    Relu(x) => x‸;", "the character `;`", ""),
     ("rule a : exact\n    Relu(x) => ‸2x", "a number is required; got `2x`", "2 * x"),
-    ("rule a : exact\n    Relu(x) => x where x.rank == ‸\"a", "ends with `\"`", ""),
+    ('rule a : exact\n    Relu(x) => x where x.rank == ‸"a', 'ends with `"`', ""),
     ("rule a : exact\n    Relu(x) => x where x.rank == ‸'a'", "the character `'`", 'strings are written "..."'),
     ("rule a : exact\n    Relu(‸where) => x", "got `where`", "reserved word"),
-    ("rule a : exact\nlet k = 2\n    x + x => k * x".replace("let", "‸let", 1), "got `let`", "indented less"),
-    ("rule a : exact\n    c: Relu(x) => c: ‸x.rank +", "", ""),
+    ("rule a : exact\n‸let k = 2\n    x + x => k * x", "got `let`", "indented less"),
     ("rule a : exact\n    x + c‸: Relu(y) => x", "got `:`", "parentheses"),
     ("‸double : exact\n    x + x => 2 * x", "`host`, `let`, `rule` or `target` is required; got `double`", ""),
     ("rule a : exact\n    Relu(x) => ‸§", "the character `§`", ""),
@@ -39,7 +41,6 @@ SYNTAX = [
     ("rule a : exact\n    Relu(x) => ‸1e999", "a 64-bit float", "`inf`"),
     ("rule a : exact\n    let f(x, ‸x) = x + x\n    f(x, y) => x", "a name of its own", ""),
 ]
-SYNTAX = [case for case in SYNTAX if case[1] or case[2]]
 
 OPERATORS = [
     ("rule a : exact\n    ‸Requantise(x) => x", "there is no operator `Requantise`", "did you mean"),
@@ -53,7 +54,6 @@ OPERATORS = [
     ("rule a : exact\n    ‸Relu(x, y) => x", "takes at most 1 operand; got 2", ""),
     ("rule a : exact\n    Relu(x) => ‸Add(x)", "needs its operand `B`", ""),
     ("rule a : exact\n    ‸Conv(w, B=x) => x", "needs its operand `W`", ""),
-    ("rule a : exact\n    ‸Concat(axis=0) => x", "", ""),
     ("rule a : exact\n    Transpose(x, ‸axes=p) => x", "has no attribute or operand `axes`", "perm"),
     ("rule a : exact\n    Relu(x) => Softmax(x, ‸axes=1)", "has no attribute or operand `axes`", "`axis`"),
     ("rule a : exact\n    Clip(x, min=lo, ‸min=hi) => x", "`min` must be given once", ""),
@@ -69,18 +69,15 @@ OPERATORS = [
     ("rule a : exact\n    Relu(x) => Constant(value=‸x.shape)", "cannot be written in a rule", ""),
     ("rule a : exact\n    Conv(‸xs..., w) => w", "any number of operands", ""),
     ("rule a : exact\n    Concat(‸xs..., y, axis=0) => y", "must be the last operand", ""),
-    ("rule a : exact\n    x + ‸ys... => x", "", ""),
     ("rule a : exact\n    Conv(‸x?, w) => w", "must be there", "optional"),
     ("rule a : exact\n    x + Relu(‸x?) => x", "must be there", ""),
     ("rule a : exact\n    TopK(x, k)[‸2] => x", "0 (Values), 1 (Indices)", ""),
-    ("rule a : exact\n    Relu(x) => x where x.rank == 2, Relu(‸y) == 1", "", ""),
     ("rule a : exact\n    ‸Relu => x", "operands are required after an operator", "Relu(...)"),
     ("rule a : exact\n    (op: Relu | ‸Tahn)(x) => op(x)", "there is no operator `Tahn`", "Tanh"),
     ("rule a : exact\n    (op: ‸Relu(x) | Tanh)(x) => x", "the name of an operator is required", ""),
-    ("rule a : exact\n    (Add | Relu)(x, y) => x".replace("(Add", "‸(Add"), "takes at most 1 operand", ""),
+    ("rule a : exact\n    ‸(Add | Relu)(x, y) => x", "takes at most 1 operand", ""),
     ("rule a : exact\n    maybe(Relu)(x) + ‸maybe(Relu, Tanh)(y) => x", "one operator is required in maybe(...)", ""),
 ]
-OPERATORS = [case for case in OPERATORS if case[1]]
 
 NAMES = [
     ("rule a : exact\n    x + y => x * ‸z", "`z` is not bound by the pattern", "bound here: x, y"),
@@ -94,23 +91,37 @@ NAMES = [
     ("rule a : exact\n    Concat(xs..., axis=0) => ‸xs", "a list of tensors", "xs..."),
     ("rule a : exact\n    x + y => Concat(‸x..., axis=0)", "must be bound as `x...`", ""),
     ("rule a : exact\n    (op: Add | Sub)(x, y) => ‸op", "an operator", "op(...)"),
-    ("rule a : exact\n    Transpose(p, perm=‸p) => p", "`p` must be one thing", "",),
+    (
+        "rule a : exact\n    Transpose(p, perm=‸p) => p",
+        "`p` must be one thing",
+        "",
+    ),
     ("rule a : exact\n    Transpose(x, perm=p) + ‸p => x", "an attribute at", ""),
     ("rule a : exact\n    Elu(x, alpha=p) + Transpose(y, perm=‸p) => x", "must have one kind of value", ""),
     ("rule a : exact\n    ‸float32 + x => x", "an element type", ""),
     ("rule a : exact\n    x + y => ‸_", "binds nothing", ""),
     ("rule a : exact\n    Relu(x) => x\n    let ‸k = Exp(x)", "`let k` must be used", ""),
-    ("rule a : exact\n    Relu(x) => k + j\n    let k = Exp(x)\n    let ‸k = Log(x)\n    let j = k", "`let k` must be defined once", ""),
-    ("rule a : exact\n    Relu(x) => j\n    let j = ‸k\n    let k = Exp(x)", "must be defined before it is used", "move `let k`"),
+    (
+        "rule a : exact\n    Relu(x) => k + j\n    let k = Exp(x)\n    let ‸k = Log(x)\n    let j = k",
+        "`let k` must be defined once",
+        "",
+    ),
+    (
+        "rule a : exact\n    Relu(x) => j\n    let j = ‸k\n    let k = Exp(x)",
+        "must be defined before it is used",
+        "move `let k`",
+    ),
     ("rule a : exact\n    Relu(x) => ‸f(x, x)\n    let f(t) = Exp(t)", "the macro `f` takes 1 arguments", ""),
     ("rule a : exact\n    Relu(x) => f(‸t=x)\n    let f(t) = Exp(t)", "by position", ""),
     ("rule a : exact\n    Relu(x) => ‸k(x)\n    let k = Exp(x)", "a `let` without parameters", ""),
     ("rule a : exact\n    Relu(x) => x\n    let f(t) = t.rank\n    where ‸f == 2", "`f` is not bound", "macro"),
-    ("rule a : exact\n    Relu(x) => x\nrule ‸a : exact\n    Tanh(x) => x", "each rule must have a name of its own", ""),
-    ("rule a : exact\n    c: ‸c: Relu(x) => x", "", ""),
-    ("rule a : exact\n    ‸c: x + y => x\n".replace("c: x + y", "Relu(‸c: x)").replace("‸Relu", "Relu"), "a bare value", ""),
+    (
+        "rule a : exact\n    Relu(x) => x\nrule ‸a : exact\n    Tanh(x) => x",
+        "each rule must have a name of its own",
+        "",
+    ),
+    ("rule a : exact\n    Relu(‸c: x) => x", "a bare value", ""),
 ]
-NAMES = [case for case in NAMES if case[1]]
 
 CLASSES = [
     ("rule a : ‸exactly\n    Relu(x) => x", "a numerics class is required", "did you mean `exact`"),
@@ -129,9 +140,9 @@ EXPRESSIONS = [
     ("rule a : exact\n    x + y => x where ‸konst(x)", "there is no operator `konst`", "`const`"),
     ("rule a : exact\n    x + y => x where ‸len(x.shape, y.shape) == 2", "`len` takes 1 arguments; got 2", ""),
     ("rule a : exact\n    x + y => x where len(‸x.rank) == 2", "a list", ""),
-    ("rule a : exact\n    x + y => x where x.dtype == ‸\"int8\"", "an element type is required to compare with", ""),
+    ('rule a : exact\n    x + y => x where x.dtype == ‸"int8"', "an element type is required to compare with", ""),
     ("rule a : exact\n    x + y => x where x.shape == ‸2", "a list is required to compare with", ""),
-    ("rule a : exact\n    x + y => x where x.rank < ‸\"a\"", "got a string", ""),
+    ('rule a : exact\n    x + y => x where x.rank < ‸"a"', "got a string", ""),
     ("rule a : exact\n    x + y => x where x.rank in ‸4", "a list", ""),
     ("rule a : exact\n    x + y => x where not ‸x.rank", "true or false is required", ""),
     ("rule a : exact\n    x + y => x where x.rank == 1 and ‸2", "true or false is required", ""),
@@ -139,24 +150,26 @@ EXPRESSIONS = [
     ("rule a : exact\n    x + y => x where x.rank ‸@ 2 == 2", "a product of tensors", ""),
     ("rule a : exact\n    x + y => x where ‸Relu(x) == 2", "an operator applied to tensors", "functions"),
     ("rule a : exact\n    x + y => x where const(‸2)", "a tensor", ""),
-    ("rule a : exact\n    x + y => x where ‸(a: x) == 2".replace("‸(a", "(‸a"), "a named pattern", ""),
-    ("rule a : exact\n    x + y => x where x.rank[‸0] == 2".replace("x.rank[‸0]", "‸x.rank[0]"), "a list", ""),
+    ("rule a : exact\n    x + y => x where (‸a: x) == 2", "a named pattern", ""),
+    ("rule a : exact\n    x + y => x where ‸x.rank[0] == 2", "a list", ""),
     ("rule a : exact\n    x + y => x where [i for i in x.shape if ‸i] == []", "true or false is required", ""),
-    ("rule a : exact\n    x + y => x where k.rank == 2\n    let k = ‸Exp(x)", "a condition can only ask", "",),
-    ("rule a : exact\n    Transpose(x, perm=p) => x where p.‸shape == [1]".replace("p.‸shape", "‸p.shape"), "a tensor or a node", ""),
-    ("rule a : exact\n    x + y => x where (op: Add)‸".replace("‸", "") + MARK, "", ""),
+    (
+        "rule a : exact\n    x + y => x where k.rank == 2\n    let k = ‸Exp(x)",
+        "a condition can only ask",
+        "",
+    ),
+    ("rule a : exact\n    Transpose(x, perm=p) => x where ‸p.shape == [1]", "a tensor or a node", ""),
 ]
-EXPRESSIONS = [case for case in EXPRESSIONS if case[1]]
 
 SIDES = [
     ("rule a : exact\n    ‸x => x + 0", "an operator is required as the root", "bare variable"),
     ("rule a : exact\n    ‸2 => 3", "an operator is required as the root", ""),
     ("rule a : exact\n    Relu(x) | ‸x => x", "an operator is required as the root", "each alternative"),
-    ("rule a : exact\n    ‸maybe(Relu)(x) => x".replace("‸maybe(Relu)(x)", "maybe(Relu)(‸x)"), "an operator is required as the root", ""),
+    ("rule a : exact\n    maybe(Relu)(‸x) => x", "an operator is required as the root", ""),
     ("rule a : exact\n    Relu(‸x.rank == 2) => x", "a condition", "where"),
     ("rule a : exact\n    Relu(x ‸** 2) => x", "`**`", "Pow(x, y)"),
     ("rule a : exact\n    Relu(x) => x ‸% 2", "`%`", "Mod(x, y)"),
-    ("rule a : exact\n    Relu(tensor(1)) => x".replace("tensor", "‸tensor"), "builds a constant", ""),
+    ("rule a : exact\n    Relu(‸tensor(1)) => x", "builds a constant", ""),
     ("rule a : exact\n    Conv(x, w, ‸**c) => x", "gives attributes to an operator that is built", ""),
     ("rule a : exact\n    Relu(x) => ‸Relu(x) | Tanh(x)", "`|`, which chooses between patterns", ""),
     ("rule a : exact\n    Relu(x) => ‸c: Tanh(x)", "which binds in patterns", "let"),
@@ -170,28 +183,42 @@ SIDES = [
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => a = ‸u", "nothing for `b`", ""),
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => a = u, ‸c = v", "`c` is no root", ""),
     ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => (a, b) = ‸x", "several outputs", ""),
-    ("rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => (a, ‸b) = Relu(x)", "an output of `Relu` is required: 0 (Y); got 1", ""),
+    (
+        "rule a : exact\n    a = MatMul(x, u), b = MatMul(x, v) => (a, ‸b) = Relu(x)",
+        "an output of `Relu` is required: 0 (Y); got 1",
+        "",
+    ),
     ("rule a : exact\n    a = Relu(x) => ‸2 = x", "the name of a root", ""),
-    ("rule a : real\n    Relu(x) + ‸y <=> x", "", ""),
     ("rule a : real\n    Relu(x) + y <=> ‸x", "(reading `<=>` from right to left)", ""),
-    ("rule a : real\n    Relu(x) + ‸y <=> Relu(x)", "`y` is not bound by the pattern (reading `<=>` from right to left)", ""),
+    (
+        "rule a : real\n    Relu(x) + ‸y <=> Relu(x)",
+        "`y` is not bound by the pattern (reading `<=>` from right to left)",
+        "",
+    ),
     ("rule a : real\n    Relu(c: Conv(x, w)) <=> Conv(x, w, ‸**c)", "from right to left", ""),
-    ("rule a : exact\n    Conv(x, w, b?) => ‸b", "there whenever the left matches is required; got nothing where `b` is absent", ""),
-    ("rule a : exact\n    Conv(x, w, b?) => Relu(‸b)", "`Relu` needs its operand `X`; got nothing where `b` is absent", ""),
+    (
+        "rule a : exact\n    Conv(x, w, b?) => ‸b",
+        "there whenever the left matches is required; got nothing where `b` is absent",
+        "",
+    ),
+    (
+        "rule a : exact\n    Conv(x, w, b?) => Relu(‸b)",
+        "`Relu` needs its operand `X`; got nothing where `b` is absent",
+        "",
+    ),
     ("rule a : exact\n    Conv(x, w, b?) => x / ‸b", "`Div` needs its operand `B`", ""),
     ("rule a : exact\n    Conv(x, w, b?) => Concat(x, ‸b, axis=0)", "`Concat` needs", ""),
-    ("rule a : exact\n    Conv(x, w) | Relu(x) => x * ‸w".replace("x * ‸w", "‸x * w"), "nothing where `w` is absent", ""),
+    ("rule a : exact\n    Conv(x, w) | Relu(x) => ‸x * w", "nothing where `w` is absent", ""),
     ("rule a : exact\n    (c: Conv(x, w) | x) + y => ‸Conv(x, x, **c)", "the attributes of `c`", ""),
     ("rule a : exact\n    (op: Exp | Log)(x) + z | Sqrt(x) + z => ‸op(x)", "the operator `op`", ""),
-    ("rule a : exact\n    StringConcat(x, y) => ‸Relu(x)".replace("‸Relu(x)", "Relu(‸x)"), "must be", "",),
+    ("rule a : exact\n    StringConcat(x, y) => Relu(‸x)", "must be a tensor of", ""),
     ("rule a : exact\n    Relu(‸StringConcat(x, y)) => x", "a tensor of strings", ""),
     ("rule a : exact\n    Relu(x) => ‸Equal(x, x)", "the right side must be", ""),
-    ("rule a : exact\n    Not(x) => Not(‸x + x)".replace("‸x + x", "x ‸+ x").replace("x ‸+ x", "‸x + x"), "", ""),
-    ("rule a : exact\n    And(x, y) => ‸x * y", "", ""),
 ]
-SIDES = [case for case in SIDES if case[1]]
 
-TARGET = "target t\n    peak float32 = 1e12\n    bandwidth = 1e9, launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6\n"
+TARGET = (
+    "target t\n    peak float32 = 1e12\n    bandwidth = 1e9, launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6\n"
+)
 TARGETS = [
     ("target ‸t\n    bandwidth = 1, launch = 1", "`t` must say its peak", "peak float32"),
     ("target ‸t\n    peak int8 = 1\n    launch = 1", "must say its bandwidth", ""),
@@ -229,7 +256,6 @@ TARGETS = [
     (TARGET + '    composite a : exact\n        Relu(x)\n        call "f"\n        call ‸"g"', "given once", ""),
     (TARGET + "    composite a : exact\n        let ‸k = Exp(y)\n        Relu(x)", "must be used", ""),
 ]
-TARGETS = [(text.replace("‸dispatch = 1 / 0", "‸dispatch = 1 / 0"), *rest) for text, *rest in TARGETS]
 
 
 def check(text: str, message: str, hint: str, kind: type[EqsatError], name: str) -> None:
@@ -244,7 +270,7 @@ def check(text: str, message: str, hint: str, kind: type[EqsatError], name: str)
     assert caret == " " * (column - 1) + "^"
     assert message in str(error), str(error)
     assert hint in error.hint, str(error)
-    assert error.requirement[:1].islower() or error.requirement[:1] in "`\"("
+    assert error.requirement[:1].islower() or error.requirement[:1] in '`"('
     assert not error.requirement.endswith(".")
 
 
@@ -292,7 +318,7 @@ def test_windows_line_ends_and_byte_order_marks_are_no_mistake() -> None:
     assert found.rules[0].doc == "doc"
 
 
-def test_files(tmp_path) -> None:  # noqa: ANN001
+def test_files(tmp_path) -> None:
     with pytest.raises(RuleError, match="no such file"):
         read_files([tmp_path / "a.rules"])
     with pytest.raises(TargetError, match="no such file"):
@@ -304,7 +330,7 @@ def test_files(tmp_path) -> None:  # noqa: ANN001
         read_files([tmp_path / "b.rules"])
 
 
-def test_names_over_several_files(tmp_path) -> None:  # noqa: ANN001
+def test_names_over_several_files(tmp_path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.rules").write_text("rule r : exact\n    Relu(x)  =>  x\n")
     with pytest.raises(RuleError, match=r"b.rules:1:6.*each rule must have a name of its own.*a.rules:1:6"):
@@ -312,14 +338,24 @@ def test_names_over_several_files(tmp_path) -> None:  # noqa: ANN001
     assert len(read_files([tmp_path / "a.rules"])) == 1
 
 
-def test_nesting_is_limited() -> None:
-    for text in ("-" * 5000 + "x", "(" * 5000 + "x" + ")" * 5000 + " + y", "Relu(" * 500 + "x" + ")" * 500):
-        try:
-            read_text(f"rule r : exact\n    {text}  =>  x")
-        except RuleError as error:
-            assert "levels deep" in str(error) or "required" in str(error)  # noqa: PT017
+@pytest.mark.parametrize(
+    "term",
+    [
+        "Relu(" * 500 + "x" + ")" * 500,
+        "-" * 5000 + "x",
+        " + ".join(["x"] * 500),
+        "a: " * 500 + "Relu(x)",
+        "(" * 5000 + "Relu(x) + " + "y)" + ")" * 4999 + " * " * 1 + "[" * 3000 + "]" * 3000,
+    ],
+    ids=["calls", "signs", "sum", "names", "lists"],
+)
+def test_nesting_is_limited(term: str) -> None:
     with pytest.raises(RuleError, match="at most 60 levels deep"):
-        read_text(f"rule r : exact\n    {'Relu(' * 500 + 'x' + ')' * 500}  =>  x")
+        read_text(f"rule r : exact\n    {term}  =>  x")
+
+
+def test_brackets_alone_are_no_nesting() -> None:
+    assert len(read_text(f"rule r : exact\n    Relu({'(' * 5000}x{')' * 5000})  =>  x").rules) == 1
 
 
 def test_expansion_is_limited() -> None:
@@ -327,13 +363,13 @@ def test_expansion_is_limited() -> None:
     with pytest.raises(RuleError, match="at most 2000 operators"):
         read_text(f"rule r : exact\n    Relu(x)  =>  a39\n    let a0 = Exp(x)\n{lets}")
     macros = "".join(f"let a{i}(t) = a{i - 1}(t) * a{i - 1}(t)\n" for i in range(1, 40))
-    with pytest.raises(RuleError, match="moderate size|at most 2000 operators"):
+    with pytest.raises(RuleError, match=r"moderate size|at most 2000 operators"):
         read_text(f"let a0(t) = Exp(t)\n{macros}rule r : exact\n    Relu(x)  =>  a39(x)")
-    with pytest.raises(RuleError, match="moderate size|at most 2000 operators"):
+    with pytest.raises(RuleError, match=r"moderate size|at most 2000 operators"):
         read_text(f"let a0(t) = Exp(t)\n{macros}rule r : exact\n    a39(x)  =>  x")
 
 
 def test_alternatives_are_limited() -> None:
     term = " + ".join(f"(Exp(x{i}) | Log(x{i}))" for i in range(14))
-    with pytest.raises(RuleError, match="at most 4096 plain ones"):
+    with pytest.raises(RuleError, match="at most 1024 plain ones"):
         read_text(f"rule r : exact\n    {term}  =>  x0")

@@ -82,7 +82,9 @@ def test_macros_of_conditions() -> None:
 
 
 def test_macros_of_operators() -> None:
-    found = target("composite c : exact\n        let act(v) = (Relu | Tanh)(v) | Clip(v, lo, hi)\n        act(Conv(x, w))")
+    found = target(
+        "composite c : exact\n        let act(v) = (Relu | Tanh)(v) | Clip(v, lo, hi)\n        act(Conv(x, w))"
+    )
     assert len(expand((found.composites[0].pattern,))) == 3
 
 

@@ -204,7 +204,9 @@ def test_several_roots() -> None:
 
 
 def test_several_outputs_of_one_node_as_roots() -> None:
-    found = rule("a = MatMul(x, u), b = MatMul(x, v)  =>  (a, b) = Split(x @ Concat(u, v, axis=-1), axis=-1, num_outputs=2)")
+    found = rule(
+        "a = MatMul(x, u), b = MatMul(x, v)  =>  (a, b) = Split(x @ Concat(u, v, axis=-1), axis=-1, num_outputs=2)"
+    )
     assert [t.output for t in found.right] == [0, 1]  # type: ignore[union-attr]
     assert same(found.right[0].args, found.right[1].args)  # type: ignore[union-attr]
     matched = rule("(a, b) = Split(x, s, axis=0)  =>  a = x, b = x")
