@@ -98,7 +98,7 @@ def test_computing_the_shared_sum_twice_pays(size: int) -> None:
     assert twice < 0.99 * min(host, *ones)
 
 
-@pytest.mark.parametrize(("k", "size"), itertools.product([1, 5, 64], SIZES))
+@pytest.mark.parametrize(("k", "size"), list(itertools.product([1, 5, 64], SIZES)))
 def test_two_regions_beat_one_with_a_sum_on_the_host(k: int, size: int) -> None:
     """``a = p + p; b = q + q; h_j = tanh(b) ...; n = a * b; d_i = a ∘ h_j``; five of the d_i share an h_j."""
     costs = Costs("toy_regions", size)
