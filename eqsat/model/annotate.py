@@ -117,7 +117,8 @@ def _infer_function(
         absent = any(v is not None and v in inner.types and inner.types[v] is None for v in step.inputs)
         found = [None] * len(step.outputs) if absent else _infer(inner, step, i, attributes)
         inner.types.update(zip(step.outputs, found, strict=True))
-    return [inner.types.get(value) for value in function.outputs]
+    found = [inner.types.get(value) for value in function.outputs]
+    return found[: len(node.outputs)]
 
 
 def _bound(node: ir.Node, outer: Mapping[str, ir.Attr]) -> ir.Node:

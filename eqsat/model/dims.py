@@ -12,22 +12,47 @@ from eqsat.model.opset import did_you_mean
 
 
 def name_dims(model: ir.Model) -> None:
-    """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``."""
+    """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
+
+    Symbols that are no names (``batch size``, ``0``) become ones (``batch_size``); one without a letter or digit
+    (``?``) means a dimension without a name, which need not be equal to the others written so.
+    """
+    for value in _values(model):
+        if value.shape is not None and not all(isinstance(d, int) and d >= 0 for d in value.shape):
+            value.shape = ir.Shape([_readable(d) for d in value.shape])
     taken = set(symbols(model))
     for value in model.graph.inputs:
         if value.shape is None or not any(_is_unnamed(d) for d in value.shape):
             continue
-        dims: list[int | ir.SymbolicDim] = []
+        dims: list[int | str | None] = []
         for axis, d in enumerate(value.shape):
-            if not _is_unnamed(d):
-                dims.append(d)
+            if isinstance(d, int) or d.value is not None:
+                dims.append(d if isinstance(d, int) else d.value)
                 continue
-            name = f"{re.sub(r'[^0-9A-Za-z_]', '_', value.name or 'input')}_{axis}"
+            name = _identifier(f"{value.name or 'input'}_{axis}")
             while name in taken:
                 name += "_"
             taken.add(name)
-            dims.append(ir.SymbolicDim(name))
+            dims.append(name)
         value.shape = ir.Shape(dims)
+
+
+def _readable(d: int | ir.SymbolicDim) -> int | str | None:
+    """The dimension if onnx_ir can reckon with it, else under another name; negative numbers mean unknown."""
+    if isinstance(d, int):
+        return d if d >= 0 else None
+    if d.value is None or not re.search(r"\w", d.value):
+        return None
+    try:
+        is_symbolic = bool(d.free_symbols())
+    except ValueError:
+        is_symbolic = False
+    return d.value if is_symbolic else _identifier(d.value)
+
+
+def _identifier(text: str) -> str:
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return name if name[0].isalpha() else f"dim_{name}"
 
 
 def symbols(model: ir.Model) -> tuple[str, ...]:
@@ -57,6 +82,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     if not dims:
         return False
     known = symbols(model)
+    dims = {name if name in known else _identifier(name or "?"): size for name, size in dims.items()}
     for name, size in dims.items():
         if name not in known:
             hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all shapes are fixed'}"
@@ -77,7 +103,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
 
 
 def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
-    return d < 0 if isinstance(d, int) else d.value is None
+    return not isinstance(d, int) and d.value is None
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

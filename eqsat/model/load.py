@@ -7,6 +7,7 @@ the graph, bind dimensions, infer types.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -49,7 +50,13 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
         Shape([2, 4])
     """
     with _without_collection():
-        return finish(read(source), dims)
+        try:
+            return finish(read(source), dims)
+        except UnicodeDecodeError as error:
+            place = str(source) if isinstance(source, str | os.PathLike) else "the model"
+            raise ModelError(
+                "names in UTF-8 are required", place=place, actual=f"bytes {error.object[:40]!r}"
+            ) from error
 
 
 @contextmanager

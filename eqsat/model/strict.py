@@ -16,7 +16,7 @@ from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
-from eqsat.model.strict_node import check_node
+from eqsat.model.strict_node import check_call, check_node, check_text, require_text
 
 
 def check(source: Source) -> None:
@@ -66,12 +66,11 @@ class _Checker:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.model = source.proto
-        for entry in self.model.opset_import:
-            entry.domain = canonical_domain(entry.domain)
-        self.functions = {(f.domain, f.name, f.overload) for f in self.model.functions}
+        self.functions = {(f.domain, f.name, f.overload): f for f in self.model.functions}
 
     def check(self) -> None:
         model, graph = self.model, self.model.graph
+        self._texts()
         if not model.ir_version:
             raise ModelError("a model with an IR version is required", place=self.source.place, actual="none")
         # Old IR versions demand that initializers are inputs too; nothing else depends on the version.
@@ -88,6 +87,22 @@ class _Checker:
             raise self._error("a graph with outputs is required", "the graph", "none")
         self._graph(graph, {}, versions, set())
         self._functions()
+
+    def _texts(self) -> None:
+        """Names outside of nodes are UTF-8."""
+        model = self.model
+        names = [graph_or_model.doc_string for graph_or_model in (model, model.graph)]
+        names += [model.graph.name, model.producer_name, model.producer_version, model.domain]
+        names += [e.domain for e in model.opset_import]
+        for entry in (*model.metadata_props, *model.graph.metadata_props):
+            names += [entry.key, entry.value]
+        for function in model.functions:
+            names += [function.domain, function.name, function.overload, *function.input, *function.output]
+            names += [*function.attribute, *(a.name for a in function.attribute_proto)]
+            names += [e.domain for e in function.opset_import]
+            names += [text for entry in function.metadata_props for text in (entry.key, entry.value)]
+        for name in names:
+            require_text(name, self.source.at("the model"))
 
     def _functions(self) -> None:
         for name in _duplicates(f"{f.domain}.{f.name}:{f.overload}" for f in self.model.functions):
@@ -123,6 +138,14 @@ class _Checker:
     def _graph(
         self, graph: onnx.GraphProto, outer: dict[str, str], versions: dict[str, int], attributes: set[str]
     ) -> None:
+        for name in (
+            graph.name,
+            *(v.name for v in (*graph.input, *graph.output, *graph.value_info, *graph.initializer)),
+        ):
+            require_text(name, self.source.at("the graph"))
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            for d in value.type.tensor_type.shape.dim:
+                require_text(d.dim_param, self.source.at(f"tensor {value.name!r}"))
         own = {value.name: "input" for value in graph.input}
         for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
             own[tensor.name] = "initializer"
@@ -143,6 +166,7 @@ class _Checker:
         """Checks nodes one after the other; ``own`` are the names of this graph alone (others may be shadowed)."""
         defined: dict[str, int] = {}
         for i, node in enumerate(nodes):
+            check_text(node, self.source.at(f"node {i} of {where}"))
             node.domain = canonical_domain(node.domain)
             for name in node.output:
                 if not name:
@@ -217,7 +241,9 @@ class _Checker:
                 raise self._error("an attribute of the function is required", place, actual, f"it has {known_names}")
             for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
                 self._graph(graph, known, versions, attributes)
-        if (node.domain, node.op_type, node.overload) in self.functions:
+        function = self.functions.get((node.domain, node.op_type, node.overload))
+        if function is not None:
+            check_call(node, function, self.source.at(place))
             return
         if node.domain not in opset.OPSETS:
             opset.check_domain(node.domain, place=self.source.at(place))

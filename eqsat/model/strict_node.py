@@ -46,15 +46,54 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
             raise ModelError("every required attribute must be given", place=place, actual=f"no `{name}`")
     least, most, least_out, most_out = _arity(key, version)
     if not least <= len(node.input) <= most:
-        raise ModelError(f"{_count(least, most, 'input')} of {op} required", place=place, actual=str(len(node.input)))
+        raise ModelError(_count(least, most, "input", op), place=place, actual=str(len(node.input)))
     if not least_out <= len(node.output) <= most_out:
-        wanted = _count(least_out, most_out, "output")
-        raise ModelError(f"{wanted} of {op} required", place=place, actual=str(len(node.output)))
+        raise ModelError(_count(least_out, most_out, "output", op), place=place, actual=str(len(node.output)))
     if "" in node.input:
         formal = schema.inputs
         for name, parameter in zip(node.input, formal, strict=False):
             if not name and parameter.option == defs.OpSchema.FormalParameterOption.Single:
                 raise ModelError(f"input `{parameter.name}` of {op} is required", place=place, actual="an empty name")
+
+
+def check_call(node: onnx.NodeProto, function: onnx.FunctionProto, place: str) -> None:
+    """Checks a call of a model-local function.
+
+    Raises:
+        ModelError: It gives or takes more than the function does.
+    """
+    for given, declared, what in ((node.input, function.input, "inputs"), (node.output, function.output, "outputs")):
+        if len(given) > len(declared):
+            requirement = f"at most {len(declared)} {what} of {function.domain}.{function.name} are required"
+            raise ModelError(requirement, place=place, actual=str(len(given)))
+
+
+def check_text(node: onnx.NodeProto, place: str) -> None:
+    """Checks that everything written in a node is UTF-8; protobuf hands out bytes where it is not.
+
+    Raises:
+        ModelError: A name or a string attribute is not.
+    """
+    names = [node.name, node.op_type, node.domain, node.overload, *node.input, *node.output]
+    for attribute in node.attribute:
+        names += [attribute.name, attribute.ref_attr_name]
+        for content in (attribute.s, *attribute.strings):
+            try:
+                content.decode()
+            except UnicodeDecodeError:
+                require_text(content, f"{place}, attribute {attribute.name!r}")
+    for name in names:
+        require_text(name, place)
+
+
+def require_text(name: object, place: str) -> None:
+    """Checks one name.
+
+    Raises:
+        ModelError: It is not UTF-8.
+    """
+    if not isinstance(name, str):
+        raise ModelError("names and strings in UTF-8 are required", place=place, actual=repr(name))
 
 
 def _unknown(op: OpKey, version: int, place: str) -> ModelError:
@@ -66,9 +105,9 @@ def _unknown(op: OpKey, version: int, place: str) -> ModelError:
     return ModelError(requirement, place=place, actual=f"`{op}`", hint=hint)
 
 
-def _count(least: int, most: int, what: str) -> str:
+def _count(least: int, most: int, what: str, op: str) -> str:
     number = f"{least}" if least == most else f"at least {least}" if most > 1000 else f"{least} to {most}"
-    return f"{number} {what} is" if most == 1 else f"{number} {what}s are"
+    return f"{number} {what} of {op} is required" if most == 1 else f"{number} {what}s of {op} are required"
 
 
 @cache

@@ -126,7 +126,20 @@ def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str]) -> int | s
     if d.value in names:
         return names[d.value]
     number = d.evaluate({})
-    return number if isinstance(number, int) else d.value
+    return number if isinstance(number, int) else _without_ceiling(d.value)
+
+
+def _without_ceiling(expression: str | None) -> str | None:
+    """``ceiling(x)`` as ``-floor(-(x))``: the package writes it, onnx_ir does not read it."""
+    name = "ceiling("
+    while expression is not None and (start := expression.find(name)) >= 0:
+        depth, end = 1, start + len(name)
+        while depth:
+            depth += {"(": 1, ")": -1}.get(expression[end], 0)
+            end += 1
+        inner = expression[start + len(name) : end - 1]
+        expression = f"{expression[:start]}(-floor(-({inner}))){expression[end:]}"
+    return expression
 
 
 def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
@@ -139,5 +152,5 @@ def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
         symbol = d if isinstance(d, int) else d.value
         # An expression over a symbol that was made up says no more than the symbol itself.
         made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
-        dims.append(None if made_up else symbol)
+        dims.append(None if made_up else symbol if isinstance(symbol, int) else _without_ceiling(symbol))
     return TensorType(value.type.dtype, tuple(dims))

@@ -275,6 +275,22 @@ class TestDims:
         bound = load(source, dims={"in_x_0_0": 7}).graph.outputs[0].shape
         assert bound is not None and bound.numpy() == (7, 3)
 
+    @pytest.mark.parametrize(("written", "read"), [("batch size", "batch_size"), ("0", "dim_0"), ("a.b:0", "a_b_0")])
+    def test_symbols_that_are_no_names(self, written: str, read: str) -> None:
+        infos = [onnx.helper.make_tensor_value_info(n, 1, [written, 3]) for n in ("x", "w", "y")]
+        node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
+        source = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:2], infos[2:]))
+        assert [str(d) for d in load(source).graph.outputs[0].shape or ()] == [read, "3"]
+        for name in (written, read):
+            bound = load(source, dims={name: 7}).graph.outputs[0].shape
+            assert bound is not None and bound.numpy() == (7, 3)
+
+    def test_question_marks_are_distinct(self) -> None:
+        infos = [onnx.helper.make_tensor_value_info(n, 1, ["?", "?"]) for n in ("x", "y")]
+        node = onnx.helper.make_node("Relu", ["x"], ["y"])
+        source = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:1], infos[1:]))
+        assert [str(d) for d in load(source).graph.outputs[0].shape or ()] == ["x_0", "x_1"]
+
     def test_bound_dimensions_reach_subgraphs(self) -> None:
         model = load(
             HEAD
