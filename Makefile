@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= 2
 N      ?= 1000
+START  ?= 0
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -46,6 +47,17 @@ lint: $(STAMP)  ## ruff and pyright
 format: $(STAMP)  ## let ruff format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+conformance: $(STAMP)  ## the executor against all of onnx.backend.test
+	$(BIN)/python -m tests.conformance
+
+fuzz: $(STAMP)  ## N random graphs, each optimized in several ways and compared: make fuzz N=1000
+	$(BIN)/python -m tests.fuzz $(N) --start $(START)
+
+bench: $(STAMP)  ## the benchmarks: tables here, JSON in out/
+	@mkdir -p out
+	$(BIN)/python -m benchmarks.extracted_cost --json out/extracted_cost.json
+	$(BIN)/python -m benchmarks.scaling --json out/scaling.json
 
 wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
 	$(BIN)/python -m tests.wheel $(WHEEL_TEST)
