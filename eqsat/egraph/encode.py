@@ -24,6 +24,8 @@ from eqsat.ops.properties import is_deterministic
 CHUNK = 300
 ORIGINAL = 0
 """Rule number of e-nodes that stand for the model's own nodes."""
+COMMUTED = 1
+"""Rule number of copies with swapped operands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class Facts:
         self._constructors: list[Constructor] = []
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self._constants = 0
+        self._pending: list[Fact] = []
 
     def declare(self, constructor: Constructor) -> None:
         self.engine.run_text(analysis_rules(constructor))
@@ -153,9 +154,14 @@ class Facts:
                 found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
                 for k, part in zip(node.results, found or (), strict=False):
                     target[k] = part or None
-        self.announce_constants()
-        self.engine.set_facts(facts)
+        self._tell(facts)
         return types, values
+
+    def _tell(self, facts: list[Fact]) -> None:
+        """Writes answers, and those that were needed on the way to them."""
+        self.announce_constants()
+        self.engine.set_facts([*self._pending, *facts])
+        self._pending = []
 
     @staticmethod
     def _folds(c: Constructor) -> bool:
@@ -171,8 +177,7 @@ class Facts:
                     continue
                 for key in self.engine.integers(table.rows):
                     self._answer(kind, c, key, facts)
-        self.announce_constants()
-        self.engine.set_facts(facts)
+        self._tell(facts)
         return bool(facts)
 
     def _answer(self, kind: str, c: Constructor, key: tuple[int, ...], facts: list[Fact]) -> tuple[int, ...] | None:
@@ -227,13 +232,17 @@ class Facts:
         if any(isinstance(v, GraphAttr) for _, v in attrs):
             return None
         constants = [self.tables.constants[k] for k in key[1:]]
-        arrays = [k.numpy() for k in constants]
+        by_value = set(value_inputs(c.op))
+        kinds = (k if i in by_value else self.tables.types.id(constants[i].type) for i, k in enumerate(key[1:]))
+        found = self._answer("type", c, (key[0], *kinds), self._pending)
+        if found is None:
+            return None
+        types = [self.tables.types[t] for t in found]
+        if any(t is None or t.elements is None or t.elements > SMALL for t in types):
+            return None
         try:
-            types = infer_types(c.op, attrs, [k.type for k in constants], arrays, max(c.outputs, 1))
-            if any(t is None or t.elements is None or t.elements > SMALL for t in types):
-                return None
             with np.errstate(all="ignore"):
-                results = evaluate(c.op, attrs, arrays, max(c.outputs, 1))
+                results = evaluate(c.op, attrs, [k.numpy() for k in constants], max(c.outputs, 1))
         except EqsatError as error:
             self.contradictions.setdefault(str(c.op), str(error))
             return None

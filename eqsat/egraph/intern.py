@@ -86,7 +86,7 @@ class Constants:
         return found
 
     def of_array(self, array: np.ndarray, dtype: ir.DataType) -> int:
-        return self.of_tensor(ir.Tensor(np.ascontiguousarray(array), dtype=dtype, shape=ir.Shape(array.shape)))
+        return self.of_tensor(ir.Tensor(np.asarray(array, order="C"), dtype=dtype, shape=ir.Shape(array.shape)))
 
     def __getitem__(self, number: int) -> Constant:
         return self._items[number]

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.compile import CompiledClause, Compiler
-from eqsat.egraph.encode import Encoder
+from eqsat.egraph.encode import COMMUTED, Encoder
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Tables
@@ -83,7 +83,7 @@ class _State:
     answerer: Answerer
     statistics: RuleStatistics
     served: set[tuple[int, ...]] = field(default_factory=set)
-    matches: int = 0
+    pending: int = 0
     banned_until: int = 0
     bans: int = 0
 
@@ -99,7 +99,7 @@ class Saturation:
         progress: Called with (iteration, e-nodes) after each round.
 
     Attributes:
-        stop_reason: ``"saturated"``, ``"iteration limit"``, ``"node limit"`` or ``"time limit"``.
+        stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"`` or ``"time limit"``.
         names: Rule number -> name; 0 is the model itself.
     """
 
@@ -152,7 +152,7 @@ class Saturation:
             for constructor in clause.built:
                 if constructor.name not in self.constructors:
                     self._add(constructor)
-                    self.engine.run_text(declare(constructor, 1))
+                    self.engine.run_text(declare(constructor, COMMUTED))
         self._composite_states = [self._state(c) for c in composites]
         self._raw = bool(raw)
         if raw:
@@ -202,7 +202,7 @@ class Saturation:
 
     def _declare_all(self) -> None:
         for constructor in self.constructors.values():
-            self.engine.run_text(declare(constructor, 1))
+            self.engine.run_text(declare(constructor, COMMUTED))
         for constructor in self.constructors.values():
             self.facts.declare(constructor)
             if constructor.outputs and not has_fixed_outputs(constructor):
@@ -223,6 +223,7 @@ class Saturation:
         limits = self.limits
         self.facts.saturate()
         self.stop_reason = "iteration limit"
+        assert limits.matches is not None and limits.nodes is not None
         for iteration in range(limits.iterations):
             changed = self.engine.step("commute")
             changed |= self._round(self._states, iteration)
@@ -233,10 +234,16 @@ class Saturation:
             self.enodes = self.count()
             if self.progress is not None:
                 self.progress(self.iterations, self.enodes)
-            if not changed and not any(s.banned_until > iteration for s in self._states):
-                self.stop_reason = "saturated"
-                break
-            if limits.nodes is not None and self.enodes > limits.nodes:
+            if not changed:
+                # Waiting changes nothing; what is held back goes on only if its doubled share suffices.
+                waiting = [s for s in self._states if s.banned_until > iteration]
+                ready = [s for s in waiting if s.pending <= limits.matches << s.bans]
+                for state in ready:
+                    state.banned_until = 0
+                if not ready:
+                    self.stop_reason = "rules held back" if waiting else "saturated"
+                    break
+            if self.enodes > limits.nodes:
                 self.stop_reason = "node limit"
                 break
             if time.perf_counter() - start > limits.seconds:
@@ -253,18 +260,19 @@ class Saturation:
         for state in active:
             before = self.engine.matches[f"find {state.clause.key}"]
             self.engine.step(f"find_{state.clause.key}")
-            state.matches = self.engine.matches[f"find {state.clause.key}"] - before
+            state.pending += self.engine.matches[f"find {state.clause.key}"] - before
         if throttle:
             active = [s for s in active if not self._hold_back(s, iteration)]
         self._answer(active)
         changed = False
         for state in active:
+            state.pending = 0
             changed |= self.engine.step(f"apply_{state.clause.key}")
         return changed
 
     def _hold_back(self, state: _State, iteration: int) -> bool:
         assert self.limits.matches is not None
-        if state.matches <= self.limits.matches << state.bans:
+        if state.pending <= self.limits.matches << state.bans:
             return False
         state.bans += 1
         state.banned_until = iteration + 1 + (1 << state.bans)

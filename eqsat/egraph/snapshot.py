@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.egraph.answer import CompositeInstance
-from eqsat.egraph.encode import ORIGINAL
+from eqsat.egraph.encode import COMMUTED, ORIGINAL
 from eqsat.egraph.intern import Constant, Tables
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.saturate import Saturation
@@ -138,7 +138,7 @@ class _Reader:
 
     def _nodes_of(self, constructor: Constructor) -> list[ENode]:
         attrs_of, composites = self.saturation.tables.attrs, self.saturation.tables.composites
-        made = {row.inputs_key if hasattr(row, "inputs_key") else tuple(row.inputs): row.output for row in self.tables[f"made_{constructor.name}"].rows}
+        made = {tuple(row.inputs): row.output for row in self.tables[f"made_{constructor.name}"].rows}
         found: dict[tuple[Any, ...], ENode] = {}
         for row in self.tables[constructor.name].rows:
             inputs = tuple(row.inputs)
@@ -153,12 +153,17 @@ class _Reader:
             else:
                 node = ENode("op", constructor.op, attrs_of[number], children, eclass, 0, constructor.outputs, rule)
             key: tuple[Any, ...] = (number, eclass, children)
-            if constructor.is_commutative:
+            if constructor.is_commutative or constructor.composite:
                 key = (number, eclass, tuple(sorted(c if c is not None else -1 for c in children)))
-            if key not in found or (found[key].rule, found[key].children) > (rule, children):
+            if key not in found or _preference(found[key]) > _preference(node):
                 found[key] = node
         return list(found.values())
 
     def _operand(self, value: Any) -> int | None:
         eclass = self._class(value)
         return None if eclass == self.absent else eclass
+
+
+def _preference(node: ENode) -> tuple[bool, int, tuple[int, ...]]:
+    """Of copies that differ in operand order, the model's own first, then the one that a rule built."""
+    return node.rule == COMMUTED, node.rule, tuple(-1 if c is None else c for c in node.children)

@@ -1,0 +1,208 @@
+"""What rules do to the e-graph: which classes hold which operators after saturation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eqsat.egraph.saturate import Limits
+from eqsat.egraph.snapshot import snapshot
+from tests.egraph.helpers import model, operators, read, saturated
+
+
+def test_both_doublings_are_found_whatever_comes_first():
+    graph = model("a = Add(x, x)\nout = Add(a, a)", "float[4] x")
+    rules = [
+        "rule twice : exact\n  x + x => 2 * x",
+        "rule four : exact\n  (x + x) + (x + x) => 4 * x",
+    ]
+    for order in (rules, rules[::-1]):
+        snap = read(graph, "\n".join(order))
+        eclass = snap.refs[graph.graph.outputs[0]]
+        products = [snap.nodes[n] for n in snap.classes[eclass] if str(snap.nodes[n].op) == "Mul"]
+        factors = {float(v.numpy()) for n in products for c in n.children if c is not None and (v := snap.value[c])}
+        assert factors == {2.0, 4.0}
+
+
+def test_numbers_take_the_type_of_their_neighbours():
+    for dtype, kind in (("float", np.float32), ("double", np.float64), ("int32", np.int32)):
+        graph = model("out = Add(x, x)", f"{dtype}[4] x", f"{dtype}[4] out")
+        snap = read(graph, "rule r : exact\n  x + x => 2 * x")
+        (two,) = [v for v in snap.value if v is not None]
+        assert two.numpy().dtype == kind
+        assert two.numpy() == 2
+
+
+def test_a_number_on_the_left_matches_constants_equal_to_it_everywhere():
+    for text, matches in (("float {1}", True), ("float[4] {1,1,1,1}", True), ("float[4] {1,1,2,1}", False), ("float {2}", False)):
+        graph = model(f"c = Constant <value = {text}> ()\nout = Mul(x, c)", "float[4] x")
+        assert operators(read(graph, "rule r : exact\n  x * 1 => x"), graph) == ({"Mul", "input"} if matches else {"Mul"})
+
+
+def test_a_right_side_of_another_type_is_counted_and_never_enters():
+    graph = model("c = Constant <value = float[1,1] {1}> ()\nout = Mul(x, c)", "float[4] x", "float[1,4] out")
+    saturation = saturated(graph, "rule r : exact\n  x * 1 => x")
+    (statistics,) = saturation.statistics
+    assert statistics.mismatches == 1
+    assert "float[1, 4]" in statistics.mismatch
+    assert "float[4]" in statistics.mismatch
+    assert operators(snapshot(saturation), graph) == {"Mul"}
+
+
+def test_attributes_bind_and_compute():
+    graph = model("a = Transpose <perm = [1,2,0]> (x)\nout = Transpose <perm = [0,2,1]> (a)", "float[2,3,4] x", "float[3,2,4] out")
+    snap = read(graph, "rule r : exact\n  Transpose(Transpose(x, perm=p), perm=q) => Transpose(x, perm=[p[i] for i in q])")
+    eclass = snap.refs[graph.graph.outputs[0]]
+    perms = {dict(snap.nodes[n].attrs)["perm"] for n in snap.classes[eclass]}
+    assert perms == {(0, 2, 1), (1, 0, 2)}
+
+
+def test_conditions_look_at_shapes_values_and_attributes():
+    rule = "rule r : exact\n  Clip(x, low, high) => Relu(x)\n  where low.value == 0, high.value >= 6, x.rank == 1"
+    for high, inputs, fires in (("7", "float[4] x", True), ("5", "float[4] x", False), ("7", "float[1,4] x", False)):
+        shape = inputs.removesuffix(" x")
+        graph = model(
+            f"l = Constant <value = float {{0}}> ()\nh = Constant <value = float {{{high}}}> ()\nout = Clip(x, l, h)",
+            inputs,
+            f"{shape} out",
+        )
+        assert ("Relu" in operators(read(graph, rule), graph)) is fires
+
+
+def test_an_absent_operand_is_neutral_in_sums():
+    rule = "rule r : real\n  (y: Conv(x, w, b?)) + c => Conv(x, w, b + Reshape(c, [-1]), **y)\n  where const(w, c)"
+    constants = "w = Constant <value = float[2,1,1] {1, 2}> ()\nc = Constant <value = float[1,2,1] {3, 4}> ()\n"
+    bias = "b = Constant <value = float[2] {10, 20}> ()\n"
+    for nodes, expected in (
+        (constants + "a = Conv(x, w)\nout = Add(a, c)", [3, 4]),
+        (constants + bias + "a = Conv(x, w, b)\nout = Add(a, c)", [13, 24]),
+    ):
+        graph = model(nodes, "float[1,1,5] x", "float[1,2,5] out")
+        snap = read(graph, rule)
+        eclass = snap.refs[graph.graph.outputs[0]]
+        (conv,) = [snap.nodes[n] for n in snap.classes[eclass] if str(snap.nodes[n].op) == "Conv"]
+        value = snap.value[conv.children[2]]
+        assert value is not None
+        assert value.numpy().tolist() == expected
+
+
+def test_several_roots_at_once():
+    graph = model(
+        "u = Constant <value = float[2,1] {1, 2}> ()\nv = Constant <value = float[2,2] {1, 2, 3, 4}> ()\n"
+        "a = MatMul(x, u)\nb = MatMul(x, v)\nout = Concat <axis = 1> (a, b)",
+        "float[3,2] x",
+        "float[3,3] out",
+    )
+    rule = """
+    rule share : real
+        a = MatMul(x, u), b = MatMul(x, v)
+            => (a, b) = Split(MatMul(x, Concat(u, v, axis=1)), axis=1, split=[u.shape[1], v.shape[1]])
+        where const(u, v), u.rank == 2, v.rank == 2
+    """
+    snap = read(graph, rule)
+    splits = [n for n in snap.nodes if str(n.op) == "Split"]
+    assert splits
+    assert all(n.outputs == 2 for n in splits)
+    products = [n for n in snap.nodes if str(n.op) == "MatMul"]
+    assert {str(snap.types[n.eclass]) for n in products} >= {"float[3, 3]", "float[3, 1]", "float[3, 2]"}
+
+
+def test_the_rest_of_a_variadic_operator():
+    graph = model("out = Sum(x, y, x, y)")
+    snap = read(graph, "rule r : real\n  Sum(a, b, c, rest...) => Sum(a + b, c, rest...)\nrule s : exact\n  Sum(a, b) => a + b")
+    arities = {len(n.children) for n in snap.nodes if str(n.op) == "Sum"}
+    assert arities == {4, 3, 2}
+    assert "Add" in operators(snap, graph)
+
+
+def test_operators_as_variables():
+    graph = model("a = Transpose <perm = [1,0]> (x)\nb = Sigmoid(a)\nout = Relu(b)", "float[2,3] x", "float[3,2] out")
+    rule = "rule r : exact\n  (f: Relu | Sigmoid)(Transpose(x, perm=p)) => Transpose(f(x), perm=p)"
+    assert operators(read(graph, rule), graph) == {"Relu", "Transpose"}
+
+
+def test_alternatives_and_optional_nodes():
+    rule = "rule r : exact\n  Relu(maybe(Neg)(x)) | Sigmoid(x) => Abs(x)"
+    for body in ("out = Relu(x)", "n = Neg(x)\nout = Relu(n)", "out = Sigmoid(x)"):
+        graph = model(body, "float[4] x")
+        assert "Abs" in operators(read(graph, rule), graph)
+
+
+def test_outputs_of_a_tuple_match_by_index():
+    graph = model("a, b = Split <axis = 0, num_outputs = 2> (x)\nc = Relu(b)\nout = Concat <axis = 0> (a, c)", "float[4] x")
+    snap = read(graph, "rule r : exact\n  Relu(Split(x)[1]) => Abs(Split(x, num_outputs=2)[1])\n  where x.rank == 1")
+    assert any(str(n.op) == "Abs" for n in snap.nodes)
+    snap = read(graph, "rule r : exact\n  Relu(Split(x)[0]) => Abs(x)")
+    assert not any(str(n.op) == "Abs" for n in snap.nodes)
+
+
+def test_provenance_names_the_rule_that_came_first_and_leaves_the_models_own():
+    graph = model("a = Add(x, x)\nout = Relu(a)", "float[4] x")
+    snap = read(graph, "rule first : exact\n  x + x => 2 * x\nrule second : exact\n  2 * x => x + x")
+    made = {str(n.op): snap.rules[n.rule] for n in snap.nodes if n.kind == "op"}
+    assert made == {"Add": "", "Relu": "", "Mul": "first"}
+
+
+def test_a_composite_is_one_more_way_to_compute_its_root():
+    target = """
+    target npu
+        summary "test"
+        peak float32 = 1e9
+        bandwidth = 1e9, launch = 1e-6
+        link bandwidth = 1e9, latency = 1e-6
+        composite add_act : exact
+            (act: Relu | Sigmoid)(x + y)
+            where x.dtype == float32
+    """
+    graph = model("a = Add(x, y)\nb = Sigmoid(a)\nout = Mul(a, b)")
+    snap = read(graph, targets=target)
+    (node,) = [n for n in snap.nodes if n.kind == "composite"]
+    assert str(node.op) == "npu.add_act"
+    assert node.composite is not None
+    assert [str(n.op) for n in node.composite.body.nodes] == ["Add", "Sigmoid"]
+    assert node.composite.leaves == ("x", "y")
+
+
+def test_an_exploding_rule_is_held_back_and_named():
+    terms = "\n".join(f"t{i} = Add(t{i - 1}, x{i})" for i in range(2, 9))
+    inputs = ", ".join(f"float[4] x{i}" for i in range(9))
+    graph = model(f"t1 = Add(x0, x1)\n{terms}\nout = Relu(t8)", inputs)
+    rules = "rule associate : real\n  (x + y) + z => x + (y + z)\nrule relu : exact\n  Relu(x) => Max(x, 0)"
+    saturation = saturated(graph, rules, Limits(iterations=12, nodes=100_000, matches=200))
+    by_name = {s.name: s for s in saturation.statistics}
+    assert by_name["associate"].held_back > 0
+    assert by_name["relu"].held_back == 0
+    assert operators(snapshot(saturation), graph) == {"Relu", "Max"}
+
+
+def test_limits_and_stop_reasons():
+    graph = model("a = Add(x, y)\nb = Add(a, x)\nc = Add(b, y)\nout = Add(c, x)")
+    rules = "rule associate : real\n  (x + y) + z => x + (y + z)"
+    assert saturated(graph, rules).stop_reason == "saturated"
+    assert saturated(graph, rules, Limits(iterations=1)).stop_reason == "iteration limit"
+    assert saturated(graph, rules, Limits(nodes=1)).stop_reason == "node limit"
+    assert saturated(graph, rules, Limits(seconds=0.0)).stop_reason == "time limit"
+
+
+def test_products_with_zero_do_not_breed():
+    body = ["z = Constant <value = float {0}> ()", "p0 = Mul(x, z)"]
+    body += [f"p{i} = Mul(p{i - 1}, {'xy'[i % 2]})" for i in range(1, 12)]
+    graph = model("\n".join([*body, "out = Add(p11, y)"]))
+    rules = "rule zero : real\n  x * 0 => 0\nrule move : real\n  (x * c) * y => (x * y) * c\n  where const(c)"
+    saturation = saturated(graph, rules)
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < 40
+
+
+def test_raw_egglog_runs_beside_the_rules():
+    graph = model("a = Neg(x)\nout = Neg(a)", "float[4] x")
+    raw = ["(rule ((= e (Neg_1 a (Neg_1 b x)))) ((union e x)) :ruleset user)"]
+    assert operators(read(graph, raw=raw), graph) == {"Neg", "input"}
+
+
+@pytest.mark.parametrize("numerics", ["exact", "real"])
+def test_numerics_gate_the_shipped_rules(numerics):
+    from eqsat.rules.select import select_rules
+
+    kinds = {r.numerics.kind for r in select_rules(None, numerics).rules}
+    assert kinds == ({"exact"} if numerics == "exact" else {"exact", "real"})
