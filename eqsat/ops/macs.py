@@ -36,9 +36,10 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.model.body import Body
 from eqsat.model.infer import infer_body
+from eqsat.model.opset import MICROSOFT
 from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorType
 from eqsat.ops.functions import function_body
-from eqsat.ops.properties import MICROSOFT, is_data_movement
+from eqsat.ops.properties import is_data_movement
 
 Types = Sequence[TensorType | None]
 _Counter = Callable[["_Node"], int]

@@ -10,10 +10,8 @@ from __future__ import annotations
 import onnx.defs
 import onnx_ir as ir
 
+from eqsat.model import opset
 from eqsat.model.types import Attrs, GraphAttr, OpKey
-
-MICROSOFT = "com.microsoft"
-EQSAT = "eqsat"
 
 _COMMUTATIVE = frozenset(
     OpKey("", name)
@@ -71,10 +69,10 @@ _VALUE_INPUTS: dict[OpKey, tuple[int, ...]] = {
             "Upsample": (1,),
         }.items()
     },
-    OpKey(MICROSOFT, "CropAndResize"): (3,),
-    OpKey(MICROSOFT, "ExpandDims"): (1,),
-    OpKey(MICROSOFT, "Pad"): (1, 3),
-    OpKey(MICROSOFT, "Unique"): (0,),
+    OpKey(opset.MICROSOFT, "CropAndResize"): (3,),
+    OpKey(opset.MICROSOFT, "ExpandDims"): (1,),
+    OpKey(opset.MICROSOFT, "Pad"): (1, 3),
+    OpKey(opset.MICROSOFT, "Unique"): (0,),
 }
 
 _RANDOM = frozenset(
@@ -85,19 +83,19 @@ _RANDOM = frozenset(
                 "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
             )
         ),
-        OpKey(MICROSOFT, "BiasDropout"),
-        OpKey(MICROSOFT, "BitmaskDropout"),
-        OpKey(MICROSOFT, "BitmaskBiasDropout"),
-        OpKey(MICROSOFT, "Sampling"),
+        OpKey(opset.MICROSOFT, "BiasDropout"),
+        OpKey(opset.MICROSOFT, "BitmaskDropout"),
+        OpKey(opset.MICROSOFT, "BitmaskBiasDropout"),
+        OpKey(opset.MICROSOFT, "Sampling"),
     }
 )  # fmt: skip
 
 _VIEWS = frozenset(
     {
         *(OpKey("", name) for name in ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", "BitCast")),
-        OpKey(MICROSOFT, "ExpandDims"),
-        OpKey(EQSAT, "CastHint"),
-        OpKey(EQSAT, "StopFusion"),
+        OpKey(opset.MICROSOFT, "ExpandDims"),
+        OpKey(opset.EQSAT, "CastHint"),
+        OpKey(opset.EQSAT, "StopFusion"),
     }
 )
 
@@ -112,11 +110,11 @@ _DATA_MOVEMENT = _VIEWS | {
             "Slice", "SpaceToDepth", "Split", "SplitToSequence", "TensorScatter", "Tile", "Transpose", "Trilu",
         )
     ),
-    OpKey(MICROSOFT, "Pad"),
-    OpKey(MICROSOFT, "Trilu"),
+    OpKey(opset.MICROSOFT, "Pad"),
+    OpKey(opset.MICROSOFT, "Trilu"),
 }  # fmt: skip
 
-_KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", MICROSOFT, EQSAT})
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
 
 
 def is_commutative(op: OpKey) -> bool:
@@ -147,6 +145,9 @@ def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> 
         training: ``Dropout`` only: False where its ``training_mode`` is absent or constant false, which makes
             it an identity. The default is the answer that is right without looking.
     """
+    body = opset.function_body(op, attrs)
+    if body is not None:
+        return all(is_deterministic(node.op, node.attrs) for node in body.nodes)
     if op.domain not in _KNOWN_DOMAINS or op in _RANDOM:
         return False
     if op == OpKey("", "Dropout"):

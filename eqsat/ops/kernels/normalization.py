@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, in_single, kernel, no_kernel
+from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, Fallback, in_single, kernel
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 
@@ -84,7 +84,31 @@ def _running(old: np.ndarray, new: np.ndarray, momentum: float) -> np.ndarray:
     return (old * momentum + new.astype(old.dtype) * (1 - momentum)).astype(old.dtype)
 
 
-no_kernel("BatchNormalization", since=1)
+@kernel("BatchNormalization", since=7, counts_outputs=True)
+def batch_normalization_spatial(
+    attrs: Attributes,
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    *,
+    outputs: int = 1,
+) -> Arrays:
+    """Before version 9 there may be statistics for each element of a sample."""
+    if attrs.get("spatial", 1):
+        return batch_normalization_by_outputs(attrs, x, scale, bias, mean, var, outputs=outputs)
+    if outputs > 1:
+        raise Fallback
+    return ((x - mean) / np.sqrt(var + x.dtype.type(attrs["epsilon"])) * scale + bias).astype(x.dtype)
+
+
+@kernel("BatchNormalization", since=1, counts_outputs=True)
+def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
+    """Before version 7 an attribute says whether it is inference."""
+    if not attrs.get("is_test"):
+        raise Fallback
+    return batch_normalization_spatial(attrs, x, *rest, outputs=1)
 
 
 @kernel("InstanceNormalization")
