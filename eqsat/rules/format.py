@@ -1,16 +1,16 @@
 """The canonical form of rule files: one layout, comments kept.
 
 A file is a sequence of clauses (a header, a ``let``, a side of a rule, a condition, ...), each of which is printed anew
-from its syntax. Comments stay with the clause they stand beside or above; those inside a clause move below it.
+from its syntax. Comments stay with the clause they stand beside or above; those inside a clause move out of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from eqsat.rules import syntax as s
-from eqsat.rules.format_clauses import INDENT, Clause, print_declaration
+from eqsat.rules.format_clauses import Clause, print_declaration
 from eqsat.rules.parse import parse
 from eqsat.rules.print_term import WIDTH
 from eqsat.rules.source import Comment, Source, Sources
@@ -39,11 +39,12 @@ def format_file(text: str, name: str = "<text>") -> str:
 
 def print_clauses(clauses: Iterable[Clause], doc: str = "") -> str:
     """The text of clauses that stand in no file; ``doc`` becomes comments below their first."""
-    rows = [_Line(clause, [], None, []) for clause in clauses]
+    rows = [_Line(clause) for clause in clauses]
     if doc:
-        rows[0].below = [Comment(0, line, True) for line in doc.split("\n")]
+        rows[1].above = [Comment(0, line, True) for line in doc.split("\n")]
     out: list[str] = []
     for i, row in enumerate(rows):
+        out += [" " * row.clause.indent + _text(comment) for comment in row.above]
         _put(out, row, rows[i - 1] if i else None)
     return "".join(line.rstrip() + "\n" for line in out)
 
@@ -53,12 +54,12 @@ def print_clauses(clauses: Iterable[Clause], doc: str = "") -> str:
 
 @dataclass
 class _Line:
-    """A clause with its comments: above it, behind its last line, and those to be put below."""
+    """A clause with the comments above it and behind its last line; ``early`` ones come from the clause before."""
 
     clause: Clause
-    above: list[Comment]
-    behind: Comment | None
-    below: list[Comment]
+    above: list[Comment] = field(default_factory=list)
+    early: list[Comment] = field(default_factory=list)
+    behind: Comment | None = None
 
 
 def _assemble(clauses: list[Clause], source: Source) -> str:
@@ -79,23 +80,43 @@ def _assemble(clauses: list[Clause], source: Source) -> str:
 
 
 def _place_comments(clauses: list[Clause], comments: list[Comment]) -> tuple[list[_Line], list[Comment]]:
-    rows = [_Line(clause, [], None, []) for clause in clauses]
+    rows = [_Line(clause) for clause in clauses]
     left = comments
     for i, row in enumerate(rows):
         span = row.clause.span
-        row.above = [c for c in left if c.line < span.first]
+        row.above = row.early + [c for c in left if c.line < span.first]
         left = [c for c in left if c.line >= span.first]
         following = rows[i + 1].clause.span.first if i + 1 < len(rows) else None
         # What stands on one line with a later clause is that clause's, except for a header's.
         last = span.last if row.clause.header or following is None or following > span.last else span.last - 1
         inside = [c for c in left if c.line <= last]
         left = [c for c in left if c.line > last]
-        if inside and not inside[-1].alone and (inside[-1].line == span.last or row.clause.header):
-            row.behind = inside[0] if row.clause.header else inside[-1]
-            row.below = inside[1:] if row.clause.header else inside[:-1]
-        else:
-            row.below = inside
+        before = rows[i - 1] if i else None
+        after = rows[i + 1] if i + 1 < len(rows) and not rows[i + 1].clause.separate else None
+        _place_inside(row, inside, before, after)
     return rows, left
+
+
+def _place_inside(row: _Line, inside: list[Comment], before: _Line | None, after: _Line | None) -> None:
+    """Places comments on the lines of a clause.
+
+    Those of a header are documentation and stay in their order, beside and below it. Of another clause the one behind
+    its end stays there; the others move above it, or below it where they would become documentation above.
+    """
+    if row.clause.header:
+        if inside and not inside[0].alone:
+            row.behind, *inside = inside
+    elif inside and not inside[-1].alone and inside[-1].line == row.clause.span.last:
+        *inside, row.behind = inside
+    if not inside:
+        return
+    if not row.clause.header and (before is None or not before.clause.header):
+        row.above += inside
+    elif after is not None:
+        after.early += inside
+    else:
+        texts = [c.text.strip() for c in (*([row.behind] if row.behind else []), *inside)]
+        row.behind = Comment(inside[0].line, " ".join(texts), False)
 
 
 def _separate(out: list[str], row: _Line, source: Source) -> None:
@@ -115,22 +136,20 @@ def _blank_if(out: list[str], source: Source, line: int, wanted: bool) -> None:
 
 def _put(out: list[str], row: _Line, before: _Line | None) -> None:
     clause = row.clause
-    if before is not None and clause.joins and not (before.behind or before.below or row.above):
+    if before is not None and clause.joins and not (before.behind or row.above):
         one_line = len(clause.text) == len(before.clause.text) == 1
         if one_line and len(out[-1]) + len(clause.joins) + len(clause.text[0]) <= WIDTH:
             out[-1] += clause.joins + clause.text[0]
-            _comments(out, row)
+            _behind(out, row)
             return
     out.append(" " * clause.indent + clause.text[0])
     out += clause.text[1:]
-    _comments(out, row)
+    _behind(out, row)
 
 
-def _comments(out: list[str], row: _Line) -> None:
+def _behind(out: list[str], row: _Line) -> None:
     if row.behind is not None:
         out[-1] += f"  {_text(row.behind)}"
-    indent = row.clause.indent + (INDENT if row.clause.header else 0)
-    out += [" " * indent + _text(comment) for comment in row.below]
 
 
 def _text(comment: Comment) -> str:

@@ -40,18 +40,24 @@ def shipped_rules() -> list[Path]:
     return sorted(p for p in rules_dir().glob("*.rules") if p.name != "prelude.rules")
 
 
-def select_rules(files: Sequence[str | Path] | None, numerics: NumericsClass) -> Selection:
-    """Reads rule files (None: the shipped ones) and keeps what the numerics class allows.
+def select_rules(sources: Sequence[str | Path | Rule] | None, numerics: NumericsClass) -> Selection:
+    """Reads rule files and keeps what the numerics class allows.
+
+    Args:
+        sources: Files and single rules; None means the shipped files.
+        numerics: The loosest class that may run.
 
     Raises:
         RuleError: A file cannot be read, or the class is unknown.
     """
     if numerics not in _ORDER:
         raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
-    paths = shipped_rules() if files is None else [Path(f) for f in files]
+    chosen = shipped_rules() if sources is None else sources
+    paths = [Path(s) for s in chosen if not isinstance(s, Rule)]
     read = _read(tuple((p, _stamp(p)) for p in paths))
-    rules = tuple(rule for file in read for rule in file.rules if allowed(rule.numerics, numerics))
-    return Selection(rules, tuple(file.egg for file in read if file.egg is not None))
+    rules = [rule for file in read for rule in file.rules] + [s for s in chosen if isinstance(s, Rule)]
+    egg = tuple(file.egg for file in read if file.egg is not None)
+    return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
 
 
 @lru_cache(maxsize=16)

@@ -96,9 +96,8 @@ def explain(error: UnexpectedInput, text: str) -> tuple[int, int, str, str, str]
         last = max((i for i, line in enumerate(lines) if line.strip()), default=0)
         line, column = last + 1, len(lines[last].rstrip()) + 1
         return line, column, f"{_words(expected)} is required", "the end of the file", _unclosed(text)
-    hint = _hint(token, expected)
-    if token == ">" and text[: token.start_pos].endswith("-"):
-        hint = "a rule's sides are separated by `=>`"
+    is_thin_arrow = token.value == ">" and text[: token.start_pos].endswith("-")
+    hint = "a rule's sides are separated by `=>`" if is_thin_arrow else _hint(token, expected)
     return token.line or 1, token.column or 1, f"{_words(expected)} is required", f"`{_shown(token)}`", hint
 
 

@@ -80,7 +80,8 @@ def test_the_examples_of_the_design() -> None:
 def test_documentation_is_above_beside_and_below_the_header() -> None:
     text = (
         "# of nothing\n\n# one\n#   two\nrule a : exact # three\n    # four\n\n    # five\n    Relu(x)  =>  x\n"
-        "    # six\nrule b : exact\n    # seven\n    Tanh(x)  =>  x\nrule c : exact  Exp(x)  # eight\n   # nine\n   =>  x\n"
+        "    # six\nrule b : exact\n    # seven\n    Tanh(x)  =>  x\n"
+        "rule c : exact  Exp(x)  # eight\n   # nine\n   =>  x\n"
     )
     found = read_text(text).rules
     assert [r.doc for r in found] == ["one\n  two\nthree\nfour", "six\nseven", "eight"]
