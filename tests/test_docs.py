@@ -82,9 +82,15 @@ def run_console(block: Block, folder: Path) -> None:
         if expected and (last := re.fullmatch(r"\$\? (\d+)", expected[-1])):
             code, expected = int(last[1]), expected[:-1]
         done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, text=True, capture_output=True, timeout=600
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=600,
         )
-        output = done.stdout + done.stderr
+        output = done.stdout
         assert done.returncode == code, f"{place}: exit code {done.returncode}\n{output}"
         if expected:
             assert matches("\n".join(expected), output), f"{place}: printed\n{output}"

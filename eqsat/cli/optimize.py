@@ -167,9 +167,13 @@ def _print(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> No
     elif not quiet:
         from rich.console import Console
 
-        from eqsat.report.table import render
+        from eqsat.report.table import as_text, render
 
-        Console().print(render(summary, details=verbose))
+        terminal = Console()
+        if terminal.is_terminal:
+            terminal.print(render(summary, details=verbose))
+        else:
+            click.echo(as_text(summary, details=verbose), nl=False)
 
 
 def _verification(comparison: Comparison) -> Verification:

@@ -80,8 +80,10 @@ def describe(array: np.ndarray, *, full: bool = False) -> str:
         parts.append(f"min {facts['min']:.6g}, mean {facts['mean']:.6g}, max {facts['max']:.6g}")
     if facts.get("nonfinite"):
         parts.append(f"{facts['nonfinite']:,} not finite")
-    threshold = array.size + 1 if full else 16
-    elements = np.array2string(array, threshold=threshold, edgeitems=3, precision=8 if full else 6, max_line_width=110)
+    if full:
+        elements = np.array2string(array, threshold=array.size + 1, max_line_width=110)
+    else:
+        elements = np.array2string(array.ravel(), threshold=8, edgeitems=3, precision=6, max_line_width=110)
     return "  ".join(parts) + "\n" + elements
 
 

@@ -152,7 +152,8 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         yield rules(summary)
     for line in closing_lines(summary):
         failed = "FAILED" in line
-        yield Text(line, style="bold red" if failed else "")
+        # A line stays one: in a pipe it is read by programs, and a terminal folds it by itself.
+        yield Text(line, style="bold red" if failed else "", no_wrap=True, overflow="ignore")
 
 
 def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
