@@ -93,7 +93,10 @@ def as_tensors(op: OpKey, operands: Sequence[Any], place: str) -> list[Tensor | 
 
 def _fitting(value: Any, allowed: frozenset[ir.DataType]) -> ir.DataType | None:
     """The natural type of a Python value where the operator accepts it, else one that it accepts."""
-    kind = np.asarray(value).dtype.kind
+    try:
+        kind = np.asarray(value).dtype.kind
+    except ValueError:  # ragged; making the constant says so
+        return None
     order = {"b": ("BOOL",), "i": ("INT64", "INT32", "FLOAT"), "f": ("FLOAT", "DOUBLE")}.get(kind, ())
     return next((ir.DataType[name] for name in order if ir.DataType[name] in allowed), None)
 

@@ -16,7 +16,6 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
 from onnx.serialization import registry
-from onnx_ir.passes.common import NameFixPass
 
 from eqsat.errors import ModelError
 from eqsat.model.tensor_data import check_content, check_external
@@ -178,7 +177,7 @@ def _from_ir(model: ir.Model) -> Source:
         light = model.clone()
     except Exception as error:  # a graph that is broken in itself
         raise ModelError("a consistent onnx_ir model is required", actual=_first_line(error)) from error
-    NameFixPass()(light)
+    _name_values(light.graph)
     weights: dict[str, ir.TensorProtocol] = {}
     graph = light.graph
     for name, value in list(graph.initializers.items()):
@@ -198,6 +197,21 @@ def _from_ir(model: ir.Model) -> Source:
         return Source(ir.to_proto(light), weights)
     except Exception as error:
         raise ModelError("a consistent onnx_ir model is required", actual=_first_line(error)) from error
+
+
+def _name_values(graph: ir.Graph) -> None:
+    """Names the results that have none; serialising demands it."""
+    nodes = list(ir.traversal.RecursiveGraphIterator(graph))
+    taken = {v.name for node in nodes for v in (*node.inputs, *node.outputs) if v is not None}
+    taken |= {v.name for v in graph.inputs}
+    for node in nodes:
+        for value in node.outputs:
+            if value.name is None:
+                name, k = node.op_type.lower(), 0
+                while (unique := f"{name}_{k}" if k else name) in taken:
+                    k += 1
+                value.name = unique
+                taken.add(unique)
 
 
 def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Source:

@@ -75,8 +75,11 @@ class TensorAttr:
     def __init__(self, array: np.ndarray, dtype: ir.DataType) -> None:
         self.array = array
         self.dtype = dtype
-        # An array of strings holds pointers, whose bytes say nothing.
-        content = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
+        if dtype == ir.DataType.STRING:
+            # As objects they are pointers, as numpy strings padded: neither's bytes are the content.
+            content = tuple(s.encode() if isinstance(s, str) else bytes(s) for s in array.ravel().tolist())
+        else:
+            content = array.tobytes()
         self._key = (dtype, array.shape, content)
 
     def __eq__(self, other: object) -> bool:

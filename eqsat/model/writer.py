@@ -211,8 +211,11 @@ class _Writer:
                     "every output needs a name of its own", place=f"output {name!r}", actual=f"{other} has it"
                 )
         self.taken.update(wanted)
+        for name, tensor in outputs:
+            if name is not None and tensor.step is not None and tensor.order >= self.start:
+                self.names.setdefault((tensor.order, tensor.index), name)
         for step in self.steps:
-            if step.name is not None and step.outputs == 1 and step.name not in wanted:
+            if step.name is not None and step.outputs == 1 and (step.order, 0) not in self.names:
                 self.names[step.order, 0] = _unique(step.name, self.taken)
         final: list[tuple[str, Tensor]] = []
         for i, (name, tensor) in enumerate(outputs):
