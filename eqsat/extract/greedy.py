@@ -1,0 +1,234 @@
+"""Good programs fast, with placement: the incumbent that the exact search starts from.
+
+Labels say what it costs to have a class in a target's memory, found in the order of increasing cost: as a tree, where
+shared work counts each time (Knuth 1977), or as a set, where it counts once (greedy DAG extraction, which keeps
+for each class the set of what its best program consists of). Both can be the better guide. From the labels a program
+is put together from the roots downwards, where a class is reached only after all of its readers: then it is
+known where its value is wanted and which inputs others compute anyway. Classes read only classes that got their
+first label earlier, which keeps the program acyclic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+
+import numpy as np
+
+from eqsat.extract.cost import HOST, copies, needed, program_cost
+from eqsat.extract.problem import Choice, Problem
+
+INF = float("inf")
+PENALTIES = (0.0, 0.25, 1.0, 4.0, 16.0)
+
+
+def greedy(problem: Problem) -> dict[int, Choice] | None:
+    """The best of the greedy programs, children first; None if none was found."""
+    best: tuple[float, dict[int, Choice]] | None = None
+    for guide in _within_budgets(problem):
+        for labels in (_tree_labels, _set_labels):
+            choices = _assemble(guide, labels)
+            if choices is None or not _keeps_budgets(problem, choices):
+                continue
+            cost = program_cost(problem, choices)
+            if best is None or cost < best[0]:
+                best = cost, choices
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _keeps_budgets(problem: Problem, choices: dict[int, Choice]) -> bool:
+    return all(
+        math.fsum(float(budget.weight[choice.node]) for choice in choices.values()) <= budget.limit * (1 + 1e-12)
+        for budget in problem.budgets
+    )
+
+
+def _within_budgets(problem: Problem) -> Iterator[Problem]:
+    """The problem with ever higher prices on what the budgets limit."""
+    yield problem
+    if not problem.budgets:
+        return
+    usual = float(problem.cost[np.isfinite(problem.cost)].mean())
+    share = np.zeros(problem.nodes)
+    for budget in problem.budgets:
+        heaviest = float(budget.weight.max(initial=0.0))
+        if heaviest > 0:
+            share += budget.weight / heaviest
+    for penalty in PENALTIES[1:]:
+        yield replace(problem, cost=problem.cost + (penalty * usual * share)[:, None])
+
+
+class Labels:
+    """Costs by (class, target's memory), and the order in which classes got their first.
+
+    Attributes:
+        held: ``held[c][d]``: to have class c in the memory of d, ``inf`` if impossible.
+        rank: Per class its place in the order, -1 without label.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        targets = len(problem.targets)
+        self.held = [[INF] * targets for _ in range(problem.classes)]
+        self.rank = [-1] * problem.classes
+
+
+class Queue:
+    """E-nodes on targets, offered when the last of their inputs is there."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.cost = problem.cost.tolist()
+        self.klass = problem.node_class.tolist()
+        self.copy_in = problem.copy_in.tolist()
+        self.copy_out = problem.copy_out.tolist()
+        self.targets = len(problem.targets)
+        self.readers: list[list[int]] = [[] for _ in range(problem.classes)]
+        for node, children in enumerate(problem.children):
+            for child in children:
+                self.readers[child].append(node)
+        self.missing = [[len(children)] * self.targets for children in problem.children]
+
+    def arrivals(self, klass: int, target: int) -> Iterator[tuple[int, float]]:
+        """Where a value goes from a memory, and at what cost: to the host, from the host onwards."""
+        if target != HOST:
+            yield HOST, self.copy_out[klass][target]
+        else:
+            for other in range(1, self.targets):
+                yield other, self.copy_in[klass][other]
+
+    def completed(self, klass: int, target: int) -> Iterator[int]:
+        """E-nodes that can run on the target now that the class is in its memory."""
+        for node in self.readers[klass]:
+            self.missing[node][target] -= 1
+            if not self.missing[node][target] and self.cost[node][target] < INF:
+                yield node
+
+
+def _tree_labels(problem: Problem) -> Labels:
+    labels = Labels(problem)
+    queue = Queue(problem)
+    heap: list[tuple[float, int, int]] = []
+    for node, children in enumerate(problem.children):
+        if not children:
+            for target, cost in enumerate(queue.cost[node]):
+                if cost < INF:
+                    heappush(heap, (cost, queue.klass[node], target))
+    order = 0
+    while heap:
+        value, klass, target = heappop(heap)
+        held = labels.held[klass]
+        if held[target] < INF:
+            continue
+        held[target] = value
+        if labels.rank[klass] < 0:
+            labels.rank[klass] = order
+            order += 1
+        for other, cost in queue.arrivals(klass, target):
+            if value + cost < held[other]:
+                heappush(heap, (value + cost, klass, other))
+        for node in queue.completed(klass, target):
+            reader = queue.klass[node]
+            if labels.held[reader][target] == INF:
+                total = queue.cost[node][target] + math.fsum(labels.held[k][target] for k in problem.children[node])
+                heappush(heap, (total, reader, target))
+    return labels
+
+
+def _set_labels(problem: Problem) -> Labels:
+    labels = Labels(problem)
+    queue = Queue(problem)
+    targets = queue.targets
+    # What a label pays for: computing class c on d has key (c, d), copies from and to d have keys of their own.
+    width = 3 * targets
+    paid: dict[tuple[int, int], dict[int, float]] = {}
+    heap: list[tuple[float, int, int, int]] = []
+    waiting: list[dict[int, float]] = []
+
+    def offer(klass: int, target: int, items: dict[int, float]) -> None:
+        if labels.held[klass][target] == INF:
+            heappush(heap, (sum(items.values()), klass, target, len(waiting)))
+            waiting.append(items)
+
+    for node, children in enumerate(problem.children):
+        if not children:
+            for target, cost in enumerate(queue.cost[node]):
+                if cost < INF:
+                    klass = queue.klass[node]
+                    offer(klass, target, {klass * width + target: cost})
+    order = 0
+    while heap:
+        value, klass, target, which = heappop(heap)
+        items, waiting[which] = waiting[which], {}
+        if labels.held[klass][target] < INF:
+            continue
+        labels.held[klass][target] = value
+        paid[klass, target] = items
+        if labels.rank[klass] < 0:
+            labels.rank[klass] = order
+            order += 1
+        for other, cost in queue.arrivals(klass, target):
+            if cost < INF:
+                key = klass * width + targets + (targets + target if other == HOST else other)
+                offer(klass, other, {**items, key: cost})
+        for node in queue.completed(klass, target):
+            reader = queue.klass[node]
+            if labels.held[reader][target] < INF:
+                continue
+            merged: dict[int, float] = {}
+            for child in problem.children[node]:
+                merged.update(paid[child, target])
+            merged[reader * width + target] = queue.cost[node][target]
+            offer(reader, target, merged)
+    return labels
+
+
+def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels]) -> dict[int, Choice] | None:
+    labels = find_labels(problem)
+    held, rank = labels.held, labels.rank
+    options: list[list[int]] = [[] for _ in range(problem.classes)]
+    for node, klass in enumerate(problem.node_class.tolist()):
+        options[klass].append(node)
+    cost = problem.cost.tolist()
+    wanted: dict[int, set[int]] = {}
+    heap: list[tuple[int, int]] = []
+
+    def want(klass: int, target: int) -> None:
+        if klass not in wanted:
+            wanted[klass] = set()
+            heappush(heap, (-rank[klass], klass))
+        wanted[klass].add(target)
+
+    for root in problem.roots:
+        if rank[root] < 0:
+            return None
+        want(root, HOST)
+    choices: dict[int, Choice] = {}
+    while heap:
+        _, klass = heappop(heap)
+        best: tuple[float, Choice] | None = None
+        moved = [copies(problem, klass, target, wanted[klass]) for target in range(len(problem.targets))]
+        for node in options[klass]:
+            children = problem.children[node]
+            if any(rank[k] < 0 or rank[k] >= rank[klass] for k in children):
+                continue
+            for target, own in enumerate(cost[node]):
+                total = own + moved[target]
+                if total == INF or (best is not None and total >= best[0]):
+                    continue
+                for k in children:
+                    # What others compute anyway costs at most its copy.
+                    if k not in wanted:
+                        total += held[k][target]
+                    elif target not in wanted[k]:
+                        total += min(held[k][target], problem.copy_in[k, target] if target else 0.0)
+                if total < INF and (best is None or total < best[0]):
+                    best = total, Choice(node, target)
+        if best is None:
+            return None
+        choices[klass] = best[1]
+        for k in problem.children[best[1].node]:
+            want(k, best[1].target)
+    return needed(problem, choices)

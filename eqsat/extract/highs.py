@@ -1,0 +1,186 @@
+"""A linear or integer program for HiGHS, kept as arrays so that rows can be appended in bulk.
+
+HiGHS runs on one thread with a fixed seed: the time limit is the only thing that can make two runs differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+_STATUS = highspy.HighsModelStatus
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a solve found.
+
+    Attributes:
+        x: Shape (columns,), None if no feasible point was found.
+        value: Objective of ``x``, ``inf`` without one.
+        bound: No feasible point costs less; ``inf`` if the program is infeasible.
+        status: ``"optimal"``, ``"infeasible"`` or ``"limit"``.
+        reduced: Shape (columns,), reduced costs; of a linear program solved to optimality alone.
+    """
+
+    x: np.ndarray | None
+    value: float
+    bound: float
+    status: str
+    reduced: np.ndarray | None = None
+
+
+class Rows:
+    """Rows ``lower <= A x <= upper`` in compressed form, appended one by one or in blocks."""
+
+    def __init__(self) -> None:
+        self._index: list[np.ndarray] = []
+        self._value: list[np.ndarray] = []
+        self._length: list[np.ndarray] = []
+        self._lower: list[np.ndarray] = []
+        self._upper: list[np.ndarray] = []
+        self.count = 0
+
+    def add(self, index: object, value: object, lower: float, upper: float) -> None:
+        """Append one row; an index may come twice, its coefficients add up."""
+        columns = np.asarray(index, dtype=np.int64)
+        self.add_block(np.zeros(len(columns), dtype=np.int64), columns, value, 1, lower, upper)
+
+    def add_block(self, row: np.ndarray, column: np.ndarray, value: object, count: int, lower: object,
+                  upper: object) -> None:
+        """Append ``count`` rows given as triplets; triplets of one place add up.
+
+        Args:
+            row: Shape (entries,), in ``range(count)``.
+            column: Shape (entries,).
+            value: Shape (entries,) or a scalar.
+            count: Number of rows, also empty ones.
+            lower: Shape (count,) or a scalar.
+            upper: Likewise.
+        """
+        if not count:
+            return
+        row = np.asarray(row, dtype=np.int64)
+        column = np.asarray(column, dtype=np.int64)
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), row.shape)
+        order = np.lexsort((column, row))
+        row, column, values = row[order], column[order], values[order]
+        if len(row):
+            first = np.ones(len(row), dtype=bool)
+            first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+            starts = np.flatnonzero(first)
+            values = np.add.reduceat(values, starts)
+            row, column = row[starts], column[starts]
+        self._index.append(column.astype(np.int32))
+        self._value.append(values)
+        self._length.append(np.bincount(row, minlength=count))
+        self._lower.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), (count,)))
+        self._upper.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), (count,)))
+        self.count += count
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Starts (rows + 1), indices, values, lower and upper bounds."""
+        if not self.count:
+            nothing = np.zeros(0)
+            return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.int32), nothing, nothing, nothing
+        starts = np.concatenate([[0], np.cumsum(np.concatenate(self._length))]).astype(np.int32)
+        return (starts, np.concatenate(self._index), np.concatenate(self._value), np.concatenate(self._lower),
+                np.concatenate(self._upper))
+
+
+class Program:
+    """Minimise ``cost @ x`` over rows and bounds; columns stay, rows may be added between two solves."""
+
+    def __init__(self, cost: np.ndarray, lower: np.ndarray, upper: np.ndarray, integer: np.ndarray, rows: Rows,
+                 seed: int = 0) -> None:
+        self.cost = np.asarray(cost, dtype=np.float64)
+        self._integer = np.asarray(integer, dtype=bool)
+        starts, index, value, row_lower, row_upper = rows.arrays()
+        lp = highspy.HighsLp()
+        lp.num_col_ = len(self.cost)
+        lp.num_row_ = rows.count
+        lp.col_cost_ = self.cost
+        lp.col_lower_ = np.asarray(lower, dtype=np.float64)
+        lp.col_upper_ = np.asarray(upper, dtype=np.float64)
+        lp.row_lower_ = row_lower
+        lp.row_upper_ = row_upper
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = starts
+        lp.a_matrix_.index_ = index
+        lp.a_matrix_.value_ = value
+        self._highs = highspy.Highs()
+        for option, setting in (("output_flag", False), ("threads", 1), ("parallel", "off"), ("random_seed", seed)):
+            self._highs.setOptionValue(option, setting)
+        self._highs.passModel(lp)
+        self._integral = False
+
+    def add(self, rows: Rows) -> None:
+        """Append rows."""
+        if not rows.count:
+            return
+        starts, index, value, lower, upper = rows.arrays()
+        self._highs.addRows(rows.count, lower, upper, len(index), starts[:-1], index, value)
+
+    def bound_columns(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
+        """Replace the bounds of some columns."""
+        if len(columns):
+            self._highs.changeColsBounds(len(columns), np.asarray(columns, dtype=np.int32),
+                                         np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64))
+
+    def relaxation(self, time_limit: float = np.inf) -> Outcome:
+        """Solve without integrality, from the last basis if there is one."""
+        self._set_integral(False)
+        return self._run(time_limit)
+
+    def integer(self, time_limit: float = np.inf, gap: float = 0.0, start: np.ndarray | None = None,
+                node_limit: int | None = None) -> Outcome:
+        """Solve by branch and cut.
+
+        Args:
+            time_limit: Seconds.
+            gap: Relative gap at which to stop.
+            start: Shape (columns,), a feasible point.
+            node_limit: Limit on the search tree, which unlike time is the same in each run.
+        """
+        self._set_integral(True)
+        self._highs.setOptionValue("mip_rel_gap", gap)
+        self._highs.setOptionValue("mip_abs_gap", 0.0)
+        self._highs.setOptionValue("mip_max_nodes", 2**31 - 1 if node_limit is None else node_limit)
+        if start is not None:
+            solution = highspy.HighsSolution()
+            solution.col_value = start.tolist()
+            solution.value_valid = True
+            self._highs.setSolution(solution)
+        return self._run(time_limit)
+
+    def _set_integral(self, wanted: bool) -> None:
+        if wanted != self._integral:
+            kinds = np.where(self._integer & wanted, 1, 0).astype(np.uint8)
+            columns = np.arange(len(kinds), dtype=np.int32)
+            self._highs.changeColsIntegrality(len(kinds), columns, kinds)
+            self._integral = wanted
+
+    def _run(self, time_limit: float) -> Outcome:
+        if time_limit <= 0:
+            return Outcome(None, np.inf, -np.inf, "limit")
+        highs = self._highs
+        # HiGHS measures its limit from the creation of the object, across solves.
+        highs.setOptionValue("time_limit", highs.getRunTime() + time_limit if np.isfinite(time_limit) else np.inf)
+        highs.run()
+        status = highs.getModelStatus()
+        if status in (_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible):
+            return Outcome(None, np.inf, np.inf, "infeasible")
+        info = highs.getInfo()
+        optimal = status == _STATUS.kOptimal
+        solution = highs.getSolution()
+        feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        x = np.array(solution.col_value) if feasible else None
+        value = info.objective_function_value if feasible else np.inf
+        if self._integral and self._integer.any():
+            bound = info.mip_dual_bound
+            return Outcome(x, value, bound, "optimal" if optimal else "limit")
+        if not optimal:
+            return Outcome(x, value, -np.inf, "limit")
+        return Outcome(x, value, value, "optimal", np.array(solution.col_dual))

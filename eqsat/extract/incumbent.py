@@ -1,0 +1,45 @@
+"""The best program and the best bound so far, shared by the steps of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eqsat.extract.problem import Choice
+
+
+@dataclass
+class Incumbent:
+    """The best program so far, None before the first, and a bound below every program.
+
+    Attributes:
+        report: Told about each improvement: the step, the cost, the bound.
+    """
+
+    choices: dict[int, Choice] | None
+    cost: float
+    bound: float = 0.0
+    report: Callable[[str, float, float], None] | None = None
+
+    def offer(self, step: str, choices: dict[int, Choice], cost: float) -> bool:
+        """Take a program if it is cheaper."""
+        if cost >= self.cost:
+            return False
+        self.choices, self.cost = choices, cost
+        self.tell(step)
+        return True
+
+    def raise_bound(self, step: str, bound: float) -> None:
+        """Take a bound if it is higher."""
+        bound = min(bound, self.cost)
+        if bound > self.bound:
+            self.bound = bound
+            self.tell(step)
+
+    def tell(self, step: str) -> None:
+        if self.report is not None and self.choices is not None:
+            self.report(step, self.cost, self.bound)
+
+    def closed(self, gap: float) -> bool:
+        """Whether the program is proven to cost at most so much more than the best, relatively."""
+        return self.cost - self.bound <= gap * abs(self.cost)

@@ -1,0 +1,149 @@
+"""Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
+
+The relaxation is solved again and again with the rows it violates (``eqsat.extract.cuts``, ``eqsat.extract.launches``);
+on networks it mostly ends in a program, and that program is optimal. Else e-nodes whose reduced cost
+exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches cost more than
+the rows knew, adds rows and the search goes on. Every program on the way is priced exactly, every bound is one
+of the true cost, so that a stop at any time leaves a program and its gap.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from eqsat.extract.cost import cost_of, needed
+from eqsat.extract.cuts import Separator
+from eqsat.extract.dominators import Dominators
+from eqsat.extract.formulation import Formulation
+from eqsat.extract.highs import Outcome, Program, Rows
+from eqsat.extract.incumbent import Incumbent
+from eqsat.extract.launches import Launches
+from eqsat.extract.problem import Choice, Problem
+
+LARGEST_COST = 1000.0
+INTEGRAL = 1e-6
+STALLED_ROUNDS = 4
+STALLED_GAIN = 1e-4
+
+@dataclass
+class Search:
+    """One extraction problem under way."""
+
+    problem: Problem
+    best: Incumbent
+    deadline: float
+    gap: float
+    seed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> bool:
+        """Improve the incumbent; True if the gap was closed."""
+        clock = time.perf_counter()
+        self.dominators = Dominators(self.problem)
+        self.formulation = Formulation(self.problem, self.dominators)
+        self.launches = Launches(self.formulation)
+        self.separator = Separator(self.formulation)
+        formulation = self.formulation
+        size = self.best.cost if np.isfinite(self.best.cost) else float(formulation.cost.sum())
+        self.scale = LARGEST_COST / size if size > 0 else 1.0
+        self.upper = formulation.upper.copy()
+        cyclic = formulation.x[self.dominators.cyclic_nodes()].ravel()
+        self.upper[cyclic[cyclic >= 0]] = 0.0
+        self.program = Program(formulation.cost * self.scale, np.zeros(formulation.columns), self.upper,
+                               formulation.integer, formulation.rows, self.seed)
+        self.seconds["model"] = time.perf_counter() - clock
+        clock = time.perf_counter()
+        closed = self._cut()
+        self.seconds["relaxation"] = time.perf_counter() - clock
+        clock = time.perf_counter()
+        if not closed:
+            closed = self._branch()
+            self.seconds["branch"] = time.perf_counter() - clock
+        return closed
+
+    def _left(self) -> float:
+        return self.deadline - time.perf_counter()
+
+    def _cut(self) -> bool:
+        """Cutting planes until the relaxation is a program, or they stop helping."""
+        history: list[float] = []
+        while self._left() > 0:
+            outcome = self.program.relaxation(self._left())
+            if outcome.x is None or outcome.status != "optimal":
+                return False
+            self.best.raise_bound("relaxation", outcome.bound / self.scale)
+            if self.best.closed(self.gap):
+                return True
+            x = outcome.x
+            count = 0
+            for find in (self.separator.need_rows, self.separator.support_rows, self.separator.shared_rows):
+                if not count:
+                    count += self._add(find(x))
+            count += self._add(self.launches.chain_rows(x))
+            count += self._add(self.separator.unfounded_rows(x))
+            whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
+            if whole:
+                # Also where rows were violated: every program on the way may become the incumbent.
+                count += self._consider("relaxation", x)
+                if self.best.closed(self.gap):
+                    return True
+            if not count:
+                self._fix(outcome)
+                return False
+            history.append(outcome.value)
+            gain = outcome.value - history[-STALLED_ROUNDS] if len(history) >= STALLED_ROUNDS else np.inf
+            if gain < STALLED_GAIN * (self.best.cost * self.scale - outcome.value) and not whole:
+                self._fix(outcome)
+                return False
+        return False
+
+    def _add(self, rows: Rows) -> int:
+        self.program.add(rows)
+        return rows.count
+
+    def _consider(self, step: str, x: np.ndarray) -> int:
+        """Price the program that a 0/1 point stands for; the number of rows added because it is none or dearer."""
+        choices = needed(self.problem, self.formulation.decode(x))
+        if choices is None:
+            return self._add(self.separator.unfounded_rows(x))
+        cost = cost_of(self.problem, choices)
+        self.best.offer(step, choices, cost.total)
+        return self._add(self.launches.program_rows(x, choices, cost.staging))
+
+    def _fix(self, outcome: Outcome) -> None:
+        """Drop columns that no program better than the incumbent uses (reduced cost fixing)."""
+        if outcome.reduced is None or outcome.x is None or not np.isfinite(self.best.cost):
+            return
+        room = (self.best.cost * (1 + 1e-9)) * self.scale - outcome.value
+        useless = (outcome.reduced > room) & (outcome.x < INTEGRAL) & self.formulation.integer & (self.upper > 0)
+        self.upper[useless] = 0.0
+        columns = np.flatnonzero(useless)
+        self.program.bound_columns(columns, np.zeros(len(columns)), np.zeros(len(columns)))
+
+    def _branch(self) -> bool:
+        """Branch and cut, again as long as solutions add rows."""
+        while self._left() > 0:
+            outcome = self.program.integer(self._left(), self.gap / 2, self._start())
+            if outcome.status == "infeasible":
+                # Fixing left nothing better than the incumbent.
+                self.best.raise_bound("branch", self.best.cost)
+                return True
+            self.best.raise_bound("branch", outcome.bound / self.scale)
+            rows = 0 if outcome.x is None else self._consider("branch", outcome.x)
+            if self.best.closed(self.gap):
+                return True
+            if not rows:
+                return False
+        return False
+
+    def _start(self) -> np.ndarray | None:
+        if self.best.choices is None:
+            return None
+        point = self.formulation.encode(self.best.choices)
+        counts = self.launches.counts(self.best.choices, cost_of(self.problem, self.best.choices).staging)
+        for column, count in counts.items():
+            point[column] = count
+        return point

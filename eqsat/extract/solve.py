@@ -1,0 +1,127 @@
+"""Choose the program: reduce the problem, find a good program fast, prove how far from optimal it is.
+
+One function for all objectives. The best program is sought part by part where the problem falls into parts
+(``eqsat.extract.split``), each by integer programming. The result is never dearer than a known program, and out of time means the best
+program found with its gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from eqsat.errors import OptimizationError
+from eqsat.extract.cost import check, needed, program_cost
+from eqsat.extract.dominators import Dominators, least_cost
+from eqsat.extract.greedy import greedy
+from eqsat.extract.incumbent import Incumbent
+from eqsat.extract.parts import PartwiseSearch
+from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.reduce import reduce_problem
+from eqsat.extract.sample import costly_program, random_program
+
+Progress = Callable[[str, float, float], None]
+INF = float("inf")
+
+
+def solve(
+    problem: Problem,
+    *,
+    time_limit: float = 30.0,
+    objective: Literal["best", "worst", "random", "greedy"] = "best",
+    seed: int = 0,
+    incumbent: Mapping[int, Choice] | None = None,
+    gap: float = 1e-6,
+    progress: Progress | None = None,
+) -> Solution:
+    """Choose an e-node and a target for each class that is needed.
+
+    Args:
+        problem: The problem.
+        time_limit: Seconds; the only thing that can make two runs differ.
+        objective: The cheapest program; a costly or a random one, for tests of the rules; or a quick one.
+        seed: Of the random choices and of the solver.
+        incumbent: A known program, such as the input's own; the result of ``"best"`` and ``"greedy"`` costs no more.
+        gap: Relative gap at which to stop.
+        progress: Called with the step, the cost of the best program so far and the bound.
+
+    Raises:
+        OptimizationError: There is no program, or a cost is negative or not a number.
+    """
+    _validate(problem)
+    known = None if incumbent is None else needed(problem, incumbent)
+    if incumbent is not None:
+        if known is None:
+            raise OptimizationError("the given program must be complete and acyclic")
+        check(problem, known)
+    clock = _Clock(time_limit)
+    if objective in ("worst", "random"):
+        found = (costly_program if objective == "worst" else random_program)(problem, seed)
+        if found is None:
+            found = known or greedy(problem)
+        if found is None:
+            raise _infeasible(problem)
+        clock.lap(objective)
+        return Solution(found, program_cost(problem, found), 0.0, objective, clock.seconds)
+
+    reduced = reduce_problem(problem)
+    if not reduced.feasible:
+        raise _infeasible(problem)
+    clock.lap("reduce")
+    best = Incumbent(known, INF if known is None else program_cost(problem, known), 0.0, progress)
+    best.tell("input")
+    start = greedy(reduced.problem)
+    if start is not None:
+        best.offer("greedy", reduced.expand(start), program_cost(reduced.problem, start))
+    clock.lap("greedy")
+    if objective == "best":
+        search = PartwiseSearch(reduced.problem, start, clock.deadline, gap, seed, best)
+        search.run()
+        if search.choices is not None:
+            best.offer("parts", reduced.expand(search.choices), search.cost)
+        clock.seconds.update(search.seconds)
+    else:
+        best.raise_bound("greedy", least_cost(reduced.problem, Dominators(reduced.problem)))
+        clock.lap("bound")
+    if best.choices is None:
+        raise _infeasible(problem)
+    check(problem, best.choices)
+    cost = program_cost(problem, best.choices)
+    reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else "time limit"
+    return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
+
+
+class _Clock:
+    """Seconds by step."""
+
+    def __init__(self, time_limit: float) -> None:
+        self._last = time.perf_counter()
+        self.deadline = self._last + time_limit
+        self.seconds: dict[str, float] = {}
+
+    def lap(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[step] = now - self._last
+        self._last = now
+
+
+def _validate(problem: Problem) -> None:
+    for name, values in (("cost", problem.cost), ("copy_in", problem.copy_in), ("copy_out", problem.copy_out),
+                         ("dispatch", problem.dispatch)):
+        wrong = ~(np.asarray(values) >= 0)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise OptimizationError("costs must be numbers that are not negative", place=f"{name}{list(place)}",
+                                    actual=str(np.asarray(values)[place]),
+                                    hint="check the cost expressions of the target file")
+
+
+def _infeasible(problem: Problem) -> OptimizationError:
+    return OptimizationError(
+        "every output must be computable on the given targets" + (" within the budgets" if problem.budgets else ""),
+        actual="no program",
+        hint="let the host support the operators of the model" + (", or raise the budget" if problem.budgets else ""),
+    )

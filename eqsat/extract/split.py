@@ -1,0 +1,183 @@
+"""Cut a problem where everything passes through one class, and put the parts' optima together.
+
+If nothing above class k reads anything below it but k itself, the part below matters to the part above only through the
+target that computes k. So it is solved once for each such target, and stands above as
+a leaf with these costs (dynamic programming over separators). Launches add up as well: what is cut is at most one
+region, the one that computes k, which is charged on one side only. Long networks become linear in their length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eqsat.extract.cost import HOST
+from eqsat.extract.dominators import Dominators, members
+from eqsat.extract.problem import Problem
+
+LEAST_CLASSES = 80
+"""A part has at least so many classes: below that, setting up the parts costs more than it saves."""
+
+INF = float("inf")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Classes between separators.
+
+    Attributes:
+        root: The separator on top, None for the part that has the problem's roots.
+        classes: The part's own classes, ascending, ``root`` among them.
+        leaves: Separators below, which other parts have as roots.
+    """
+
+    root: int | None
+    classes: list[int]
+    leaves: list[int]
+
+
+def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) -> list[Part]:
+    """The parts, those below first; a single one if budgets tie everything together."""
+    everything = list(range(problem.classes))
+    if problem.budgets or problem.classes < 2 * least:
+        return [Part(None, everything, [])]
+    reach = _reach(problem, dominators)
+    enclosed = _enclosed(problem, dominators, reach)
+    candidates = [c for c in everything if enclosed[c] == reach[c].bit_count()]
+    candidates.sort(key=lambda c: (reach[c].bit_count(), c))
+    parts: list[Part] = []
+    covered = 0
+    # Roots of finished parts, and the classes at and below each.
+    open_parts: dict[int, int] = {}
+    for c in candidates:
+        below = reach[c]
+        own = below & ~covered
+        if own.bit_count() < least or (problem.classes - (covered | below).bit_count()) < least // 4:
+            continue
+        leaves = sorted(k for k, mask in open_parts.items() if mask & below)
+        parts.append(Part(c, members(own, problem.classes).tolist(), leaves))
+        for leaf in leaves:
+            del open_parts[leaf]
+        open_parts[c] = below
+        covered |= below
+    rest = ((1 << problem.classes) - 1) & ~covered
+    parts.append(Part(None, members(rest, problem.classes).tolist(), sorted(open_parts)))
+    return parts
+
+
+def _reach(problem: Problem, dominators: Dominators) -> list[int]:
+    """Per class the mask of the classes at and below it."""
+    reach = [1 << c for c in range(problem.classes)]
+    changed = True
+    while changed:
+        changed = False
+        for c in dominators.order:
+            mask = reach[c]
+            for node in dominators.options[c]:
+                for child in problem.children[node]:
+                    mask |= reach[child]
+            if mask != reach[c]:
+                reach[c] = mask
+                # Inputs come first in the order, so that only cycles need another round.
+                changed = changed or dominators.ring_of[c] >= 0
+    return reach
+
+
+def _enclosed(problem: Problem, dominators: Dominators, reach: list[int]) -> list[int]:
+    """Per class how many classes can be reached from the roots only through it, itself included.
+
+    The dominator tree of the class graph (Cooper, Harvey and Kennedy 2001), from one root above all.
+    """
+    top = problem.classes
+    readers: list[list[int]] = [[] for _ in range(top)]
+    for c, options in enumerate(dominators.options):
+        for k in sorted({k for node in options for k in problem.children[node]} - {c}):
+            readers[k].append(c)
+    for root in problem.roots:
+        readers[root].append(top)
+    order = [top, *reversed(dominators.order)]
+    place = {c: i for i, c in enumerate(order)}
+    parent = [-1] * (top + 1)
+    parent[top] = top
+    changed = True
+    while changed:
+        changed = False
+        for c in order[1:]:
+            common = -1
+            for reader in readers[c]:
+                if parent[reader] < 0:
+                    continue
+                if common < 0:
+                    common = reader
+                    continue
+                other = reader
+                while common != other:
+                    while place[common] > place[other]:
+                        common = parent[common]
+                    while place[other] > place[common]:
+                        other = parent[other]
+            if common >= 0 and parent[c] != common:
+                parent[c] = common
+                changed = True
+    size = [1] * (top + 1)
+    for c in reversed(order[1:]):
+        size[parent[c]] += size[c]
+    return size
+
+
+def part_problem(problem: Problem, dominators: Dominators, part: Part, target: int,
+                 value: dict[tuple[int, int], float]) -> tuple[Problem, list[int]]:
+    """The problem of one part, its root computed on a given target.
+
+    Args:
+        problem: The whole.
+        dominators: Of the whole.
+        part: The part.
+        target: Where ``part.root`` is computed; without meaning if it is None.
+        value: ``(leaf, target) -> `` cost of everything at and below the leaf if computed on the target.
+
+    Returns:
+        The problem, and per e-node the e-node of the whole, or -1 - leaf for a leaf.
+    """
+    classes = sorted([*part.classes, *part.leaves])
+    number = {c: i for i, c in enumerate(classes)}
+    leaves = set(part.leaves)
+    nodes: list[int] = []
+    for c in classes:
+        nodes += [-1 - c] if c in leaves else dominators.options[c]
+    targets = len(problem.targets)
+    cost = np.empty((len(nodes), targets))
+    for i, node in enumerate(nodes):
+        if node >= 0:
+            cost[i] = problem.cost[node]
+        else:
+            # The launch of the region that computes the leaf is in its value, and will be charged here again.
+            cost[i] = [max(0.0, value.get((-1 - node, d), INF) - problem.dispatch[d]) for d in range(targets)]
+    copy_out = problem.copy_out[classes]
+    roots = tuple(number[r] for r in problem.roots if r in number)
+    if part.root is not None:
+        own = [i for i, node in enumerate(nodes) if node >= 0 and problem.node_class[node] == part.root]
+        cost[np.ix_(own, [d for d in range(targets) if d != target])] = INF
+        # Where it goes from here is the business of the part above.
+        copy_out[number[part.root], target] = 0.0
+        roots = (number[part.root],)
+    smaller = replace(
+        problem,
+        classes=len(classes),
+        node_class=np.array([number[-1 - n if n < 0 else int(problem.node_class[n])] for n in nodes], dtype=np.int64),
+        children=tuple(tuple(sorted(number[k] for k in problem.children[n])) if n >= 0 else () for n in nodes),
+        cost=cost,
+        copy_in=problem.copy_in[classes],
+        copy_out=copy_out,
+        roots=tuple(sorted(set(roots))),
+    )
+    return smaller, nodes
+
+
+def targets_of(problem: Problem, dominators: Dominators, part: Part) -> list[int]:
+    """Where the root of a part can be computed."""
+    if part.root is None:
+        return [HOST]
+    able = np.isfinite(problem.cost[dominators.options[part.root]]).any(axis=0)
+    return np.flatnonzero(able).tolist()
