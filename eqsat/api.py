@@ -12,7 +12,7 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.report.event import Event
-from eqsat.rules.ast import Target
+from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
 from eqsat.search import Objective, Result, Search
 
@@ -26,7 +26,7 @@ def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
     *,
-    rules: Sequence[str | Path] | None = None,
+    rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, int] | None = None,
     numerics: NumericsClass = "real",
     objective: Objective = "best",
@@ -41,7 +41,7 @@ def optimize(
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         targets: Accelerators by name or target file; the host ``cpu`` is always there.
-        rules: Rule files instead of the shipped ones; an empty list rewrites nothing.
+        rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
         dims: Sizes for symbolic dimensions.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.

@@ -30,7 +30,7 @@ from eqsat.report.collect import RegionInfo, collect, region_infos
 from eqsat.report.event import Event, Progress
 from eqsat.report.summary import Summary
 from eqsat.report.write import write
-from eqsat.rules.ast import Target
+from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass, select_rules
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
@@ -133,7 +133,7 @@ class Search:
         source: Source,
         targets: str | Sequence[str | Path | Target] = (),
         *,
-        rules: Sequence[str | Path] | None = None,
+        rules: Sequence[str | Path | Rule] | None = None,
         dims: Mapping[str, int] | None = None,
         numerics: NumericsClass = "real",
         time_limit: float = 30.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -86,13 +86,3 @@ def compare(place: str, expected: Mapping[str, np.ndarray], found: Mapping[str, 
         if not error <= TOLERANCE:
             raise DisagreementError(f"{place}: {name} differs by {error:.3g} of its magnitude {scale:.3g}")
 
-
-def failing(models: Sequence[onnx.ModelProto]) -> list[int]:
-    """Indices of the models that fail."""
-    found = []
-    for i, model in enumerate(models):
-        try:
-            check(model)
-        except Exception:  # any failure counts, also a crash of the pipeline
-            found.append(i)
-    return found
