@@ -63,8 +63,10 @@ def find_schema(op: OpKey) -> Schema | None:
         found = defs.get_schema(op.name, OPSETS.get(domain, 1), domain)
     except defs.SchemaError:
         return None
-    # Models keep their version of the other domains, so what a newer one removed there still exists.
-    return None if found.deprecated and not domain else found
+    if found.deprecated and domain:
+        # Models keep their version of the other domains, so what a newer one removed there still exists.
+        return defs.get_schema(op.name, found.since_version - 1, domain)
+    return None if found.deprecated else found
 
 
 def schema(op: OpKey) -> Schema:

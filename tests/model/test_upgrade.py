@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -175,3 +177,56 @@ class TestFunctions:
         text = self.OWN.replace("float[2,3,1,1] w = {1,2,3,4,5,6}", "float[2,2,1,1] w = {1,2,3,4}")
         with pytest.raises(ModelError, match="the input has 3 channels, the weight takes 2"):
             load(text)
+
+
+def test_operators_that_a_newer_version_of_their_domain_removed() -> None:
+    """TreeEnsembleRegressor is gone from ai.onnx.ml 5; a model of version 3 still has it."""
+    node = onnx.helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_falsenodeids=[2, 0, 0],
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_nodeids=[0, 1, 2],
+        nodes_treeids=[0, 0, 0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_values=[0.5, 0.0, 0.0],
+        target_ids=[0, 0],
+        target_nodeids=[1, 2],
+        target_treeids=[0, 0],
+        target_weights=[1.0, 2.0],
+    )
+    infos = [onnx.helper.make_tensor_value_info("x", 1, [3, 2]), onnx.helper.make_tensor_value_info("y", 1, [3, 1])]
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = onnx.helper.make_graph([node], "g", infos[:1], infos[1:])
+    model = load(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8))
+    assert model.opset_imports == {"": opset.PINNED_OPSET, "ai.onnx.ml": 3}
+    (y,) = run_ort(model, {"x": np.array([[0, 9], [0.5, 9], [1, 9]], np.float32)})
+    np.testing.assert_array_equal(y, [[1], [1], [2]])
+
+
+def test_more_than_two_gibibytes(tmp_path: Path) -> None:
+    """Weights are set aside before the C++ side sees the model; a sparse file stands for them."""
+    size = 3 << 28
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(4 * size)
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[size])
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    nodes = [
+        onnx.helper.make_node("Add", ["x", "w"], ["h"]),
+        onnx.helper.make_node("Squeeze", ["h"], ["y"], axes=[-2]),
+    ]
+    infos = [onnx.helper.make_tensor_value_info("x", 1, [1, 1]), onnx.helper.make_tensor_value_info("y", 1, [size])]
+    graph = onnx.helper.make_graph(nodes, "g", infos[:1], infos[1:], [tensor])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    loaded = load(tmp_path / "m.onnx")
+    assert [n.op_type for n in loaded.graph] == ["Add", "Squeeze"]
+    held = loaded.graph.initializers["w"].const_value
+    assert held is not None and held.nbytes == 3 << 30
+    shape = loaded.graph.outputs[0].shape
+    assert shape is not None and shape.numpy() == (size,)
