@@ -63,8 +63,7 @@ def read_arguments(term: s.Apply, signatures: Sequence[Signature], context: Cont
 
 def _by_name(arg: s.Keyword, signatures: Sequence[Signature], found: Arguments, context: Context) -> None:
     for signature in signatures:
-        if signature.position(arg.name) is None and arg.name not in signature.attributes:
-            raise _unknown(arg, signature, context)
+        check_keyword(arg, signature, context)
     places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
     if len(places) != 1:
         raise context.error(arg.place, f"`{arg.name}` must mean the same for all alternative operators")
@@ -112,6 +111,12 @@ def _check_operands(found: Arguments, signature: Signature, place: Place, contex
 
 def _plural(count: int) -> str:
     return f"{count or 'no'} operand{'' if count == 1 else 's'}"
+
+
+def check_keyword(arg: s.Keyword, signature: Signature, context: Context) -> None:
+    """Raises: RuleError: The operator has neither an operand nor an attribute of this name."""
+    if signature.position(arg.name) is None and arg.name not in signature.attributes:
+        raise _unknown(arg, signature, context)
 
 
 def _unknown(arg: s.Keyword, signature: Signature, context: Context) -> EqsatError:

@@ -168,7 +168,7 @@ def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
             raise context.error(place, "each operator must be listed once", actual=f"`{name}` twice")
         ops.append(op)
     _bind_operands(ops, item.place, context)
-    where = builder.conditions(item.after)
+    where = builder.plain_conditions(item.after)
     cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
     return ast.Supports(tuple(ops), tuple(where), cost, item.place)
 

@@ -13,6 +13,7 @@ from eqsat.rules.build_expression import ExpressionBuilder
 from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR
 from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, find_callee, known
 from eqsat.rules.classify import is_tensor
+from eqsat.rules.constness import forbid_constness
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 
@@ -249,6 +250,7 @@ class TemplateBuilder:
                 raise self.context.unbound(term.name, term.place)
         expr, kind = self.expressions.typed(arg.value, frame)
         self.expressions.expect(kind, (), arg.value)
+        forbid_constness(expr, self.context)
         for found in signatures:
             check_attribute(arg.name, found, expr, kind, arg.value, self.context)
         return expr
@@ -287,6 +289,7 @@ class TemplateBuilder:
             return ast.Number(term.value, term.place)
         expr, kind = self.expressions.typed(term, frame)
         self.expressions.expect(kind, ("number", "list", "value", "truth"), term)
+        forbid_constness(expr, self.context)
         if isinstance(expr, ast.Literal_) and isinstance(expr.value, int | float) and not isinstance(expr.value, bool):
             return ast.Number(expr.value, term.place)
         return ast.Tensor(expr, None, term.place)
@@ -296,6 +299,7 @@ class TemplateBuilder:
         if not 1 <= len(term.args) <= 2 or any(isinstance(a, s.Keyword | s.Spread | s.Rest) for a in term.args):
             raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")
         value = self.expressions.build(term.args[0], frame, ("number", "list", "value", "truth"))
+        forbid_constness(value, self.context)
         if len(term.args) == 1:
             return ast.Tensor(value, None, term.place)
         dtype, kind = self.expressions.typed(term.args[1], frame)

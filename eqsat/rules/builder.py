@@ -13,6 +13,8 @@ from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_pattern import Deferred, PatternBuilder
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.callee import known
+from eqsat.rules.check_let import check_let
+from eqsat.rules.constness import forbid_constness, split_constness
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.scope import Binding, Context, Definition, Frame
 from eqsat.rules.source import Sources
@@ -85,12 +87,14 @@ class Builder:
         expressions = self.templates.expressions
         expr, kind = expressions.typed(deferred.term, deferred.frame)
         expressions.expect(kind, (), deferred.term)
+        forbid_constness(expr, self.context)
         for op in deferred.ops:
             check_attribute(deferred.attribute, known(op), expr, kind, deferred.term, self.context)
         return expr
 
     def _operand(self, deferred: Deferred) -> ast.Condition:
         expr = self.templates.expressions.build(deferred.term, deferred.frame, ("number", "list", "value", "truth"))
+        forbid_constness(expr, self.context)
         place = deferred.place
         variable = ast.Name(deferred.variable, place)
         same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
@@ -98,7 +102,11 @@ class Builder:
         return ast.Condition(ast.Binary("or", absent, same, place), None, place)
 
     def conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
-        """The conditions of all ``where`` clauses."""
+        """The conditions of all ``where`` clauses of a rule or composite, which the e-graph answers."""
+        return [part for c in self.plain_conditions(clauses) for part in split_constness(c, self.context)]
+
+    def plain_conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
+        """The conditions of all ``where`` clauses, as they stand."""
         self.templates.in_condition = True
         found = [
             ast.Condition(self.templates.expressions.build(c.expr, self.frame, ("truth",)), c.because, c.place)
@@ -142,6 +150,8 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
                 let.place, f"`let {let.name}` must be defined once", actual=f"another one at {seen[let.name]}"
             )
         seen[let.name] = let.place
+        if not local:
+            check_let(let, frame, sources)
         frame = frame.define(let.name, Definition(let, frame, local))
     return frame
 

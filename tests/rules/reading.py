@@ -33,13 +33,13 @@ def target(items: str = "", *, head: str = "target t") -> ast.Target:
     return read_text(text).targets[0]
 
 
-def expression(text: str, *, given: str = "Conv(x, w, b?)") -> ast.Expr:
-    """An expression over the names that a pattern binds."""
-    read = rule(f"n: {given}  =>  Identity(n)\n    where [{text}] == []")
-    compare = read.where[0].expr
-    assert isinstance(compare, ast.Compare)
-    assert isinstance(compare.first, ast.ListExpr)
-    return compare.first.items[0]
+def expression(text: str, *, given: str = "n: Conv(x, w, b?)") -> ast.Expr:
+    """An expression over the names that a pattern binds, of whatever kind."""
+    cost = composite(f"{given}\n        cost len([{text}])").cost
+    assert isinstance(cost, ast.CallExpr)
+    items = cost.args[0]
+    assert isinstance(items, ast.ListExpr)
+    return items.items[0]
 
 
 def at(text: str) -> tuple[str, int, int]:

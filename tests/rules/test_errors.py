@@ -123,6 +123,21 @@ NAMES = [
     ("rule a : exact\n    Relu(‸c: x) => x", "a bare value", ""),
 ]
 
+CONSTNESS = [
+    ("rule a : exact\n    x + y => x where not ‸const(x)", "can only be required of a name", "where const(x)"),
+    ("rule a : exact\n    x + y => x where x.rank == 1 or ‸x.is_const", "as a condition of its own", ""),
+    ("rule a : exact\n    Sum(xs...) => 0 where const(‸xs[0])", "required of a name", ""),
+    ("rule a : exact\n    Sum(xs...) => 0 where all([‸const(v) for v in xs])", "required of a name", ""),
+    ("rule a : exact\n    x + y => Softmax(x, axis=1 if ‸const(y) else 0)", "can only be asked in `where`", ""),
+    ("rule a : exact\n    Softmax(x, axis=1 if ‸x.is_const else 0) => x", "can only be asked in `where`", ""),
+]
+
+MACROS = [
+    ("let f(t) = ‸Rleu(t)", "there is no operator `Rleu`", "Relu"),
+    ("let f(t) = 2 * Softmax(t, ‸axes=1)", "has no attribute or operand `axes`", "axis"),
+    ("let f(t) = [‸com.microsoft.Gelo(t)]", "there is no operator", "com.microsoft.Gelu"),
+]
+
 CLASSES = [
     ("rule a : ‸exactly\n    Relu(x) => x", "a numerics class is required", "did you mean `exact`"),
     ("rule a : ‸fast\n    Relu(x) => x", "exact, real, approximate or `within N lsb`", ""),
@@ -274,7 +289,9 @@ def check(text: str, message: str, hint: str, kind: type[EqsatError], name: str)
     assert not error.requirement.endswith(".")
 
 
-@pytest.mark.parametrize(("text", "message", "hint"), [*SYNTAX, *OPERATORS, *NAMES, *CLASSES, *EXPRESSIONS, *SIDES])
+@pytest.mark.parametrize(
+    ("text", "message", "hint"), [*SYNTAX, *OPERATORS, *NAMES, *CLASSES, *EXPRESSIONS, *CONSTNESS, *MACROS, *SIDES]
+)
 def test_a_mistake_in_a_rule(text: str, message: str, hint: str) -> None:
     check(text, message, hint, RuleError, "my.rules")
 

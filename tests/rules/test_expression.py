@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.model.types import OpKey, TensorType
-from eqsat.rules.ast import Compare, Condition, Expr, Place
+from eqsat.rules.ast import Condition, Expr, Place
 from eqsat.rules.dtypes import DTYPES, dtype_name, limits
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, Uses, evaluate, holds, uses
 from tests.rules.reading import expression, rule
@@ -247,11 +247,8 @@ def test_symbolic_dimensions() -> None:
     env = {"x": tensor("N", 3), "y": tensor("N", 4), "z": tensor("M", 3), "u": tensor(None, 3)}
 
     def known(text: str) -> object:
-        read = rule(f"x + y + z + u  =>  x\n    where [{text}] == []")
-        compare = read.where[0].expr
-        assert isinstance(compare, Compare)
         try:
-            return evaluate(compare.first.items[0], env)  # type: ignore[union-attr]
+            return evaluate(expression(text, given="x + y + z + u"), env)
         except Unknown:
             return None
 
@@ -462,8 +459,7 @@ def test_uses() -> None:
 
 def test_uses_of_attributes_and_lists_of_tensors() -> None:
     def expr(text: str) -> Expr:
-        read = rule(f"Concat(xs..., axis=a)  =>  0\n    where [{text}] == []")
-        return read.where[0].expr.first.items[0]  # type: ignore[union-attr]
+        return expression(text, given="Concat(xs..., axis=a)")
 
     assert uses(expr("a")) == Uses(names=("a",))
     assert uses(expr("len(xs)")) == Uses(names=("xs",))

@@ -124,3 +124,23 @@ def test_shipped_targets(path) -> None:
             # These conditions are decided inside the e-graph, which looks at plain names only.
             if isinstance(condition.expr, CallExpr) and condition.expr.function == "const":
                 assert all(isinstance(a, Name | Member) for a in condition.expr.args)
+
+
+def test_constness_in_conditions_on_operators_is_a_fact_like_any_other() -> None:
+    found = target("supports Clip where not min.is_present or const(min) or x.is_const").supports[0]
+    assert len(found.where) == 1
+
+
+def test_constness_in_composites_is_required_condition_by_condition() -> None:
+    found = target(
+        "let fixed(v) = v.rank == 1 and const(v) and v.dtype == float32\n"
+        '    composite c : exact\n        x * w\n        where fixed(w) because "it is read once",'
+        " x.rank == 2 and x.size > 1"
+    ).composites[0]
+    texts = [(format_expression(c.expr), c.because) for c in found.where]
+    assert texts == [
+        ("w.rank == 1", "it is read once"),
+        ("const(w)", "it is read once"),
+        ("w.dtype == float32", "it is read once"),
+        ("x.rank == 2 and x.size > 1", None),
+    ]

@@ -1,0 +1,70 @@
+"""Where a rule may ask whether a value is constant.
+
+An e-class becomes a constant expression when some spelling of it is found to be one, so the answer may turn from no to
+yes while rules run, never back. The e-graph therefore joins on it, condition by condition: it can be required, but
+not be negated or be one of several possibilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.rules import ast
+from eqsat.rules.scope import Context
+from eqsat.rules.uses import children, uses
+
+
+def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.Condition]:
+    """The condition, as several where constness is one part of a conjunction.
+
+    Raises:
+        RuleError: Constness is asked inside a larger expression, or of something without a name.
+    """
+    if not uses(condition.expr).consts:
+        yield condition
+        return
+    for part in _conjuncts(condition.expr):
+        if uses(part).consts:
+            check_requires_constness(part, context)
+        yield ast.Condition(part, condition.because, part.place)
+
+
+def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
+    if isinstance(expr, ast.Binary) and expr.op == "and":
+        yield from _conjuncts(expr.left)
+        yield from _conjuncts(expr.right)
+    else:
+        yield expr
+
+
+def check_requires_constness(expr: ast.Expr, context: Context) -> None:
+    """Raises: RuleError: It does more than to require that named values are constant."""
+    names: tuple[ast.Expr, ...] = ()
+    if isinstance(expr, ast.CallExpr) and expr.function == "const":
+        names = expr.args
+    elif isinstance(expr, ast.Member) and expr.name == "is_const":
+        names = (expr.of,)
+    bad = next((n for n in names if not isinstance(n, ast.Name)), None)
+    if bad is not None or not names:
+        raise context.error(
+            (bad or _asking(expr)).place,
+            "that a value is constant can only be required of a name, as a condition of its own",
+            hint="write `where const(x), ...`; what is absent counts as constant",
+        )
+
+
+def forbid_constness(expr: ast.Expr, context: Context) -> None:
+    """Raises: RuleError: The expression asks whether a value is constant."""
+    if uses(expr).consts:
+        raise context.error(
+            _asking(expr).place, "whether a value is constant can only be asked in `where`, as a condition of its own"
+        )
+
+
+def _asking(expr: ast.Expr) -> ast.Expr:
+    """The part that asks."""
+    if isinstance(expr, ast.CallExpr) and expr.function == "const":
+        return expr
+    if isinstance(expr, ast.Member) and expr.name == "is_const":
+        return expr
+    return next((found for child in children(expr) if uses(found := _asking(child)).consts), expr)
