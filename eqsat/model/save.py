@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.model.functions import with_definitions
 
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which on they go into a file of their own (a protobuf ends at 2 GiB)."""
@@ -33,6 +34,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
         raise ModelError("a directory to write to is required", place=str(folder), actual=what)
     if target.is_dir():
         raise ModelError("a file to write to is required", place=place, actual="a directory")
+    model = with_definitions(model)
     weights = _tensors(model)
     is_big = sum(t.nbytes for t in weights) >= external_from
     if any(isinstance(t, ir.ExternalTensor) for t in weights) and not is_big:

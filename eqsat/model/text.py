@@ -6,6 +6,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.model.functions import with_definitions
 
 ELIDE = 64
 """Elements from which on a tensor is only named with its type."""
@@ -22,7 +23,7 @@ def to_text(model: ir.Model, *, elide: int | None = ELIDE) -> str:
     Raises:
         ModelError: The model is not consistent.
     """
-    shown = model.clone()
+    shown = with_definitions(model).clone()
     graph = shown.graph
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
