@@ -128,8 +128,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint ``did you mean `A` or `B`?``, empty where nothing is similar."""
     by_lower = {k.lower(): k for k in sorted(known, reverse=True)}
     close = difflib.get_close_matches(name.lower(), sorted(by_lower), n=3, cutoff=0.6)
-    if by_lower.get(name.lower()) is not None:
+    if name.lower() in by_lower:
         close = [name.lower()]
+    elif not close and len(name) >= 3:
+        # `Convolution` for `Conv`, `Quantize` for `QuantizeLinear`
+        starts = [k for k in by_lower if len(k) >= 3 and (k.startswith(name.lower()) or name.lower().startswith(k))]
+        close = sorted(starts, key=lambda k: (-len(k), k))[:3]
     return f"did you mean {' or '.join(f'`{by_lower[c]}`' for c in close)}?" if close else ""
 
 

@@ -162,7 +162,13 @@ def test_schema_helpers() -> None:
 
 @pytest.mark.parametrize(
     ("name", "proposed"),
-    [("Reul", "`Relu`"), ("conv", "`Conv`"), ("Requantise", "`DequantizeLinear`"), ("MatMull", "`MatMul`")],
+    [
+        ("Reul", "`Relu`"),
+        ("conv", "`Conv`"),
+        ("Requantise", "`DequantizeLinear`"),
+        ("MatMull", "`MatMul`"),
+        ("Convolution", "`Conv`"),
+    ],
 )
 def test_did_you_mean(name: str, proposed: str) -> None:
     with pytest.raises(ModelError) as caught:
