@@ -23,6 +23,7 @@ ROOMS = (
     "partition",
     "quantize",
     "execute",
+    "check",
     "codegen",
     "report",
     "search",
