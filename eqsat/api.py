@@ -70,7 +70,9 @@ def optimize(
     return search.extract(objective, seed)
 
 
-def run(source: Source, inputs: Mapping[str, np.ndarray], *, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
+def run(
+    source: Source, inputs: Mapping[str, np.ndarray], *, dims: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
     """Executes a model with numpy.
 
     Args:

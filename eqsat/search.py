@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 
-from eqsat.egraph.saturate import Limits, Saturation
+from eqsat.egraph.limits import Limits
+from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor

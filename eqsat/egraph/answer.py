@@ -177,7 +177,7 @@ class Answerer:
             values[variable] = count
             count += 1
         for site in query.sites:
-            inputs = tuple(values[o] if o in values else None for o in site.operands)
+            inputs = tuple(values.get(o) for o in site.operands)
             outputs = max(site.constructor.outputs, 1)
             nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
             values[site.value] = count + site.match.output

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.egraph.language import Constructor
+from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
-from eqsat.egraph.template import Layout, LayoutBuilder
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import AttrBind, Build, CallExpr, Composite, Condition, Expr, Member, Name, Rule, Template, Tensor
@@ -129,7 +129,7 @@ class Compiler:
         for clause in self._clauses[number]:
             for query in self._queries(clause):
                 layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place).layout(rule.right)
-                built = tuple(s.constructor for s in layout.steps if hasattr(s, "constructor"))
+                built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
                 yield self._clause(rule, number, "", clause, query, layout, built)
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:

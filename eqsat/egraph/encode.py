@@ -15,17 +15,12 @@ from egglog import bindings
 
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import ORIGINAL, Constructor, has_variadic_outputs
 from eqsat.model.attributes import captured_values, op_key, to_attrs
-from eqsat.model.opset import find_schema
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
+from eqsat.model.types import Attrs, GraphAttr, TensorType
 from eqsat.ops.properties import is_deterministic
 
 CHUNK = 300
-ORIGINAL = 0
-"""Rule number of e-nodes that stand for the model's own nodes."""
-COMMUTED = 1
-"""Rule number of copies with swapped operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +73,6 @@ def node_constructor(node: ir.Node, inputs: int) -> Constructor:
     return Constructor(op_key(node), inputs, 0 if used == 1 else len(node.outputs))
 
 
-def has_variadic_outputs(op: OpKey) -> bool:
-    """Whether the number of outputs is part of the operator's meaning (Split, TopK, If, Loop)."""
-    schema = find_schema(op)
-    if schema is None or not schema.outputs:
-        return False
-    return schema.min_output > 1 or schema.outputs[-1].option.name == "Variadic"
-
-
 class Encoder:
     """Writes one model's main graph into an engine."""
 
@@ -129,7 +116,9 @@ class Encoder:
         encoding = self.encoding
         for k, value in enumerate(encoding.values):
             if value.const_value is not None and value.is_initializer():
-                self._define(k, call("Const", integer(self.tables.constants.of_tensor(value.const_value))), types, values)
+                self._define(
+                    k, call("Const", integer(self.tables.constants.of_tensor(value.const_value))), types, values
+                )
         for number, value in enumerate(encoding.inputs):
             self._define(encoding.number[value], call("Input", integer(number)), types, values)
         for index, node in enumerate(encoding.nodes):

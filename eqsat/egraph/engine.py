@@ -21,10 +21,12 @@ Fact = tuple[str, tuple[int, ...], int | None]
 
 
 def integer(value: int) -> bindings.Lit:
+    """An integer literal."""
     return bindings.Lit(SPAN, bindings.Int(value))
 
 
 def call(name: str, *args: Any) -> bindings.Call:
+    """An application of a constructor or function."""
     return bindings.Call(SPAN, name, list(args))
 
 
@@ -70,7 +72,7 @@ class Engine:
     def set_facts(self, facts: Iterable[Fact]) -> None:
         actions: list[Any] = []
         for function, args, value in facts:
-            keys = [integer(a) for a in args]
+            keys: list[Any] = [integer(a) for a in args]
             if value is None:
                 actions.append(bindings.Expr_(SPAN, bindings.Call(SPAN, function, keys)))
             else:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding, type_of
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Tables
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.errors import EqsatError
 from eqsat.model.infer import infer_types
 from eqsat.model.types import GraphAttr, OpKey, TensorType
@@ -52,11 +52,16 @@ def analysis_rules(c: Constructor) -> list[str]:
         rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
     else:
         rules.append(f"(rule ({node}) ({live}) :ruleset analysis)")
+    if c.first_stands_alone:
+        made = c.first.made("a", c.operands, str(ORIGINAL))
+        union = f"((union e {c.first.call('a', c.operands)}) {made})"
+        rules.append(f"(rule ({node} (= e (out m 0))) {union} :ruleset analysis)")
     settled = "(iscm m) (livem m)" if c.outputs else "(isc e) (live e)"
     # What turns out constant needs no further rewriting; a product with zero would otherwise breed without end.
     rules.append(f"(rule ({node} {settled}) ((subsume {c.call('a', c.operands)})) :ruleset settle)")
     if c.op in STATIC_SHAPE:
-        return rules + [
+        return [
+            *rules,
             f"(relation need_value_{name} (i64 i64))",
             f"(function value_{name} (i64 i64) i64 :merge old)",
             f"(rule ({node} (= t (type x0))) ((need_value_{name} a t)) :ruleset analysis)",

@@ -72,7 +72,7 @@ class Constants:
         self._kept: list[ir.TensorProtocol] = []
 
     def of_tensor(self, tensor: ir.TensorProtocol) -> int:
-        kind = TensorType(tensor.dtype, tuple(int(d) for d in tensor.shape))
+        kind = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
         if (kind.elements or 0) <= SMALL:
             array = tensor.numpy()
             key: Hashable = (kind, array.tobytes() if array.dtype != object else tuple(array.ravel().tolist()))

@@ -7,41 +7,46 @@ e-node first; egglog keeps its keys canonical, so the answer survives merges.
 
 from __future__ import annotations
 
-from functools import cached_property
 from dataclasses import dataclass
+from functools import cached_property
 
+from eqsat.model.opset import Schema, find_schema
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import is_commutative
 
-PRELUDE = """
-(sort T)
-(sort M)
-(constructor Const (i64) T)
-(constructor Input (i64) T)
-(constructor out (M i64) T)
-(constructor ref (i64) T)
-(function type (T) i64 :merge old)
-(function cval (T) i64 :merge old)
-(relation isc (T))
-(relation iscm (M))
-(relation live (T))
-(relation livem (M))
-(function const_type (i64) i64 :merge old)
-(relation const_small (i64))
-(function part (i64 i64) i64 :merge old)
-(ruleset load)
-(ruleset analysis)
-(ruleset settle)
-(ruleset commute)
-(rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")
-(rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")
-(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")
-(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")
-(rule ((= e (Input k))) ((live e)) :ruleset analysis :name "live input")
-(rule ((= e (out m k)) (livem m)) ((live e)) :ruleset analysis :name "live part")
-"""
+PRELUDE = (
+    "(sort T)",
+    "(sort M)",
+    "(constructor Const (i64) T)",
+    "(constructor Input (i64) T)",
+    "(constructor out (M i64) T)",
+    "(constructor ref (i64) T)",
+    "(function type (T) i64 :merge old)",
+    "(function cval (T) i64 :merge old)",
+    "(relation isc (T))",
+    "(relation iscm (M))",
+    "(relation live (T))",
+    "(relation livem (M))",
+    "(function const_type (i64) i64 :merge old)",
+    "(relation const_small (i64))",
+    "(function part (i64 i64) i64 :merge old)",
+    "(ruleset load)",
+    "(ruleset analysis)",
+    "(ruleset settle)",
+    "(ruleset commute)",
+    '(rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")',
+    '(rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")',
+    '(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")',
+    '(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")',
+    '(rule ((= e (Input k))) ((live e)) :ruleset analysis :name "live input")',
+    '(rule ((= e (out m k)) (livem m)) ((live e)) :ruleset analysis :name "live part")',
+)
 
 ABSENT = "(Const 0)"
+ORIGINAL = 0
+"""Rule number of e-nodes that stand for the model's own nodes."""
+COMMUTED = 1
+"""Rule number of copies with swapped operands."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,16 @@ class Constructor:
         return "M" if self.outputs else "T"
 
     @property
+    def first_stands_alone(self) -> bool:
+        """Whether the first output may be computed without the others."""
+        return self.outputs > 0 and not has_variadic_outputs(self.op)
+
+    @property
+    def first(self) -> Constructor:
+        """The plain form that computes the first output only."""
+        return Constructor(self.op, self.inputs)
+
+    @property
     def is_commutative(self) -> bool:
         return not self.composite and self.inputs == 2 and not self.outputs and is_commutative(self.op)
 
@@ -85,12 +100,16 @@ class Constructor:
         return f"(set (made_{self.name} {' '.join([attrs, *operands])}) {rule})"
 
 
-def declare(constructor: Constructor, commutativity: int) -> list[str]:
-    """egglog commands that declare a constructor, its provenance table and its commutativity.
+def has_variadic_outputs(op: OpKey) -> bool:
+    """Whether the number of outputs is part of the operator's meaning (Split, TopK, If, Loop)."""
+    schema = find_schema(op)
+    if schema is None or not schema.outputs:
+        return False
+    return schema.min_output > 1 or schema.outputs[-1].option == Schema.FormalParameterOption.Variadic
 
-    Args:
-        commutativity: Number under which e-nodes with swapped operands are recorded.
-    """
+
+def declare(constructor: Constructor) -> list[str]:
+    """egglog commands that declare a constructor, its provenance table and its commutativity."""
     c = constructor
     sorts = " ".join(["i64"] + ["T"] * c.inputs)
     commands = [
@@ -101,7 +120,7 @@ def declare(constructor: Constructor, commutativity: int) -> list[str]:
         swapped = ["x1", "x0"]
         commands.append(
             f"(rule ((= e {c.call('a', c.operands)})) "
-            f"((union e {c.call('a', swapped)}) {c.made('a', swapped, str(commutativity))}) "
+            f"((union e {c.call('a', swapped)}) {c.made('a', swapped, str(COMMUTED))}) "
             f':ruleset commute :name "commute {c.name}")'
         )
     return commands

@@ -84,7 +84,7 @@ class QueryBuilder:
             arity_fits = c.inputs >= least if rest else c.inputs == least
             if not arity_fits or c.composite:
                 continue
-            if c.outputs == 0 and match.output == 0 or match.output < c.outputs:
+            if (c.outputs == 0 and match.output == 0) or match.output < c.outputs:
                 found.append(c)
         plain = [c for c in found if c.outputs == 0]
         # A tuple's first output is also there as a plain e-node, so the plain form finds both.

@@ -15,64 +15,16 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from eqsat.egraph.answer import Answerer
-from eqsat.egraph.compile import CompiledClause, Compiler
-from eqsat.egraph.encode import COMMUTED, Encoder
+from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.encode import Encoder
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Tables
-from eqsat.egraph.language import PRELUDE, Constructor, declare
+from eqsat.egraph.language import PRELUDE, declare
+from eqsat.egraph.limits import Limits, RuleStatistics
 from eqsat.egraph.seeds import seed_unknown_types
-from eqsat.model.types import OpKey
-from eqsat.rules.ast import Composite, Rule, Target
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When saturation ends at the latest.
-
-    Attributes:
-        iterations: Rounds of all rules.
-        nodes: e-nodes; None allows a generous multiple of the model's own.
-        seconds: Wall-clock time.
-        matches: Matches of one clause in one round before it is held back; None as for ``nodes``.
-    """
-
-    iterations: int = 30
-    nodes: int | None = None
-    seconds: float = 30.0
-    matches: int | None = None
-
-    def for_model(self, nodes: int) -> Limits:
-        """The limits with numbers in place of None, for a model of so many nodes."""
-        return Limits(
-            self.iterations,
-            20 * nodes + 5_000 if self.nodes is None else self.nodes,
-            self.seconds,
-            4 * nodes + 500 if self.matches is None else self.matches,
-        )
-
-
-@dataclass
-class RuleStatistics:
-    """What one rule did.
-
-    Attributes:
-        matches: How often its pattern matched.
-        applied: On how many distinct signatures it applied.
-        seconds: Search and apply time inside egglog and answering time in Python.
-        held_back: Rounds in which it was held back because it matched too often.
-        mismatches: Signatures on which its two sides have different types; there it is not applied.
-        mismatch: The first such contradiction, empty if none.
-    """
-
-    name: str
-    place: str
-    matches: int = 0
-    applied: int = 0
-    seconds: float = 0.0
-    held_back: int = 0
-    mismatches: int = 0
-    mismatch: str = ""
+from eqsat.egraph.vocabulary import Vocabulary
+from eqsat.rules.ast import Rule, Target
 
 
 @dataclass
@@ -99,7 +51,7 @@ class Saturation:
         progress: Called with (iteration, e-nodes) after each round.
 
     Attributes:
-        stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"`` or ``"time limit"``.
+        stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
         names: Rule number -> name; 0 is the model itself.
     """
 
@@ -118,7 +70,7 @@ class Saturation:
         self.engine = Engine()
         self.tables = Tables()
         self.facts = Facts(self.engine, self.tables)
-        self.constructors: dict[str, Constructor] = {}
+        self.vocabulary = Vocabulary()
         self.names = ["", "commutativity"]
         self.statistics: list[RuleStatistics] = []
         self.stop_reason = ""
@@ -126,90 +78,41 @@ class Saturation:
         self.enodes = 0
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
-        self._by_op: dict[OpKey, list[Constructor]] = {}
         self._prepare(rules, targets, raw)
 
     # ---- preparation ------------------------------------------------------------------------------
 
     def _prepare(self, rules: Sequence[Rule], targets: Sequence[Target], raw: Sequence[str]) -> None:
-        self.engine.run_text(_commands(PRELUDE))
-        encoder = Encoder(self.engine, self.tables)
+        engine, vocabulary = self.engine, self.vocabulary
+        engine.run_text(PRELUDE)
+        encoder = Encoder(engine, self.tables)
         self.encoding = encoder.number(self.model)
         for constructor in self.encoding.constructors:
-            self._add(constructor)
-        clauses = self._compile(rules)
-        self._declare_all()
+            vocabulary.add(constructor)
+        numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
+        clauses = vocabulary.compile_rules(rules, numbers)
+        for constructor in vocabulary.constructors.values():
+            engine.run_text(declare(constructor))
+        for constructor in vocabulary.constructors.values():
+            self.facts.declare(constructor)
         encoder.write(*self.facts.prime(self.encoding))
-        seed_unknown_types(self.engine, self.facts, self.tables.types, self.encoding)
+        seed_unknown_types(engine, self.facts, self.tables.types, self.encoding)
         self._states = [self._state(c) for c in clauses]
-        composites = [
-            clause
-            for number, composite, target in self._number_composites(targets)
-            for clause in Compiler(self._by_op).composite(composite, target, number)
-        ]
-        for i, clause in enumerate(composites):
-            clause.key = f"k{i}"
-            for constructor in clause.built:
-                if constructor.name not in self.constructors:
-                    self._add(constructor)
-                    self.engine.run_text(declare(constructor, COMMUTED))
+        known = set(vocabulary.constructors)
+        coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]
+        composites = vocabulary.compile_composites(coarse)
+        for name, constructor in vocabulary.constructors.items():
+            if name not in known:
+                engine.run_text(declare(constructor))
         self._composite_states = [self._state(c) for c in composites]
         self._raw = bool(raw)
         if raw:
-            self.engine.run_text(["(ruleset user)", *raw])
-
-    def _number_composites(self, targets: Sequence[Target]) -> list[tuple[int, Composite, str]]:
-        found = []
-        for target in targets:
-            for composite in target.composites:
-                found.append((self._register(f"{target.name}.{composite.name}", str(composite.place)), composite, target.name))
-        return found
+            engine.run_text(["(ruleset user)", *raw])
 
     def _register(self, name: str, place: str) -> int:
         self.names.append(name)
         self.statistics.append(RuleStatistics(name, place))
         return len(self.names) - 1
-
-    def _compile(self, rules: Sequence[Rule]) -> list[CompiledClause]:
-        """Compiles until no rule builds a constructor that is not there yet."""
-        numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
-        size = -1
-        clauses: list[CompiledClause] = []
-        largest = 2 * max((c.inputs for c in self.constructors.values()), default=1) + 8
-        compiler = Compiler(self._by_op)
-        while size != len(self.constructors):
-            size = len(self.constructors)
-            clauses = [c for rule, number in zip(rules, numbers, strict=True) for c in compiler.rule(rule, number)]
-            for clause in clauses:
-                for constructor in clause.built:
-                    if constructor.name not in self.constructors and constructor.inputs <= largest:
-                        self._add(constructor)
-        clauses = [c for c in clauses if all(b.name in self.constructors for b in c.built)]
-        for i, clause in enumerate(clauses):
-            clause.key = f"r{i}"
-        return clauses
-
-    def _add(self, constructor: Constructor) -> None:
-        self.constructors[constructor.name] = constructor
-        self._by_op.setdefault(constructor.op, []).append(constructor)
-        if constructor.outputs and not has_fixed_outputs(constructor):
-            self._add_plain(constructor)
-
-    def _add_plain(self, constructor: Constructor) -> None:
-        plain = Constructor(constructor.op, constructor.inputs)
-        if plain.name not in self.constructors:
-            self._add(plain)
-
-    def _declare_all(self) -> None:
-        for constructor in self.constructors.values():
-            self.engine.run_text(declare(constructor, COMMUTED))
-        for constructor in self.constructors.values():
-            self.facts.declare(constructor)
-            if constructor.outputs and not has_fixed_outputs(constructor):
-                plain = Constructor(constructor.op, constructor.inputs)
-                call, alone = constructor.call("a", constructor.operands), plain.call("a", plain.operands)
-                rule = f"((union e {alone}) {plain.made('a', plain.operands, '0')})"
-                self.engine.run_text([f"(rule ((= m {call}) (= e (out m 0))) {rule} :ruleset analysis)"])
 
     def _state(self, clause: CompiledClause) -> _State:
         self.engine.run_text(clause.commands())
@@ -302,7 +205,7 @@ class Saturation:
     def count(self) -> int:
         """Number of e-nodes."""
         frozen = self.engine.tables()
-        return sum(len(frozen[name].rows) for name in self.constructors)
+        return sum(len(frozen[name].rows) for name in self.vocabulary.constructors)
 
     def _collect(self) -> None:
         for state in [*self._states, *self._composite_states]:
@@ -311,14 +214,3 @@ class Saturation:
             statistics.seconds += self.engine.seconds[f"find {key}"] + self.engine.seconds[f"apply {key}"]
             statistics.mismatches += state.answerer.mismatches
             statistics.mismatch = statistics.mismatch or state.answerer.mismatch
-
-
-def has_fixed_outputs(constructor: Constructor) -> bool:
-    """Whether a tuple's size is part of the operator's meaning, so that it has no plain form."""
-    from eqsat.egraph.encode import has_variadic_outputs
-
-    return has_variadic_outputs(constructor.op)
-
-
-def _commands(text: str) -> list[str]:
-    return [line for line in text.strip().splitlines() if line]

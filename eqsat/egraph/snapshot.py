@@ -11,9 +11,8 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.egraph.answer import CompositeInstance
-from eqsat.egraph.encode import COMMUTED, ORIGINAL
 from eqsat.egraph.intern import Constant, Tables
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import COMMUTED, ORIGINAL, Constructor
 from eqsat.egraph.saturate import Saturation
 from eqsat.model.types import Attrs, OpKey, TensorType
 
@@ -90,7 +89,7 @@ class _Reader:
         refs = {self.to_int(row.inputs[0]): self._class(row.output) for row in self.tables["ref"].rows}
         encoding = saturation.encoding
         nodes = self._leaves()
-        for constructor in saturation.constructors.values():
+        for constructor in saturation.vocabulary.constructors.values():
             nodes += self._nodes_of(constructor)
         size = len(self.ids)
         types: list[TensorType | None] = [None] * size

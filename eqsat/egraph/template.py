@@ -1,209 +1,28 @@
-"""The right side of a rule: first laid out as steps over egglog variables, then evaluated for one signature.
+"""Evaluates the right side of a rule for one signature: attributes, constants, and the types of all its values.
 
-The layout is static (constructors, operands), so that egglog can build it; what depends on the matched facts
-(attributes, constants, types of the intermediate values) is computed in Python once a signature.
+The type of the result must be that of the left side; so a wrong rule is found before anything enters the e-graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.encode import has_variadic_outputs
 from eqsat.egraph.intern import Tables
-from eqsat.egraph.language import ABSENT, Constructor
-from eqsat.egraph.query import Query
-from eqsat.errors import EqsatError, RuleError
+from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
+from eqsat.errors import EqsatError
 from eqsat.model.attributes import make_attrs
 from eqsat.model.infer import infer_types
-from eqsat.model.opset import find_schema
 from eqsat.model.normalize import complete
+from eqsat.model.opset import find_schema
 from eqsat.model.types import OpKey, TensorType
-from eqsat.ops.properties import value_inputs
-from eqsat.rules.ast import Build, Expr, Number, Place, Rest, Template, Tensor, Var
+from eqsat.rules.ast import Build, Expr, Number, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
 
 LARGEST_FILL = 1 << 20
 """A template that is only a number becomes a constant of the root's shape, up to this many elements."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """Where an operand comes from: an egglog variable, or an earlier step (and which of its outputs)."""
-
-    variable: str | None = None
-    step: int | None = None
-    output: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ConstantStep:
-    """A number or a computed constant; its id is one output column of the answer."""
-
-    template: Number | Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class BuildStep:
-    """An operator; its attribute id is one output column of the answer."""
-
-    template: Build
-    constructor: Constructor
-    operands: tuple[Operand | None, ...]
-
-
-Step = ConstantStep | BuildStep
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Steps in order and, per root, where its new value comes from."""
-
-    steps: tuple[Step, ...]
-    roots: tuple[Operand, ...]
-
-    @property
-    def variables(self) -> list[str]:
-        """egglog variables read, in order of first use."""
-        used: dict[str, None] = {}
-        for operand in [*self._operands(), *self.roots]:
-            if operand.variable is not None:
-                used.setdefault(operand.variable)
-        return list(used)
-
-    @property
-    def by_value(self) -> list[str]:
-        """egglog variables that decide a type by their value."""
-        found: dict[str, None] = {}
-        for step in self.steps:
-            if isinstance(step, BuildStep):
-                for i in value_inputs(step.constructor.op):
-                    if i < len(step.operands):
-                        operand = step.operands[i]
-                        if operand is not None and operand.variable is not None:
-                            found.setdefault(operand.variable)
-        return list(found)
-
-    def _operands(self) -> Iterator[Operand]:
-        for step in self.steps:
-            if isinstance(step, BuildStep):
-                yield from (o for o in step.operands if o is not None)
-
-    def actions(self, rule: int) -> list[str]:
-        """egglog actions; output column i is the variable ``o{i}``, step i's value ``b{i}``."""
-        actions = []
-        for i, step in enumerate(self.steps):
-            if isinstance(step, BuildStep):
-                operands = [self.expression(o) for o in step.operands]
-                actions.append(f"(let b{i} {step.constructor.call(f'o{i}', operands)})")
-                actions.append(step.constructor.made(f"o{i}", operands, str(rule)))
-        return actions
-
-    def expression(self, operand: Operand | None) -> str:
-        """The egglog expression of an operand."""
-        if operand is None:
-            return ABSENT
-        if operand.variable is not None:
-            return operand.variable
-        assert operand.step is not None
-        step = self.steps[operand.step]
-        if isinstance(step, ConstantStep):
-            return f"(Const o{operand.step})"
-        return f"(out b{operand.step} {operand.output})" if step.constructor.outputs else f"b{operand.step}"
-
-
-class LayoutBuilder:
-    """Lays out the templates of one clause over one of its queries."""
-
-    def __init__(self, query: Query, absent: frozenset[str], operators: Mapping[str, OpKey], place: Place) -> None:
-        self.query = query
-        self.absent = absent
-        self.operators = operators
-        self.place = place
-        self._steps: list[Step] = []
-        self._known: dict[Any, int] = {}
-        self._sizes: dict[tuple[Any, ...], int] = {}
-
-    def layout(self, templates: Sequence[Template]) -> Layout:
-        for template in templates:
-            self._count_outputs(template)
-        roots = []
-        for template in templates:
-            root = self._operand(template)
-            if root is None:
-                raise RuleError("a right side that is present is required", place=str(self.place), actual="absent")
-            roots.append(root)
-        return Layout(tuple(self._steps), tuple(roots))
-
-    def _count_outputs(self, template: Template | None) -> None:
-        """Notes how many outputs each built operator must have: as many as the templates name."""
-        if isinstance(template, Build):
-            key = _identity(template)
-            self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1)
-            for arg in template.args:
-                self._count_outputs(arg)
-
-    def _operand(self, template: Template | None) -> Operand | None:
-        if template is None:
-            return None
-        if isinstance(template, Var):
-            if template.name in self.absent:
-                return None
-            return Operand(variable=self.query.tensors[template.name])
-        if isinstance(template, Number | Tensor):
-            return Operand(step=self._step(template, ConstantStep(template)))
-        assert isinstance(template, Build), f"{template} cannot stand here"
-        return self._build(template)
-
-    def _build(self, template: Build) -> Operand | None:
-        op = template.op if isinstance(template.op, OpKey) else self.operators[template.op]
-        operands: list[Operand | None] = []
-        for arg in template.args:
-            if isinstance(arg, Rest):
-                operands += [Operand(variable=v) for v in self.query.rests[arg.name]]
-            else:
-                operands.append(self._operand(arg))
-        if op.domain == "" and op.name in ("Add", "Sub", "Mul", "Div") and len(operands) == 2 and None in operands:
-            return self._neutral(op.name, template, operands)
-        while operands and operands[-1] is None:
-            operands.pop()
-        size = self._sizes[_identity(template)]
-        outputs = size if size > 1 or has_variadic_outputs(op) else 0
-        step = BuildStep(template, Constructor(op, len(operands), outputs), tuple(operands))
-        return Operand(step=self._step(_identity(template), step), output=template.output)
-
-    def _neutral(self, name: str, template: Build, operands: list[Operand | None]) -> Operand | None:
-        """Arithmetic with an absent operand, which counts as zero."""
-        left, right = operands
-        if name in ("Mul", "Div"):
-            if name == "Div" and right is None and left is not None:
-                raise RuleError("a divisor is required", place=str(template.place), actual="an absent operand")
-            return None
-        if right is None:
-            return left
-        if name == "Add":
-            return right
-        step = BuildStep(
-            Build(OpKey("", "Neg"), template.args[1:], (), (), 0, template.place),
-            Constructor(OpKey("", "Neg"), 1),
-            (right,),
-        )
-        return Operand(step=self._step(("neg", _identity(template)), step))
-
-    def _step(self, key: Any, step: Step) -> int:
-        if key not in self._known:
-            self._known[key] = len(self._steps)
-            self._steps.append(step)
-        return self._known[key]
-
-
-def _identity(template: Build) -> tuple[Any, ...]:
-    """What makes two templates the same e-node: all but which output is meant."""
-    return (template.op, template.args, template.attrs, template.spread, template.place)
 
 
 class NotApplicable(Exception):
@@ -224,7 +43,12 @@ class Evaluation:
     """
 
     def __init__(
-        self, layout: Layout, tables: Tables, facts: Mapping[str, TensorFacts], env: dict[str, object], roots: list[TensorType]
+        self,
+        layout: Layout,
+        tables: Tables,
+        facts: Mapping[str, TensorFacts],
+        env: dict[str, object],
+        roots: list[TensorType],
     ) -> None:
         self.layout = layout
         self.tables = tables
@@ -287,9 +111,9 @@ class Evaluation:
         except EqsatError as error:
             raise TypeMismatch(str(error)) from error
         self._columns[index] = self.tables.attrs.id(bundle)
-        self._results[index] = tuple(TensorFacts(t, None, False, True) for t in found)
+        self._results[index] = results = tuple(TensorFacts(t) for t in found)
         if step.template.name is not None:
-            self.env[step.template.name] = self._results[index][step.template.output]
+            self.env[step.template.name] = results[step.template.output]
 
     def _attributes(self, op: OpKey, template: Build) -> dict[str, object]:
         schema = find_schema(op)
@@ -326,7 +150,9 @@ class Evaluation:
             kind = formals[index].type_str
             if len(formals[index].types) == 1:
                 return _dtype_named(next(iter(formals[index].types)))
-            found = next((t.dtype for t, f in zip(types, formals, strict=True) if t is not None and f.type_str == kind), None)
+            found = next(
+                (t.dtype for t, f in zip(types, formals, strict=True) if t is not None and f.type_str == kind), None
+            )
             if found is None and isinstance(step.template, Tensor) and "tensor(int64)" in formals[index].types:
                 return ir.DataType.INT64
         if found is None:

@@ -228,10 +228,12 @@ def find_node(
     wanted = sorted_operands(children)
     for n in snapshot.classes[eclass]:
         found = snapshot.nodes[n]
-        same = found.kind == "op" and found.op == node.constructor.op and found.outputs == node.constructor.outputs
-        if same and found.attrs == node.attrs:
-            if found.children == children or node.constructor.is_commutative and sorted_operands(found.children) == wanted:
-                return n
+        if found.kind != "op" or found.attrs != node.attrs:
+            continue
+        same = found.op == node.constructor.op and found.outputs == node.constructor.outputs
+        swapped = node.constructor.is_commutative and sorted_operands(found.children) == wanted
+        if same and (found.children == children or swapped):
+            return n
     return None
 
 
@@ -239,9 +241,9 @@ def _part(snapshot: Snapshot, eclass: int, index: int, node: EncodedNode, childr
     """The projection e-node of a class that reads output ``index`` of a tuple node of the model."""
     for n in snapshot.classes[eclass]:
         part = snapshot.nodes[n]
-        if part.kind == "part" and part.number == index:
-            if find_node(snapshot, part.children[0], node, children) is not None:
-                return n
+        reads = part.kind == "part" and part.number == index
+        if reads and find_node(snapshot, part.children[0], node, children) is not None:
+            return n
     raise AssertionError("an output of the model is lost")
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.egraph.saturate import RuleStatistics, Saturation
+from eqsat.egraph.limits import RuleStatistics
+from eqsat.egraph.saturate import Saturation
 from eqsat.extract.cost import readers
 from eqsat.extract.formulate import Formulation, Pricing
 from eqsat.extract.problem import Solution

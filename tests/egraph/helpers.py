@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.egraph.saturate import Limits, Saturation
+from eqsat.egraph.limits import Limits
+from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
@@ -14,8 +15,8 @@ from eqsat.rules.reader import read_text
 
 def model(body: str, inputs: str = "float[4] x, float[4] y", outputs: str = "float[4] out") -> ir.Model:
     """A model from the text of its nodes."""
-    text = f'<ir_version: 10, opset_import: ["" : 22, "com.microsoft" : 1]>\nagraph ({inputs}) => ({outputs}) {{\n{body}\n}}'
-    return load(text)
+    head = '<ir_version: 10, opset_import: ["" : 22, "com.microsoft" : 1]>'
+    return load(f"{head}\nagraph ({inputs}) => ({outputs}) {{\n{body}\n}}")
 
 
 def saturated(

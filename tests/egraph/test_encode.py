@@ -16,7 +16,9 @@ def test_equal_nodes_are_one_class():
 
 
 def test_attributes_tell_nodes_apart_and_defaults_do_not():
-    graph = model("a = LeakyRelu <alpha = 0.01> (x)\nb = LeakyRelu (x)\nc = LeakyRelu <alpha = 0.5> (x)\nout = Sum(a, b, c)")
+    graph = model(
+        "a = LeakyRelu <alpha = 0.01> (x)\nb = LeakyRelu (x)\nc = LeakyRelu <alpha = 0.5> (x)\nout = Sum(a, b, c)"
+    )
     snap = read(graph)
     assert sum(str(n.op) == "LeakyRelu" for n in snap.nodes) == 2
 
@@ -41,7 +43,9 @@ def test_types_of_all_values_are_known():
 
 
 def test_small_constant_expressions_are_folded():
-    graph = model("c = Constant <value = float[4] {1, 2, 3, 4}> ()\nd = Mul(c, c)\ne = Sqrt(d)\nout = Add(x, e)", "float[4] x")
+    graph = model(
+        "c = Constant <value = float[4] {1, 2, 3, 4}> ()\nd = Mul(c, c)\ne = Sqrt(d)\nout = Add(x, e)", "float[4] x"
+    )
     snap = read(graph)
     add = next(n for n in snap.nodes if str(n.op) == "Add")
     values = [snap.value[c] for c in add.children if c is not None and snap.value[c] is not None]
@@ -50,7 +54,11 @@ def test_small_constant_expressions_are_folded():
 
 
 def test_large_constant_expressions_are_constant_but_not_folded():
-    graph = model("s = Constant <value = int64[1] {5000}> ()\nc = ConstantOfShape(s)\nd = Exp(c)\nout = Add(x, d)", "float[5000] x", "float[5000] out")
+    graph = model(
+        "s = Constant <value = int64[1] {5000}> ()\nc = ConstantOfShape(s)\nd = Exp(c)\nout = Add(x, d)",
+        "float[5000] x",
+        "float[5000] out",
+    )
     snap = read(graph)
     exp = next(n for n in snap.nodes if str(n.op) == "Exp")
     assert snap.constant[exp.eclass]
@@ -59,8 +67,8 @@ def test_large_constant_expressions_are_constant_but_not_folded():
 
 def test_shapes_of_static_tensors_are_constants():
     graph = model(
-        "s = Shape(x)\ni = Constant <value = int64[1] {0}> ()\nn = Gather(s, i)\nm = Constant <value = int64[1] {-1}> ()\n"
-        "t = Concat <axis = 0> (n, m)\nout = Reshape(x, t)",
+        "s = Shape(x)\ni = Constant <value = int64[1] {0}> ()\nn = Gather(s, i)\n"
+        "m = Constant <value = int64[1] {-1}> ()\nt = Concat <axis = 0> (n, m)\nout = Reshape(x, t)",
         "float[2,3,4] x",
         "float[2,12] out",
     )
@@ -83,7 +91,9 @@ def test_outputs_of_one_node_are_parts_of_one_tuple():
 
 def test_first_output_of_a_node_with_optional_ones_stands_alone_too():
     graph = model(
-        "a, i = MaxPool <kernel_shape = [2]> (x)\nb = Cast <to = 1> (i)\nout = Add(a, b)", "float[1,1,4] x", "float[1,1,3] out"
+        "a, i = MaxPool <kernel_shape = [2]> (x)\nb = Cast <to = 1> (i)\nout = Add(a, b)",
+        "float[1,1,4] x",
+        "float[1,1,3] out",
     )
     snap = read(graph, "rule r : exact\n  MaxPool(x) => Relu(MaxPool(x, kernel_shape=[2], strides=[1]))")
     assert {n.outputs for n in snap.nodes if str(n.op) == "MaxPool"} == {0, 2}
@@ -98,7 +108,8 @@ def test_random_nodes_are_never_shared():
 
 def test_control_flow_is_one_opaque_node_that_reads_what_it_captures():
     graph = model(
-        "z = Relu(x)\nout = If (c) <then_branch = t () => (float[4] p) { p = Neg(z) }, else_branch = e () => (float[4] q) { q = Abs(z) }>",
+        "z = Relu(x)\nout = If (c) <then_branch = t () => (float[4] p) { p = Neg(z) }, "
+        "else_branch = e () => (float[4] q) { q = Abs(z) }>",
         "bool c, float[4] x",
     )
     snap = read(graph)

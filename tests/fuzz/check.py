@@ -1,4 +1,4 @@
-"""One graph through the whole pipeline: every extraction computes what the graph computes, in numpy and in ONNX Runtime."""
+"""One graph through the whole pipeline: every extraction computes what the graph does, here and in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -85,4 +85,3 @@ def compare(place: str, expected: Mapping[str, np.ndarray], found: Mapping[str, 
         error = float(np.abs(right.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)) / scale
         if not error <= TOLERANCE:
             raise DisagreementError(f"{place}: {name} differs by {error:.3g} of its magnitude {scale:.3g}")
-

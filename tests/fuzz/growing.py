@@ -51,9 +51,12 @@ class Value:
 
 
 EXACT = frozenset(
-    "Transpose Reshape Flatten Squeeze Unsqueeze Identity Concat Split Slice Gather Relu Max Min Clip MaxPool Pad Tile Expand "
-    "Neg Abs Dropout DepthToSpace SpaceToDepth Where Not And Or Equal Greater Less Shape Cast".split()
-)
+    (
+        "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Concat", "Split", "Slice", "Gather",
+        "Relu", "Max", "Min", "Clip", "MaxPool", "Pad", "Tile", "Expand", "Neg", "Abs", "Dropout", "Where", "Cast",
+        "Not", "And", "Or", "Equal", "Greater", "Less", "Shape", "DepthToSpace", "SpaceToDepth",
+    )
+)  # fmt: skip
 
 
 class Growing:

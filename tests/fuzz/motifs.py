@@ -14,7 +14,21 @@ from tests.fuzz.growing import Growing, RefusedError, Value
 
 Motif = Callable[[Growing], object]
 
-UNARY = ("Relu", "Sigmoid", "Tanh", "Abs", "Neg", "Softplus", "HardSwish", "Mish", "Erf", "Softsign", "Selu", "Exp", "Sin")
+UNARY = (
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Abs",
+    "Neg",
+    "Softplus",
+    "HardSwish",
+    "Mish",
+    "Erf",
+    "Softsign",
+    "Selu",
+    "Exp",
+    "Sin",
+)
 BINARY = ("Add", "Sub", "Mul")
 
 
@@ -52,7 +66,9 @@ def with_constant(g: Growing) -> Value:
 
 def with_neutral(g: Growing) -> Value:
     x = g.pick()
-    name, value = g.one_of((("Add", 0.0), ("Mul", 1.0), ("Sub", 0.0), ("Div", 1.0), ("Pow", 1.0), ("Mul", -1.0), ("Mul", 0.0)))
+    name, value = g.one_of(
+        (("Add", 0.0), ("Mul", 1.0), ("Sub", 0.0), ("Div", 1.0), ("Pow", 1.0), ("Mul", -1.0), ("Mul", 0.0))
+    )
     # A neutral constant of higher rank changes the shape: a trap.
     shape = g.one_of(((), (1,), (1,) * len(x.shape), (1,) * (len(x.shape) + 1)))
     return g.op(name, x, g.constant(np.full(shape, value)))

@@ -1,0 +1,59 @@
+"""All constructors of one e-graph, and the clauses that can match in it.
+
+Rules build operators that the model does not contain, which lets further rules match: rules are compiled
+until no new constructor comes up. Rules whose operators never occur cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.egraph.compile import CompiledClause, Compiler
+from eqsat.egraph.language import Constructor
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Composite, Rule, Target
+
+
+class Vocabulary:
+    """Attributes:
+    constructors: By egglog name, in order of first use.
+    """
+
+    def __init__(self) -> None:
+        self.constructors: dict[str, Constructor] = {}
+        self._by_op: dict[OpKey, list[Constructor]] = {}
+
+    def add(self, constructor: Constructor) -> None:
+        """Adds a constructor; with a tuple of optional outputs also the form that has only the first."""
+        if constructor.name in self.constructors:
+            return
+        self.constructors[constructor.name] = constructor
+        self._by_op.setdefault(constructor.op, []).append(constructor)
+        if constructor.first_stands_alone:
+            self.add(constructor.first)
+
+    def compile_rules(self, rules: Sequence[Rule], numbers: Sequence[int]) -> list[CompiledClause]:
+        """All clauses that can match; variadic operators may grow to about twice the model's largest arity."""
+        largest = 2 * max((c.inputs for c in self.constructors.values()), default=1) + 8
+        compiler = Compiler(self._by_op)
+        clauses: list[CompiledClause] = []
+        size = -1
+        while size != len(self.constructors):
+            size = len(self.constructors)
+            clauses = [c for rule, number in zip(rules, numbers, strict=True) for c in compiler.rule(rule, number)]
+            for constructor in (b for clause in clauses for b in clause.built if b.inputs <= largest):
+                self.add(constructor)
+        clauses = [c for c in clauses if all(b.name in self.constructors for b in c.built)]
+        for i, clause in enumerate(clauses):
+            clause.key = f"r{i}"
+        return clauses
+
+    def compile_composites(self, composites: Sequence[tuple[Target, Composite, int]]) -> list[CompiledClause]:
+        """All clauses of targets' composites, each with the number of its definition."""
+        compiler = Compiler(self._by_op)
+        clauses = [c for target, composite, n in composites for c in compiler.composite(composite, target.name, n)]
+        for i, clause in enumerate(clauses):
+            clause.key = f"k{i}"
+            for constructor in clause.built:
+                self.add(constructor)
+        return clauses
