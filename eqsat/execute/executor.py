@@ -9,10 +9,12 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
+from eqsat.execute.feeds import Feed, Symbols
 from eqsat.execute.program import Context, Program, compile_graph
 from eqsat.model import opset
-from eqsat.ops.evaluate import describe
-from eqsat.ops.kernels.casting import numpy_dtype
+
+_DEFAULT = object()
+"""Stands for an initializer that is not overridden."""
 
 
 class Executor:
@@ -37,18 +39,20 @@ class Executor:
         self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
         initializers = model.graph.initializers
         self._inputs = {_name(v): v for v in model.graph.inputs}
-        self._optional = {name for name in self._inputs if name in initializers}
+        self._feeds = [Feed(v, has_default=_name(v) in initializers) for v in model.graph.inputs]
         self._outputs = {_name(v): v for v in model.graph.outputs}
+        self._output_names = tuple(self._outputs)
+        self._has_defaults = any(feed.has_default for feed in self._feeds)
 
     @property
     def input_names(self) -> tuple[str, ...]:
         """Inputs that must be given; those with an initializer may be given."""
-        return tuple(name for name in self._inputs if name not in self._optional)
+        return tuple(feed.name for feed in self._feeds if not feed.has_default)
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """Outputs of the model, in order."""
-        return tuple(self._outputs)
+        return self._output_names
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the model.
@@ -65,17 +69,18 @@ class Executor:
         Raises:
             ExecutionError: Missing, unknown or unfit inputs, unknown outputs, or an operator that cannot be executed.
         """
-        arguments = self._checked(inputs)
-        overridden = tuple(name for name in self._inputs if name in self._optional and name in arguments)
-        program = self._program(self.output_names if outputs is None else tuple(outputs), overridden)
-        given = [
-            program.initial[slot] if name in self._optional and name not in arguments else arguments.get(name)
-            for slot, name in zip(program.arguments, self._inputs, strict=True)
-        ]
+        names = self._output_names if outputs is None else tuple(outputs)
+        arguments, overridden = self._checked(inputs)
+        program = self._program(names, overridden)
+        if self._has_defaults:
+            arguments = [
+                program.initial[slot] if x is _DEFAULT else x
+                for slot, x in zip(program.arguments, arguments, strict=True)
+            ]
         with np.errstate(all="ignore"):
-            results = program.run(given)
-        taken = {id(x) for x in (*arguments.values(), *program.initial)}
-        return {_name(v): _owned(r, taken) for v, r in zip(program.outputs, results, strict=True)}
+            results = program.run(arguments)
+        taken = {id(x) for x in arguments}
+        return {name: _owned(r, taken, program) for name, r in zip(names, results, strict=True)}
 
     def _program(self, names: tuple[str, ...], overridden: tuple[str, ...]) -> Program:
         program = self._programs.get((names, overridden))
@@ -113,81 +118,48 @@ class Executor:
             )
         return known[name]
 
-    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs as arrays of the declared types."""
-        unknown = [name for name in inputs if name not in self._inputs]
-        if unknown:
-            raise ExecutionError(
-                "the name of an input is required",
-                place=f"input {unknown[0]!r}",
-                actual="a name that the model does not have",
-                hint=opset.did_you_mean(unknown[0], self._inputs)
-                or f"the inputs are {', '.join(self._inputs) or 'none'}",
-            )
-        symbols: dict[str, tuple[int, str]] = {}
-        checked = {}
-        for name, value in self._inputs.items():
-            if name in inputs:
-                checked[name] = _check(name, inputs[name], value, symbols)
-            elif name not in self._optional and not isinstance(value.type, ir.OptionalType):
-                raise ExecutionError(
-                    "a value is required", place=f"input {name!r}", actual="nothing", hint=f"it is {_declared(value)}"
-                )
-        return checked
+    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[Any], tuple[str, ...]]:
+        """Inputs as arrays of the declared types, in order, and which of them override an initializer."""
+        symbols: Symbols = {}
+        checked: list[Any] = []
+        overridden: tuple[str, ...] = ()
+        known = 0
+        for feed in self._feeds:
+            if feed.name in inputs:
+                known += 1
+                checked.append(feed.checked(inputs[feed.name], symbols))
+                if feed.has_default:
+                    overridden += (feed.name,)
+            elif feed.has_default:
+                checked.append(_DEFAULT)
+            elif feed.optional:
+                checked.append(None)
+            else:
+                raise self._unknown(inputs) or feed.missing()
+        if known < len(inputs):
+            error = self._unknown(inputs)
+            if error is not None:
+                raise error
+        return checked, overridden
+
+    def _unknown(self, inputs: Mapping[str, Any]) -> ExecutionError | None:
+        """The error for a name that is no input, if there is one: it says more than that another is missing."""
+        unknown = next((name for name in inputs if name not in self._inputs), None)
+        if unknown is None:
+            return None
+        return ExecutionError(
+            "the name of an input is required",
+            place=f"input {unknown!r}",
+            actual="a name that the model does not have",
+            hint=opset.did_you_mean(unknown, self._inputs) or f"the inputs are {', '.join(self._inputs) or 'none'}",
+        )
 
 
-def _check(name: str, given: Any, value: ir.Value, symbols: dict[str, tuple[int, str]]) -> Any:
-    """One input against its declaration; ``symbols`` are the dimensions bound so far and by which input."""
-    place = f"input {name!r}"
-    if isinstance(value.type, ir.SequenceType | ir.OptionalType):
-        if isinstance(value.type, ir.SequenceType) and not isinstance(given, list | tuple):
-            raise ExecutionError("a sequence is required", place=place, actual=describe(given))
-        return [np.asarray(x) for x in given] if isinstance(given, list | tuple) else given
-    if given is None or (isinstance(given, list) and any(isinstance(x, np.ndarray) for x in given)):
-        raise ExecutionError(f"{_declared(value)} is required", place=place, actual=describe(given))
-    array = np.asarray(given)
-    if value.dtype == ir.DataType.STRING:
-        if array.dtype.kind not in "OUS":
-            raise ExecutionError("strings are required", place=place, actual=describe(array))
-        array = array.astype(object)
-    elif value.dtype is not None and array.dtype != numpy_dtype(int(value.dtype)):
-        wanted = numpy_dtype(int(value.dtype))
-        hint = f"convert it: .astype({wanted.name!r})"
-        raise ExecutionError(f"an array of {wanted} is required", place=place, actual=describe(array), hint=hint)
-    if value.shape is not None:
-        if array.ndim != len(value.shape):
-            raise ExecutionError(f"{_declared(value)} is required", place=place, actual=describe(array))
-        for axis, (have, want) in enumerate(zip(array.shape, value.shape, strict=True)):
-            symbol = want if isinstance(want, int) else want.value
-            if isinstance(symbol, int) and have != symbol:
-                raise ExecutionError(f"{_declared(value)} is required", place=place, actual=describe(array))
-            if isinstance(symbol, str) and symbol:
-                bound, by = symbols.setdefault(symbol, (have, name))
-                if bound != have:
-                    raise ExecutionError(
-                        f"dimension {axis} must be {symbol}, which is {bound} in input {by!r}",
-                        place=place,
-                        actual=describe(array),
-                    )
-    return array
-
-
-def _declared(value: ir.Value) -> str:
-    """Type and shape that the model declares."""
-    if value.dtype is None:
-        return "a value"
-    dtype = "string" if value.dtype == ir.DataType.STRING else numpy_dtype(int(value.dtype)).name
-    if value.shape is None:
-        return f"an array of {dtype}"
-    dims = [str(d) if isinstance(d, int) else d.value or "?" for d in value.shape]
-    return f"{dtype}[{', '.join(dims)}]"
-
-
-def _owned(value: Any, taken: set[int]) -> Any:
+def _owned(value: Any, taken: set[int], program: Program) -> Any:
     """An array that nothing else holds: inputs, constants, views and what was returned before are copied."""
     if isinstance(value, list):
-        return [_owned(v, taken) for v in value]
-    if isinstance(value, np.ndarray) and (value.base is not None or id(value) in taken):
+        return [_owned(v, taken, program) for v in value]
+    if type(value) is np.ndarray and (value.base is not None or id(value) in taken or id(value) in program.constants):
         value = value.copy()
     taken.add(id(value))
     return value

@@ -60,6 +60,7 @@ class Program:
         steps: In execution order.
         results: Slots of the outputs.
         outputs: The values returned.
+        constants: Identities of the arrays that all runs share.
     """
 
     initial: list[Value]
@@ -68,6 +69,7 @@ class Program:
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     outputs: tuple[ir.Value, ...]
+    constants: frozenset[int]
 
     @property
     def captures(self) -> int:
@@ -172,7 +174,8 @@ class _Compiler:
         arguments = tuple(self._slots[v] for v in self._graph.inputs) + tuple(self._slots[v] for v in self._captured)
         live = self._with_lifetimes(steps, results)
         self._forget_constants(live, results)
-        return Program(self._initial, arguments, tuple(self._captured), live, results, tuple(outputs))
+        constants = frozenset(id(x) for x in self._initial if x is not None)
+        return Program(self._initial, arguments, tuple(self._captured), live, results, tuple(outputs), constants)
 
     def _new(self, value: ir.Value) -> int:
         slot = len(self._initial)

@@ -6,7 +6,7 @@ Constant folding and the executor share this; only whole models need more (see `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -127,24 +127,30 @@ def operation(
     fallback = _reference(op, version, outputs, protos, attrs)
     if found is None:
         return _guarded(fallback, place)
-    filled = {**defaults(op), **defaults(op, version), **attrs}
-    return _guarded(_with_kernel(found, filled, outputs, fallback), place)
+    return _kernel_call(found, {**defaults(op), **defaults(op, version), **attrs}, outputs, fallback, place)
 
 
-def _with_kernel(found: Kernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation) -> Operation:
-    extra = {"outputs": outputs} if found.counts_outputs else {}
+def _kernel_call(
+    found: Kernel, attrs: Mapping[str, AttrValue], outputs: int, fallback: Operation, place: str
+) -> Operation:
+    """A kernel of ours; one function without further calls, as small operators take a microsecond."""
     run = found.run
     assert run is not None
+    if found.counts_outputs:
+        run = partial(run, outputs=outputs)
+    instead = _guarded(fallback, place)
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:
-            result = run(attrs, *inputs, **extra)
+            result = run(attrs, *inputs)
         except Fallback:
-            return fallback(inputs)
+            return instead(inputs)
+        except Exception as error:
+            raise _failure(error, inputs, place) from error
         if type(result) is np.ndarray:
             return (result,)
-        if isinstance(result, tuple):
-            return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in result)
+        if type(result) is tuple:
+            return tuple([np.asarray(r) if isinstance(r, np.generic) else r for r in result])
         return (np.asarray(result) if isinstance(result, np.generic) else result,)
 
     return call
@@ -165,6 +171,8 @@ def _reference(
         if node is None:
             number = opset.opset_version(op.domain) if version is None else version
             node = ReferenceNode(op, number, protos(), outputs, None if op.domain else number)
+        if not graphs:
+            return node(inputs)
         names = _captured_names(graphs, len(inputs))
         own = len(inputs) - len(names)
         return node(inputs[:own], dict(zip(names, inputs[own:], strict=True)))
@@ -182,16 +190,20 @@ def _guarded(call: Operation, place: str) -> Operation:
     def guarded(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:
             return call(inputs)
-        except EqsatError:
-            raise
         except Exception as error:
-            given = ", ".join(describe(x) for x in inputs) or "no inputs"
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ExecutionError(
-                "inputs that the operator is defined for are required", place=place, actual=given, hint=reason[:300]
-            ) from error
+            raise _failure(error, inputs, place) from error
 
     return guarded
+
+
+def _failure(error: Exception, inputs: Sequence[Value], place: str) -> EqsatError:
+    if isinstance(error, EqsatError):
+        return error
+    given = ", ".join(describe(x) for x in inputs) or "no inputs"
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ExecutionError(
+        "inputs that the operator is defined for are required", place=place, actual=given, hint=reason[:300]
+    )
 
 
 def describe(value: Value) -> str:

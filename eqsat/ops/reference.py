@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,15 +9,23 @@ import numpy as np
 import onnx
 import onnx.helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpFunction, OpRun
 
 from eqsat.model.types import OpKey
 
 
 class ReferenceNode:
-    """One node as a model of its own, built for the types it meets.
+    """One node, built for the inputs that it meets.
 
-    Operators that ONNX defines as functions of their types get another body for other types; so one evaluator
-    is kept for each signature.
+    Operators that ONNX defines as functions of their types have another body for other types, so one instance is kept
+    for each signature; others need only know which inputs are there.
+
+    Args:
+        op: The operator.
+        version: Opset of its domain.
+        attributes: Its attributes.
+        outputs: How many outputs it has.
+        opset: Opset of the default domain, for operators of another one.
     """
 
     def __init__(
@@ -30,7 +37,8 @@ class ReferenceNode:
         opsets = {op.domain: version}
         opsets.setdefault("", opset if opset is not None else onnx.defs.onnx_opset_version())
         self._opsets = [onnx.helper.make_opsetid(domain, number) for domain, number in opsets.items()]
-        self._evaluators: dict[tuple[Any, ...], ReferenceEvaluator] = {}
+        self._typed = False
+        self._instances: dict[tuple[Any, ...], OpRun] = {}
 
     def __call__(self, inputs: Sequence[Any], captured: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
         """Evaluate.
@@ -39,19 +47,28 @@ class ReferenceNode:
             inputs: Arrays, lists for sequences, None for absent inputs.
             captured: Outer values that the node's subgraphs read, by name.
         """
-        names = ["" if x is None else f"input_{i}" for i, x in enumerate(inputs)]
-        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name}
-        feeds.update(captured or {})
-        key = (tuple(names), tuple((name, _signature(x)) for name, x in feeds.items()))
-        if key not in self._evaluators:
-            self._evaluators[key] = self._build(names, feeds)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return tuple(_with_objects(x) for x in self._evaluators[key].run(None, feeds))
+        if captured is not None:
+            return self._with_graphs(inputs, captured)
+        key = tuple([_signature(x) for x in inputs] if self._typed else [x is None for x in inputs])
+        instance = self._instances.get(key)
+        if instance is None:
+            instance = self._build(_names(inputs), inputs, {}).rt_nodes_[0]
+            if isinstance(instance, OpFunction) and not self._typed:
+                self._typed = True
+                key = tuple([_signature(x) for x in inputs])
+            self._instances[key] = instance
+        return tuple([_with_objects(x) for x in instance.run(*inputs)])
 
-    def _build(self, names: Sequence[str], feeds: Mapping[str, Any]) -> ReferenceEvaluator:
+    def _with_graphs(self, inputs: Sequence[Any], captured: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = _names(inputs)
+        evaluator = self._build(names, inputs, captured)
+        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name}
+        return tuple(_with_objects(x) for x in evaluator.run(None, feeds | dict(captured)))
+
+    def _build(self, names: Sequence[str], inputs: Sequence[Any], captured: Mapping[str, Any]) -> ReferenceEvaluator:
         node = onnx.helper.make_node(self._op.name, names, self._outputs, domain=self._op.domain)
         node.attribute.extend(self._attributes)
+        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name} | dict(captured)
         graph = onnx.helper.make_graph(
             [node],
             "node",
@@ -61,6 +78,10 @@ class ReferenceNode:
         return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets))
 
 
+def _names(inputs: Sequence[Any]) -> list[str]:
+    return ["" if x is None else f"input_{i}" for i, x in enumerate(inputs)]
+
+
 def _with_objects(value: Any) -> Any:
     """Strings as arrays of objects, as everywhere else."""
     if isinstance(value, list):
@@ -68,7 +89,9 @@ def _with_objects(value: Any) -> Any:
     return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind in "US" else value
 
 
-def _signature(value: Any) -> tuple[Any, ...]:
+def _signature(value: Any) -> tuple[Any, ...] | None:
+    if value is None:
+        return None
     if isinstance(value, list):
         return ("sequence", _signature(value[0]) if value else None)
     array = np.asarray(value)

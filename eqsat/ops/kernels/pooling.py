@@ -48,30 +48,25 @@ def max_pool(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.ndarra
     full = padded(x, at, lowest(x.dtype))
     if outputs == 1:
         return np.asarray(fold(full, at, np.maximum), order="C")
-    view = window_view(full, at)
     rank = len(at.kernel)
-    flat = np.asarray(np.moveaxis(view, range(2, 2 + rank), range(-rank, 0)), order="C")
-    flat = flat.reshape(*x.shape[:2], *at.out, math.prod(at.kernel))
-    best = flat.argmax(-1)
-    values = np.take_along_axis(flat, best[..., None], -1)[..., 0]
-    return values, _indices(attrs, x, at, best)
+    flat = window_view(full, at).reshape(*x.shape[:2], math.prod(at.kernel), *at.out)
+    best = flat.argmax(2)
+    return np.asarray(fold(full, at, np.maximum), order="C"), _indices(attrs, x, at, best, rank)
 
 
-def _indices(attrs: Attributes, x: np.ndarray, at: Windows, best: np.ndarray) -> np.ndarray:
+def _indices(attrs: Attributes, x: np.ndarray, at: Windows, best: np.ndarray, rank: int) -> np.ndarray:
     """Flat index into the input of the chosen element of each window."""
-    rank = len(at.kernel)
     spatial = x.shape[2:]
-    steps = (
-        [math.prod(spatial[:i]) for i in range(rank)]
-        if attrs.get("storage_order", 0)
-        else [math.prod(spatial[i + 1 :]) for i in range(rank)]
-    )
-    result = np.zeros(best.shape, np.int64)
-    for i, element in enumerate(np.unravel_index(best, at.kernel)):
-        first = np.arange(at.out[i]) * at.strides[i] - at.begin[i]
-        result += (first.reshape(-1, *(1,) * (rank - 1 - i)) + element * at.dilations[i]) * steps[i]
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * rank)
-    return result + planes * math.prod(spatial)
+    columns_first = bool(attrs.get("storage_order", 0))
+    steps = [math.prod(spatial[:i] if columns_first else spatial[i + 1 :]) for i in range(rank)]
+    # What the windows' places and the planes contribute is known beforehand, and so is what each tap does.
+    base = (np.arange(x.shape[0] * x.shape[1]) * math.prod(spatial)).reshape(*x.shape[:2], *(1,) * rank)
+    taps_at = np.zeros(1, np.int64)
+    for i in range(rank):
+        first = (np.arange(at.out[i]) * at.strides[i] - at.begin[i]) * steps[i]
+        base = base + first.reshape(-1, *(1,) * (rank - 1 - i))
+        taps_at = (taps_at[:, None] + np.arange(at.kernel[i]) * at.dilations[i] * steps[i]).ravel()
+    return base + taps_at[best]
 
 
 def lowest(dtype: np.dtype) -> float | int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,6 +36,13 @@ class Windows:
         """Elements that a window spans, dilation included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
+    def overhangs(self, spatial: Sequence[int]) -> bool:
+        """Whether some window reaches beyond an unpadded array of this shape."""
+        return any(
+            (n - 1) * s + (k - 1) * d >= size
+            for n, s, k, d, size in zip(self.out, self.strides, self.kernel, self.dilations, spatial, strict=True)
+        )
+
     @property
     def is_pointwise(self) -> bool:
         """Whether each window is a single element inside the array."""
@@ -54,15 +62,32 @@ def windows(attrs: Attributes, spatial: Sequence[int], kernel: Sequence[int], *,
         ValueError: Lengths differ, or no window fits.
     """
     rank = len(spatial)
-    kernel = tuple(int(k) for k in kernel)
-    strides = integers(attrs, "strides", (1,) * rank)
-    dilations = integers(attrs, "dilations", (1,) * rank)
-    pads = integers(attrs, "pads", (0,) * (2 * rank))
+    return _resolved(
+        tuple(spatial),
+        tuple(kernel),
+        integers(attrs, "strides", (1,) * rank),
+        integers(attrs, "dilations", (1,) * rank),
+        integers(attrs, "pads", (0,) * (2 * rank)),
+        str(attrs.get("auto_pad", "NOTSET")),
+        ceil,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _resolved(
+    spatial: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    pads: tuple[int, ...],
+    mode: str,
+    ceil: bool,
+) -> Windows:
+    rank = len(spatial)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise ValueError(f"kernel_shape, strides, dilations and pads must have {rank} spatial axes")
     extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     begin, end, out = list(pads[:rank]), list(pads[rank:]), []
-    mode = attrs.get("auto_pad", "NOTSET")
     for i, (size, stride, span) in enumerate(zip(spatial, strides, extent, strict=True)):
         if mode in ("SAME_UPPER", "SAME_LOWER"):
             count = -(-size // stride)
@@ -91,10 +116,10 @@ def padded(x: np.ndarray, w: Windows, fill: float | int = 0) -> np.ndarray:
     rank = len(w.kernel)
     spatial = x.shape[-rank:]
     # With ceil_mode the last window may reach beyond the padding.
+    if not any(w.begin) and not any(w.end) and not w.overhangs(spatial):
+        return x
     reach = [(n - 1) * s + e for n, s, e in zip(w.out, w.strides, w.extent, strict=True)]
     total = [max(size + b + max(e, 0), r) for size, b, e, r in zip(spatial, w.begin, w.end, reach, strict=True)]
-    if tuple(total) == tuple(spatial) and not any(w.begin):
-        return x
     result = np.full((*x.shape[:-rank], *total), fill, x.dtype)
     source = tuple(slice(max(-b, 0), None) for b in w.begin)
     target = tuple(slice(max(b, 0), max(b, 0) + size - max(-b, 0)) for b, size in zip(w.begin, spatial, strict=True))

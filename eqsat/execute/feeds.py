@@ -1,0 +1,108 @@
+"""What a model's inputs must be, settled once, so that checking a run costs next to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import ExecutionError
+from eqsat.ops.evaluate import describe
+from eqsat.ops.kernels.casting import numpy_dtype
+
+Symbols = dict[str, tuple[int, str]]
+"""Symbolic dimensions bound so far: value, and the input that bound it."""
+
+
+class Feed:
+    """One input of a graph.
+
+    Args:
+        value: The declared input.
+        has_default: Whether an initializer stands in for it.
+    """
+
+    __slots__ = ("_dims", "_dtype", "_kind", "_shape", "_string", "has_default", "name", "optional")
+
+    def __init__(self, value: ir.Value, *, has_default: bool) -> None:
+        self.name = value.name or ""
+        self.has_default = has_default
+        self.optional = isinstance(value.type, ir.OptionalType)
+        self._kind = (
+            "sequence" if isinstance(value.type, ir.SequenceType) else "optional" if self.optional else "tensor"
+        )
+        self._string = value.dtype == ir.DataType.STRING
+        self._dtype = None if value.dtype is None or self._string else numpy_dtype(int(value.dtype))
+        dims = None if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
+        self._dims = dims
+        static = dims is not None and all(isinstance(d, int) for d in dims)
+        self._shape = dims if static else None
+
+    def checked(self, given: Any, symbols: Symbols) -> Any:
+        """What the program takes: an array of the declared type, a list, or None.
+
+        Raises:
+            ExecutionError: It is something else.
+        """
+        # Nearly always: exactly what was declared.
+        if type(given) is np.ndarray and given.dtype == self._dtype and given.shape == self._shape:
+            return given
+        if self._kind != "tensor":
+            return self._container(given)
+        if given is None or (isinstance(given, list) and any(isinstance(x, np.ndarray) for x in given)):
+            raise self._unfit(given)
+        array = np.asarray(given)
+        if self._string:
+            if array.dtype.kind not in "OUS":
+                raise ExecutionError("strings are required", place=self._place, actual=describe(array))
+            array = array.astype(object)
+        elif self._dtype is not None and array.dtype != self._dtype:
+            message = f"an array of {self._dtype} is required"
+            hint = f"convert it: .astype({self._dtype.name!r})"
+            raise ExecutionError(message, place=self._place, actual=describe(array), hint=hint)
+        self._check_shape(array, symbols)
+        return array
+
+    def missing(self) -> ExecutionError:
+        """The error for an input that was not given."""
+        return ExecutionError(
+            "a value is required", place=self._place, actual="nothing", hint=f"it is {self._declared}"
+        )
+
+    def _container(self, given: Any) -> Any:
+        if self._kind == "sequence" and not isinstance(given, list | tuple):
+            raise ExecutionError("a sequence is required", place=self._place, actual=describe(given))
+        return [np.asarray(x) for x in given] if isinstance(given, list | tuple) else given
+
+    def _check_shape(self, array: np.ndarray, symbols: Symbols) -> None:
+        if self._dims is None:
+            return
+        if array.ndim != len(self._dims):
+            raise self._unfit(array)
+        for axis, (have, want) in enumerate(zip(array.shape, self._dims, strict=True)):
+            if isinstance(want, int):
+                if have != want:
+                    raise self._unfit(array)
+            elif want:
+                bound, by = symbols.setdefault(want, (have, self.name))
+                if bound != have:
+                    message = f"dimension {axis} must be {want}, which is {bound} in input {by!r}"
+                    raise ExecutionError(message, place=self._place, actual=describe(array))
+
+    def _unfit(self, given: Any) -> ExecutionError:
+        return ExecutionError(f"{self._declared} is required", place=self._place, actual=describe(given))
+
+    @property
+    def _place(self) -> str:
+        return f"input {self.name!r}"
+
+    @property
+    def _declared(self) -> str:
+        """Type and shape that the model declares."""
+        dtype = "string" if self._string else self._dtype.name if self._dtype is not None else ""
+        if not dtype:
+            return "a value"
+        if self._dims is None:
+            return f"an array of {dtype}"
+        return f"{dtype}[{', '.join('?' if d is None else str(d) for d in self._dims)}]"
