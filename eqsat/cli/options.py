@@ -68,7 +68,7 @@ def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarra
         name, file = _split_input(text, names)
         path = Path(file)
         if not path.is_file():
-            raise click.BadParameter(f"file {file!r} does not exist", param_hint="'--input'")
+            raise click.BadParameter(f"{file!r} is no file", param_hint="'--input'")
         try:
             # Pickled objects would run code on loading.
             content = np.load(path, allow_pickle=False)

@@ -84,7 +84,10 @@ def collect(
         gap=solution.gap,
         stop_reason=solution.stop_reason,
         saturation=report.Saturation(
-            saturation.iterations, saturation.enodes, len(formulation.snapshot.classes), saturation.stop_reason
+            iterations=saturation.iterations,
+            enodes=len(formulation.snapshot.nodes),
+            classes=sum(map(bool, formulation.snapshot.classes)),
+            stop_reason=saturation.stop_reason,
         ),
         seconds=dict(seconds),
         kernels=kernels,

@@ -124,6 +124,8 @@ class Saturation:
     """How the e-graph grew.
 
     Attributes:
+        enodes: Operators in some spelling, inputs and constants; both operand orders count as one.
+        classes: Values that they compute.
         stop_reason: Such as ``"saturated"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
     """
 

@@ -145,7 +145,7 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     limit = None if details else _ROWS_SHOWN
     if summary.regions:
         yield regions(summary, limit)
-    if summary.host_operators:
+    if summary.host_operators and len(summary.targets) > 1:
         yield host_operators(summary, limit)
     if details:
         yield kernels(summary)

@@ -60,6 +60,11 @@ def test_well_formed_and_complete() -> None:
     assert not any(row[0] == "never_fired" for row in rows if row)
 
 
+def test_without_accelerators_nobody_asks_why() -> None:
+    assert "Left on the host" in to_html(SUMMARY)
+    assert "Left on the host" not in to_html(sample(targets=("cpu",), regions=()))
+
+
 def test_names_are_escaped() -> None:
     html = to_html(sample(model="<script>alert(1)</script>"))
     assert "<script>alert" not in html

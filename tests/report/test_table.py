@@ -38,6 +38,10 @@ def test_regions_and_reasons() -> None:
     assert row(text, "MaxPool")[-1] == "dnnl runs MaxPool only where ceil_mode == 0: ceil_mode is 1"
 
 
+def test_without_accelerators_nobody_asks_why() -> None:
+    assert "on the host" not in as_text(sample(targets=("cpu",)))
+
+
 def test_details_show_kernels_and_rules_that_matched() -> None:
     short, long = as_text(sample()), as_text(sample(), details=True)
     assert "conv2d_bias_relu" not in short
