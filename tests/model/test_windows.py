@@ -25,10 +25,7 @@ def _model(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], weights: di
 
 def _check(node: onnx.NodeProto, x: np.ndarray, weights: dict[str, np.ndarray]) -> None:
     original = _model(node, {"x": x.shape}, weights)
-    try:
-        expected = run_ort(original, {"x": x})
-    except Exception as error:
-        pytest.skip(f"ONNX Runtime refuses it: {str(error)[-200:]}")
+    expected = run_ort(original, {"x": x})
     model = load(original)
     normal = model.graph[0]
     rank = x.ndim - 2
@@ -58,6 +55,9 @@ def test_explicit_pads_compute_the_same(operator: str, mode: str, seed: int) -> 
     x = rng.standard_normal((2, 4, *rng.integers(5, 10, rank))).astype(np.float32)
     kernel = [int(k) for k in rng.integers(1, 4, rank)]
     attributes: dict[str, Any] = {"strides": [int(s) for s in rng.integers(1, 4, rank)]}
+    if operator == "MaxPool" and mode.startswith("SAME"):
+        # ONNX Runtime refuses windows that leave gaps: their padding is negative to it.
+        attributes["strides"] = [min(s, k) for s, k in zip(attributes["strides"], kernel, strict=True)]
     weights = {}
     inputs = ["x"]
     if operator.startswith("Conv"):
