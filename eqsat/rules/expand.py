@@ -50,11 +50,16 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
             place=str(roots[0].place),
             hint="each alternative and each optional operand doubles their number: split the rule",
         )
-    found: dict[Any, Clause] = {}
+    clauses: list[Clause] = []
     for plain, state in _all(list(roots), _State()):
         clause = _clause(plain, state, names)
         if clause is not None:
-            found.setdefault(_key(clause), clause)
+            clauses.append(clause)
+    if len(clauses) < 2:
+        return clauses
+    found: dict[Any, Clause] = {}
+    for clause in clauses:
+        found.setdefault(_key(clause), clause)
     return list(found.values())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from lark import Lark, Token, Tree
+from lark import Lark
 from lark.exceptions import UnexpectedInput, VisitError
 
 from eqsat.errors import EqsatError
@@ -15,9 +15,6 @@ from eqsat.rules.layout import Layout
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.surface import Surface
 from eqsat.rules.syntax_errors import explain
-
-DEEPEST = 60
-"""How deep terms may be nested; what is built from them is walked recursively."""
 
 
 @cache
@@ -41,7 +38,6 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
     except UnexpectedInput as error:
         line, column, requirement, actual, hint = explain(error, text)
         raise sources.error(Place(source.name, line, column), requirement, actual=actual, hint=hint) from None
-    _check_depth(tree, source, sources)
     try:
         return Surface(source, sources, keep_parentheses).transform(tree)
     except VisitError as error:
@@ -66,24 +62,3 @@ def parse_term(text: str, place: Place, sources: Sources) -> s.Term:
     if len(found) != 1 or not isinstance(found[0], s.Let):
         raise sources.error(place, "a single expression is required", actual=f"`{text}`")
     return found[0].body
-
-
-def _check_depth(tree: Tree[Token], source: Source, sources: Sources) -> None:
-    stack: list[tuple[Tree[Token], int]] = [(tree, 0)]
-    while stack:
-        node, depth = stack.pop()
-        # The nodes `arguments` and `comparator` are no level of their own.
-        below = depth if node.data in ("arguments", "parenthesis", "keyword") else depth + 1
-        if depth > DEEPEST:
-            place = (
-                Place(source.name, node.meta.line, node.meta.column)
-                if not node.meta.empty
-                else Place(source.name, 1, 1)
-            )
-            raise sources.error(
-                place,
-                f"a term nested at most {DEEPEST} levels deep is required",
-                actual="a deeper one",
-                hint="name its parts with `let`, each by itself",
-            )
-        stack += [(child, below) for child in node.children if isinstance(child, Tree)]

@@ -11,6 +11,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
+from eqsat.rules.infix import InfixReader
 from eqsat.rules.quoting import unescape
 from eqsat.rules.source import Source, Sources
 
@@ -18,6 +19,10 @@ from eqsat.rules.source import Source, Sources
 def _number(text: str) -> int | float:
     plain = text.replace("_", "")
     return int(plain) if plain.isdigit() else float(plain)
+
+
+DEEPEST = 60
+"""How deep terms may be nested; what is built from them is walked recursively."""
 
 
 @v_args(meta=True)
@@ -33,6 +38,9 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         self.source = source
         self.sources = sources
         self.keep_parentheses = keep_parentheses
+        # By identity; the nodes are kept so that no identity is used again.
+        self._depths: dict[int, int] = {}
+        self._nodes: list[s.Term] = []
 
     def _place(self, at: Meta | Token) -> Place:
         return Place(self.source.name, at.line or 1, at.column or 1)
@@ -80,57 +88,75 @@ class Surface(Transformer_NonRecursive[Token, Any]):
 
     def parenthesis(self, meta: Meta, c: list[Any]) -> s.Term:
         keep = self.keep_parentheses and not isinstance(c[1], s.Parentheses)
-        return s.Parentheses(c[1], self._place(meta)) if keep else c[1]
+        return self._made(s.Parentheses(c[1], self._place(meta)), c[1]) if keep else c[1]
 
     def tuple(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Sequence(tuple(x for x in c[1:] if x is not None), False, self._place(meta))
+        items = tuple(x for x in c[1:] if x is not None)
+        return self._made(s.Sequence(items, False, self._place(meta)), *items)
 
     def list(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Sequence(tuple(x for x in c[1:] if x is not None), True, self._place(meta))
+        items = tuple(x for x in c[1:] if x is not None)
+        return self._made(s.Sequence(items, True, self._place(meta)), *items)
 
     def comprehension(self, meta: Meta, c: list[Any]) -> s.Term:
         _, item, variable, _, source, condition = c
-        return s.Comprehension(item, str(variable), source, condition, self._place(meta))
+        node = s.Comprehension(item, str(variable), source, condition, self._place(meta))
+        return self._made(node, item, source, condition)
 
     # -- operators
+    def _made(self, node: s.Term, *parts: s.Term | None) -> s.Term:
+        """A node of these parts, unless it is too deep for what walks it recursively."""
+        depth = 1 + max((self._depths.get(id(part), 0) for part in parts), default=0)
+        if depth > DEEPEST:
+            raise self._too_deep(node.place)
+        self._depths[id(node)] = depth
+        self._nodes.append(node)
+        return node
+
+    def _too_deep(self, place: Place) -> Exception:
+        return self.sources.error(
+            place,
+            f"a term nested at most {DEEPEST} levels deep is required",
+            actual="a deeper one",
+            hint="name its parts with `let`, each by itself",
+        )
+
+    def infix(self, meta: Meta, c: list[Any]) -> s.Term:
+        def misplaced(token: Token) -> Exception:
+            return self.sources.error(
+                self._place(token), "a value is required", actual="`not`", hint="put `not ...` into parentheses"
+            )
+
+        if sum(isinstance(x, Token) for x in c) > 2 * DEEPEST:
+            raise self._too_deep(self._place(meta))
+        return InfixReader(c, self._place, self._made, misplaced).read()
+
     def apply(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Apply(c[0], c[2] or (), self._place(meta))
+        return self._made(s.Apply(c[0], c[2] or (), self._place(meta)), c[0], *(c[2] or ()))
 
     def arguments(self, meta: Meta, c: list[Any]) -> Any:
         return tuple(x for x in c if x is not None)
 
     def index(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Index(c[0], c[2], self._place(meta))
+        return self._made(s.Index(c[0], c[2], self._place(meta)), c[0], c[2])
 
     def slice(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Slice(c[0], c[2], c[3], self._place(meta))
+        return self._made(s.Slice(c[0], c[2], c[3], self._place(meta)), c[0], c[2], c[3])
 
     def member(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Member(c[0], str(c[1]), self._place(meta))
-
-    def binary(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Binary(str(c[1]), c[0], c[2], self._place(meta), self._place(c[1]))
-
-    def unary(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Unary(str(c[0]), c[1], self._place(meta))
-
-    def comparator(self, meta: Meta, c: list[Any]) -> str:
-        return " ".join(str(t) for t in c)
-
-    def comparison(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Compare(c[0], tuple(zip(c[1::2], c[2::2], strict=True)), self._place(meta))
+        return self._made(s.Member(c[0], str(c[1]), self._place(meta)), c[0])
 
     def choice(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Choice(tuple(c), self._place(meta))
+        return self._made(s.Choice(tuple(c), self._place(meta)), *c)
 
     def conditional(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Conditional(c[0], c[1], c[2], self._place(meta))
+        return self._made(s.Conditional(c[0], c[1], c[2], self._place(meta)), *c)
 
     def bind(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Bind(str(c[0]), c[1], self._place(meta))
+        return self._made(s.Bind(str(c[0]), c[1], self._place(meta)), c[1])
 
     def keyword(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Keyword(str(c[0]), c[1], self._place(meta))
+        return self._made(s.Keyword(str(c[0]), c[1], self._place(meta)), c[1])
 
     def spread(self, meta: Meta, c: list[Any]) -> s.Term:
         return s.Spread(str(c[1]), self._place(meta))

@@ -1,0 +1,83 @@
+"""Precedence of signs: a flat row of operands and signs to a tree (Pratt, "Top down operator precedence", POPL 1973).
+
+From loose to tight: ``or``, ``and``, ``not``, comparisons (chained), ``+ -``, ``* / // % @``, ``-x``, ``**``, as in
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lark import Token
+
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Place
+
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
+_LEVELS = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
+_LEVELS |= {"@": _PRODUCT, "**": _POWER}
+
+
+class InfixReader:
+    """Reads one row.
+
+    Args:
+        made: Called with each node and its parts; returns the node (it limits the depth).
+        error: Makes the error for a ``not`` where none can stand.
+    """
+
+    def __init__(
+        self,
+        row: list[s.Term | Token],
+        place: Callable[[Token], Place],
+        made: Callable[..., s.Term],
+        error: Callable[[Token], Exception],
+    ) -> None:
+        self.row = row
+        self.place = place
+        self.made = made
+        self.error = error
+        self.position = 0
+
+    def read(self, least: int = 0) -> s.Term:
+        """The term that begins here, up to the first sign that binds less tightly than ``least``."""
+        left = self._operand(least)
+        while (sign := self._sign()) is not None:
+            level = _LEVELS.get(sign.value, _COMPARE)
+            if level < least:
+                break
+            if level == _COMPARE:
+                left = self._comparison(left)
+                continue
+            self.position += 1
+            # A power binds its right side as loosely as a sign: 2 ** -x.
+            right = self.read(_UNARY if level == _POWER else level + 1)
+            node = s.Binary(sign.value, left, right, left.place, self.place(sign))
+            left = self.made(node, left, right)
+        return left
+
+    def _sign(self) -> Token | None:
+        found = self.row[self.position] if self.position < len(self.row) else None
+        assert found is None or isinstance(found, Token)
+        return found
+
+    def _operand(self, least: int) -> s.Term:
+        token = self.row[self.position]
+        self.position += 1
+        if not isinstance(token, Token):
+            return token
+        if token.type == "NOT" and least > _NOT:
+            raise self.error(token)
+        operand = self.read(_NOT if token.type == "NOT" else _UNARY)
+        return self.made(s.Unary(token.value, operand, self.place(token)), operand)
+
+    def _comparison(self, first: s.Term) -> s.Term:
+        rest: list[tuple[str, s.Term]] = []
+        while (sign := self._sign()) is not None and sign.value not in _LEVELS:
+            self.position += 1
+            words = sign.value
+            if sign.type == "NOT":
+                words = "not in"
+                self.position += 1
+            rest.append((words, self.read(_SUM)))
+        return self.made(s.Compare(first, tuple(rest), first.place), first, *(e for _, e in rest))
