@@ -42,7 +42,7 @@ quick: $(STAMP)  ## the tests that take less than some seconds each
 lint: $(STAMP)  ## ruff and pyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(STAMP)  ## let ruff format the sources
 	$(BIN)/ruff check --fix .
