@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import AttrBind, Build, CallExpr, Composite, Condition, Expr, Member, Name, Rule, Template, Tensor
+from eqsat.rules.ast import AttrBind, Build, CallExpr, Composite, Condition, Expr, Member, Name, Pattern, Rule, Template, Tensor
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
 
@@ -120,13 +121,10 @@ class Compiler:
 
     def __init__(self, constructors: Mapping[OpKey, Sequence[Constructor]]) -> None:
         self.constructors = constructors
-        self._clauses: dict[int, list[Clause]] = {}
 
     def rule(self, rule: Rule, number: int) -> Iterator[CompiledClause]:
         """All clauses of a rule whose operators occur in the e-graph."""
-        if number not in self._clauses:
-            self._clauses[number] = expand(rule.left)
-        for clause in self._clauses[number]:
+        for clause in expanded(rule.left):
             for query in self._queries(clause):
                 layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place).layout(rule.right)
                 built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
@@ -134,7 +132,7 @@ class Compiler:
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:
         """All clauses of a target's composite whose operators occur in the e-graph."""
-        for clause in expand((composite.pattern,)):
+        for clause in expanded((composite.pattern,)):
             for query in self._queries(clause):
                 built = Constructor(OpKey(target, composite.name), len(query.leaves), composite=True)
                 yield self._clause(composite, number, target, clause, query, None, (built,))
@@ -171,6 +169,12 @@ class Compiler:
             aliases=clause.aliases,
             built=built,
         )
+
+
+@lru_cache(maxsize=4096)
+def expanded(roots: tuple[Pattern, ...]) -> tuple[Clause, ...]:
+    """The plain patterns of a definition; the same definitions meet many models."""
+    return tuple(expand(roots))
 
 
 class _Signature:

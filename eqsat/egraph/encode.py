@@ -82,7 +82,6 @@ class Encoder:
         self.encoding = Encoding()
         self._actions: list[Any] = []
         self._local: dict[int, bindings.Var] = {}
-        self._chunk = 0
 
     def number(self, model: ir.Model) -> Encoding:
         """Numbers values and nodes; nothing is written yet."""
@@ -152,13 +151,9 @@ class Encoder:
         return self._local[k] if k in self._local else call("ref", integer(k))
 
     def _flush(self) -> None:
-        name = f"load{self._chunk}"
-        rule = bindings.Rule(SPAN, list(self._actions), [], name, name)
-        self.engine.run_commands([bindings.AddRuleset(SPAN, name), bindings.RuleCommand(rule)])
-        self.engine.step(name)
+        self.engine.run_once(self._actions)
         self._actions.clear()
         self._local.clear()
-        self._chunk += 1
 
 
 def operands(node: ir.Node) -> tuple[list[ir.Value | None], Attrs]:

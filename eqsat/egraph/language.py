@@ -30,7 +30,6 @@ PRELUDE = (
     "(function const_type (i64) i64 :merge old)",
     "(relation const_small (i64))",
     "(function part (i64 i64) i64 :merge old)",
-    "(ruleset load)",
     "(ruleset analysis)",
     "(ruleset settle)",
     "(ruleset commute)",
