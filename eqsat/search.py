@@ -19,7 +19,7 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor
-from eqsat.extract.formulate import Pricing, formulate, require_static_types
+from eqsat.extract.from_egraph import Pricing, formulate, require_static_types
 from eqsat.extract.solve import solve
 from eqsat.model.load import Source, load
 from eqsat.model.save import save

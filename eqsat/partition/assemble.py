@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
-from eqsat.extract.formulate import Formulation
+from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice
 from eqsat.model.types import GraphAttr
 from eqsat.ops.evaluate import evaluate

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.extract.cost import readers
-from eqsat.extract.formulate import Formulation, Pricing
+from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.describe import describe, operators
