@@ -39,6 +39,7 @@ class ReferenceNode:
         self._opsets = [onnx.helper.make_opsetid(domain, number) for domain, number in opsets.items()]
         self._typed = False
         self._instances: dict[tuple[Any, ...], OpRun] = {}
+        self._evaluators: dict[tuple[Any, ...], ReferenceEvaluator] = {}
 
     def __call__(self, inputs: Sequence[Any], captured: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
         """Evaluate.
@@ -47,7 +48,7 @@ class ReferenceNode:
             inputs: Arrays, lists for sequences, None for absent inputs.
             captured: Outer values that the node's subgraphs read, by name.
         """
-        if captured is not None:
+        if captured:
             return self._with_graphs(inputs, captured)
         key = tuple([_signature(x) for x in inputs] if self._typed else [x is None for x in inputs])
         instance = self._instances.get(key)
@@ -57,13 +58,17 @@ class ReferenceNode:
                 self._typed = True
                 key = tuple([_signature(x) for x in inputs])
             self._instances[key] = instance
-        return tuple([_with_objects(x) for x in instance.run(*inputs)])
+        results = instance.run(*inputs, context={}) if instance.need_context() else instance.run(*inputs)
+        return tuple([_with_objects(x) for x in results])
 
     def _with_graphs(self, inputs: Sequence[Any], captured: Mapping[str, Any]) -> tuple[Any, ...]:
         names = _names(inputs)
-        evaluator = self._build(names, inputs, captured)
-        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name}
-        return tuple(_with_objects(x) for x in evaluator.run(None, feeds | dict(captured)))
+        feeds = {name: x for name, x in zip(names, inputs, strict=True) if name} | dict(captured)
+        key = tuple((name, _signature(x)) for name, x in feeds.items())
+        evaluator = self._evaluators.get(key)
+        if evaluator is None:
+            evaluator = self._evaluators[key] = self._build(names, inputs, captured)
+        return tuple(_with_objects(x) for x in evaluator.run(None, feeds))
 
     def _build(self, names: Sequence[str], inputs: Sequence[Any], captured: Mapping[str, Any]) -> ReferenceEvaluator:
         node = onnx.helper.make_node(self._op.name, names, self._outputs, domain=self._op.domain)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,6 +31,27 @@ class _Axis:
     scale: float
     size: int
     roi: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How positions are mapped and values are made.
+
+    Attributes:
+        mode: ``nearest``, ``linear`` or ``cubic``.
+        transform: ``coordinate_transformation_mode``.
+        nearest: ``nearest_mode``.
+        cubic: ``cubic_coeff_a``.
+        exclude_outside: Whether what lies outside has no weight, instead of being the border.
+        antialias: Whether the filter widens when shrinking.
+    """
+
+    mode: str
+    transform: str
+    nearest: str
+    cubic: float
+    exclude_outside: bool
+    antialias: bool
 
 
 @kernel("Resize", since=11)
@@ -93,8 +115,15 @@ _ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "
 
 
 def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
-    mode = attrs["mode"]
-    crop = attrs.get("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    rule = _Rule(
+        str(attrs["mode"]),
+        str(attrs.get("coordinate_transformation_mode", "half_pixel")),
+        str(attrs.get("nearest_mode", "round_prefer_floor")),
+        float(attrs.get("cubic_coeff_a", -0.75)),
+        bool(attrs.get("exclude_outside", 0)),
+        bool(attrs.get("antialias", 0)),
+    )
+    crop = rule.transform == "tf_crop_and_resize"
     active = [p for p in plan if crop or p.size != x.shape[p.axis] or p.scale != 1.0]
     if any(not p.size for p in active):
         shape = list(x.shape)
@@ -102,28 +131,32 @@ def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
             shape[p.axis] = p.size
         return np.zeros(shape, x.dtype)
     y = x
-    if mode != "nearest" and (x.dtype.kind != "f" or x.dtype in HALF_TYPES):
+    if rule.mode != "nearest" and (x.dtype.kind != "f" or x.dtype in HALF_TYPES):
         y = x.astype(np.float32)
     outside: list[tuple[int, np.ndarray]] = []
     # Axes that shrink come first, so that the others have less to do.
     for p in sorted(active, key=lambda p: p.scale):
-        length = x.shape[p.axis]
-        # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
-        kind = np.float32 if mode == "nearest" else np.float64
-        at = _positions(p, length, attrs.get("coordinate_transformation_mode", "half_pixel"), kind)
-        if crop:
-            outside.append((p.axis, (at < 0) | (at > length - 1)))
-        if mode == "nearest":
-            index = _nearest(at, attrs.get("nearest_mode", "round_prefer_floor"))
-            y = np.take(y, np.clip(index, 0, length - 1), p.axis)
-        else:
-            y = _interpolate(y, p.axis, *_taps(at, p, length, attrs))
+        index, weights, beyond = _axis_taps(p, x.shape[p.axis], rule)
+        y = np.take(y, index, p.axis) if weights is None else _interpolate(y, p.axis, index, weights)
+        if beyond is not None:
+            outside.append((p.axis, beyond))
     y = y.astype(x.dtype, copy=False)
     for axis, where in outside:
         if where.any():
             y = np.array(y)
             y[(slice(None),) * axis + (where,)] = attrs.get("extrapolation_value", 0.0)
     return y
+
+
+@lru_cache(maxsize=256)
+def _axis_taps(p: _Axis, length: int, rule: _Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Input positions, weights (None for the nearest neighbour), and which outputs lie outside (None if none can)."""
+    # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
+    at = _positions(p, length, rule.transform, np.float32 if rule.mode == "nearest" else np.float64)
+    beyond = (at < 0) | (at > length - 1) if rule.transform == "tf_crop_and_resize" else None
+    if rule.mode == "nearest":
+        return np.clip(_nearest(at, rule.nearest), 0, length - 1), None, beyond
+    return (*_taps(at, p, length, rule), beyond)
 
 
 def _positions(p: _Axis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
@@ -164,20 +197,18 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
     raise ValueError(f"unknown nearest_mode {mode!r}")
 
 
-def _taps(at: np.ndarray, p: _Axis, length: int, attrs: Attributes) -> tuple[np.ndarray, np.ndarray]:
+def _taps(at: np.ndarray, p: _Axis, length: int, rule: _Rule) -> tuple[np.ndarray, np.ndarray]:
     """Input positions and weights for each output position, both (size, taps)."""
-    cubic = attrs["mode"] == "cubic"
-    radius = 2 if cubic else 1
-    squeeze = min(p.scale, 1.0) if attrs.get("antialias", 0) else 1.0
-    reach = math.ceil(radius / squeeze)
+    cubic = rule.mode == "cubic"
+    squeeze = min(p.scale, 1.0) if rule.antialias else 1.0
+    reach = math.ceil((2 if cubic else 1) / squeeze)
     base = np.ceil(at) - 1  # the last position left of the point
     index = base[:, None] + np.arange(1 - reach, reach + 1)
     distance = np.abs(index - at[:, None]) * squeeze
-    weights = _cubic(distance, attrs.get("cubic_coeff_a", -0.75)) if cubic else np.maximum(1 - distance, 0)
-    if attrs.get("exclude_outside", 0):
+    weights = _cubic(distance, rule.cubic) if cubic else np.maximum(1 - distance, 0)
+    if rule.exclude_outside:
         weights = np.where((index >= 0) & (index < length), weights, 0)
-        weights = weights / weights.sum(1, keepdims=True)
-    elif squeeze != 1.0:
+    if rule.exclude_outside or squeeze != 1.0:
         weights = weights / weights.sum(1, keepdims=True)
     return np.clip(index, 0, length - 1).astype(np.int64), weights
 
