@@ -1,0 +1,12 @@
+"""Rules are executed before they are trusted.
+
+For a rule, random instances are drawn (types, shapes, attributes and data that its pattern and conditions accept),
+rewritten by a real saturation with this rule alone, and both sides are executed and compared as strictly as the
+rule's numerics class claims. What differs is a counterexample, told in full.
+"""
+
+from eqsat.check.oracle import Oracle, Undefined, Unsupported
+from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.rule import check_rule
+
+__all__ = ["Counterexample", "Oracle", "Outcome", "Undefined", "Unsupported", "check_rule"]

@@ -1,0 +1,156 @@
+"""The data of instances: what a rule's own text speaks of, values that hide nothing, and the special ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.check.chance import Chance, Shape
+from eqsat.rules.ast import CallExpr, Literal_, Number, Place, Rule
+from eqsat.rules.dtypes import limits
+
+Fill = Literal["any", "positive", "nonzero", "unit"]
+"""What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""
+
+Mood = Literal["plain", "special"]
+"""``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""
+
+_ALWAYS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Numbers that the conditions of a rule may ask for.
+
+    Attributes:
+        numbers: Those of the text, and what simple arithmetic makes of them.
+        extremes: Whether the rule speaks of the least and greatest value of a type.
+    """
+
+    numbers: tuple[float, ...]
+    extremes: bool
+
+    @staticmethod
+    def of(rule: Rule) -> Pool:
+        """The pool of a rule."""
+        found = literals(rule)
+        nodes = _walk((rule.left, rule.right, rule.where))
+        base = list(found)
+        derived = dict.fromkeys(base)
+        for a in base:
+            derived.setdefault(-a)
+            for b in base:
+                if b:
+                    derived.setdefault(a / b)
+        called = any(isinstance(n, CallExpr) and n.function in ("lowest", "highest") for n in nodes)
+        return Pool(tuple(v for v in derived if math.isfinite(v)), called)
+
+    def draw(self, chance: Chance, dtype: ir.DataType) -> float:
+        """One number that a constant may be made of."""
+        if self.extremes and chance.happens(0.5):
+            low, high = limits(dtype)
+            if high > 1 and dtype.is_floating_point() and chance.happens(0.3):
+                low, high = -math.inf, math.inf
+            return chance.one_of((low, high))
+        kind = chance.number(0, 3)
+        if kind <= 1 and self.numbers:
+            return chance.one_of(self.numbers)
+        if kind == 2:
+            return chance.one_of(_ALWAYS)
+        return float(np.float32(chance.rng.uniform(*chance.one_of(((-4.0, 4.0), (0.0, 1.0), (0.0, 8.0))))))
+
+
+def literals(rule: Rule) -> tuple[float, ...]:
+    """The numbers that a rule's text contains, in order."""
+    found = dict.fromkeys(
+        float(n.value)
+        for n in _walk((rule.left, rule.right, rule.where))
+        if isinstance(n, Number | Literal_) and isinstance(n.value, int | float) and not isinstance(n.value, bool)
+    )
+    return tuple(found)
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    """All parts of a syntax tree."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _walk(item)
+    elif is_dataclass(node) and not isinstance(node, Place):
+        yield node
+        for field in fields(node):
+            yield from _walk(getattr(node, field.name))
+
+
+def is_dyadic(value: float) -> bool:
+    """Whether float32, and so an attribute, holds a number as it is."""
+    with np.errstate(over="ignore"):
+        return not math.isfinite(value) or float(np.float32(value)) == value
+
+
+def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", mood: Mood = "plain") -> np.ndarray:
+    """Random contents.
+
+    Plain floats are of float32's precision and moderate, so that a wrong constant shows and rounding does not.
+    """
+    kind = dtype.numpy()
+    rng = chance.rng
+    if dtype == ir.DataType.BOOL:
+        return rng.random(shape) < 0.5
+    if dtype.is_integer():
+        return _integers(chance, shape, dtype, fill).astype(kind)
+    values = rng.uniform(0.125, 2.5, shape) * rng.choice((-1.0, 1.0), shape)
+    if fill == "positive":
+        values = np.abs(values)
+    elif fill == "unit":
+        values = np.abs(values) / 2.6
+    elif fill == "any" and chance.happens(0.3):
+        values = np.where(rng.random(shape) < 0.1, 0.0, values)
+    found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
+    if mood == "special" and fill == "any":
+        found = _with_specials(chance, found, dtype)
+    return found
+
+
+def _with_specials(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
+    info = np.finfo(dtype.numpy())
+    specials = np.array(
+        [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            info.smallest_subnormal,
+            -info.smallest_subnormal,
+            info.max,
+            info.min,
+            1.0,
+        ],
+        values.dtype,
+    )
+    chosen = specials[chance.rng.integers(len(specials), size=values.shape)]
+    return np.asarray(np.where(chance.rng.random(values.shape) < 0.4, chosen, values), values.dtype)
+
+
+def _integers(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill) -> np.ndarray:
+    low, high = (int(v) for v in limits(dtype))
+    rng = chance.rng
+    style = chance.number(0, 2)
+    if style == 0:
+        values = rng.integers(max(low, -9), min(high, 9), shape, endpoint=True, dtype=np.int64)
+    elif style == 1:
+        values = rng.integers(low, high, shape, endpoint=True, dtype=np.uint64 if low == 0 else np.int64)
+    else:
+        edges = np.array([low, low + 1, high, high - 1, 0, 1, 2, 3], dtype=object)
+        values = edges[rng.integers(len(edges), size=shape)]
+    values = np.asarray(values, dtype=object)
+    if fill != "any":
+        values = np.where(values == 0, 1, values)
+    if fill in ("positive", "unit"):
+        values = np.where(values < 0, 2, values)
+    return np.asarray(values, dtype=object)

@@ -1,0 +1,200 @@
+"""One operator while it is drawn: what roles read and decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.check.chance import Chance, Rejected, Shape
+from eqsat.check.data import Fill, Pool
+from eqsat.model.opset import find_schema
+from eqsat.model.types import OpKey
+from eqsat.rules.ast import Match, Number, Pattern, Var, Wildcard
+
+if TYPE_CHECKING:
+    from eqsat.check.draw import Drawn, _Attempt
+
+Kind = Literal["known", "node", "input", "constant", "number"]
+
+_SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
+
+
+class Node:
+    """An operator of the pattern.
+
+    Attributes:
+        shape: The result that is wished for, None where any will do.
+        attrs: Decided so far; what the pattern prescribes is there from the start.
+        outputs: Number of outputs.
+    """
+
+    def __init__(
+        self,
+        attempt: _Attempt,
+        op: OpKey,
+        args: Sequence[Pattern | None],
+        required: dict[str, Any],
+        dtype: ir.DataType | None,
+        shape: Shape | None,
+        outputs: int,
+    ) -> None:
+        self.op = op
+        self.chance: Chance = attempt.chance
+        self.pool: Pool = attempt.drawing.pool
+        self.shape = shape
+        self.attrs: dict[str, Any] = dict(required)
+        self.required = frozenset(required)
+        self.outputs = outputs
+        self._attempt = attempt
+        self._args = list(args)
+        self._drawn: dict[int, Drawn] = {}
+        self._schema = find_schema(op)
+        self._types: dict[str, ir.DataType] = {}
+        self.count = len(self._args)
+        schema = self._schema
+        if dtype is not None and schema is not None and schema.outputs:
+            self._types[schema.outputs[0].type_str] = dtype
+        for i, arg in enumerate(self._args):
+            found = attempt.known(arg)
+            if found is not None:
+                self._note(i, found)
+
+    # ---- operands -----------------------------------------------------------------------------------
+
+    def has(self, i: int) -> bool:
+        return i < self.count and self._args[i] is not None
+
+    def kind(self, i: int) -> Kind:
+        """What stands in an operand's place: something drawn before, an operator, a leaf, a number."""
+        arg = self._args[i]
+        if i in self._drawn:
+            return "known"
+        if isinstance(arg, Match):
+            return "node"
+        if isinstance(arg, Number):
+            return "number"
+        assert isinstance(arg, Var | Wildcard)
+        demanded = isinstance(arg, Var) and arg.name in self._attempt.drawing.demands.constants
+        return "constant" if demanded else "input"
+
+    def known(self, i: int) -> Shape | None:
+        """The shape of an operand that has been drawn."""
+        drawn = self._drawn.get(i)
+        if drawn is None:
+            return None
+        assert drawn.type.shape is not None
+        return tuple(d for d in drawn.type.shape if isinstance(d, int))
+
+    def value(self, i: int) -> np.ndarray | None:
+        """The contents of a constant operand that has been drawn."""
+        return self._drawn[i].value if i in self._drawn else None
+
+    def draw(
+        self,
+        i: int,
+        shape: Shape | None = None,
+        *,
+        fill: Fill = "any",
+        values: np.ndarray | list[int] | None = None,
+        dtype: ir.DataType | None = None,
+    ) -> Shape:
+        """Draws an operand; all arguments are wishes. Returns the shape it has.
+
+        Args:
+            values: Makes a leaf a constant of these contents.
+        """
+        if i not in self._drawn:
+            arg = self._args[i]
+            if arg is None:
+                raise Rejected("an absent operand is needed")
+            wanted = self.dtype(i) if dtype is None else dtype
+            array = None if values is None else np.asarray(values)
+            self._note(i, self._attempt.operand(arg, wanted, shape, fill, array))
+        found = self.known(i)
+        assert found is not None
+        return found
+
+    def operands(self) -> list[Drawn | None]:
+        """All operands.
+
+        Raises:
+            Rejected: The role has left one out.
+        """
+        for i, arg in enumerate(self._args):
+            if arg is not None and i not in self._drawn:
+                raise Rejected(f"operand {i} of {self.op} has no role")
+        return [self._drawn.get(i) for i in range(self.count)]
+
+    def dtype(self, i: int) -> ir.DataType:
+        """The element type of an operand: as its neighbours', else any that the operator takes."""
+        if i in self._drawn:
+            return self._drawn[i].type.dtype
+        formal = self._formal(i)
+        if formal is None:
+            return self._attempt.main
+        if formal.type_str in self._types:
+            return self._types[formal.type_str]
+        allowed = allowed_dtypes(formal.types)
+        if not allowed:
+            raise Rejected(f"{self.op} takes no tensor")
+        if self._attempt.main in allowed:
+            return self._attempt.main
+        from eqsat.check.draw import DTYPES
+
+        weights = {d: DTYPES.get(d, 0.0) for d in allowed if d in DTYPES}
+        if not weights:
+            raise Rejected(f"{self.op} takes no element type that is drawn")
+        return self.chance.weighted(weights)
+
+    def result(self) -> ir.DataType | None:
+        """The element type that is wished for the result."""
+        schema = self._schema
+        return self._types.get(schema.outputs[0].type_str) if schema is not None and schema.outputs else None
+
+    def _formal(self, i: int) -> Any:
+        schema = self._schema
+        if schema is None or not schema.inputs:
+            return None
+        return schema.inputs[min(i, len(schema.inputs) - 1)]
+
+    def _note(self, i: int, drawn: Drawn) -> None:
+        self._drawn[i] = drawn
+        formal = self._formal(i)
+        if formal is None or len(formal.types) == 1:
+            return
+        if self._types.setdefault(formal.type_str, drawn.type.dtype) != drawn.type.dtype and not _heterogeneous(formal):
+            raise Rejected("operands of different element types")
+
+    # ---- attributes ---------------------------------------------------------------------------------
+
+    def attr(self, name: str, value: Any) -> Any:
+        """Decides an attribute unless the pattern prescribes it; returns what it is."""
+        return self.attrs.setdefault(name, value)
+
+    def real(self, name: str, *usual: float) -> float:
+        """Decides a float: one of the usual values, a number of the rule, or any."""
+        kind = self.chance.number(0, 2)
+        if kind == 0 or not self.pool.numbers:
+            value = self.chance.one_of(usual) if usual else float(np.float32(self.chance.rng.uniform(0.1, 2.0)))
+        elif kind == 1:
+            value = self.chance.one_of(self.pool.numbers)
+        else:
+            value = float(np.float16(self.chance.rng.uniform(-2.0, 2.0)))
+        return self.attr(name, value)
+
+
+def allowed_dtypes(names: Any) -> list[ir.DataType]:
+    """Element types of a formal parameter, in the order of their numbers."""
+    found = []
+    for name in names:
+        if name.startswith("tensor("):
+            text = name.removeprefix("tensor(").removesuffix(")")
+            found.append(ir.DataType[str(_SIMPLE.get(text) or text.upper())])
+    return sorted(found, key=int)
+
+
+def _heterogeneous(formal: Any) -> bool:
+    return formal.option.name == "Variadic" and not formal.is_homogeneous

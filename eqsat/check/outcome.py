@@ -1,0 +1,97 @@
+"""What checking a rule has shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eqsat.check.instance import Instance
+from eqsat.rules.ast import Rule
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """An instance on which a rule is wrong.
+
+    Attributes:
+        kind: ``"value"``; ``"type"`` where inference and execution disagree; ``"failure"`` where the right side cannot
+            be executed; ``"silent"`` where all conditions hold and yet the rule does not apply; ``"mismatch"`` where it
+            does not because its sides have different types.
+        name: The value of the left side.
+        right: The right side as text.
+        message: What differs, and where first.
+        seed: Draws the same instance again.
+    """
+
+    rule: Rule
+    kind: str
+    instance: Instance
+    message: str
+    name: str = ""
+    right: str = ""
+    seed: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        verdict = "lacks a condition" if self.kind == "mismatch" else f"is wrong ({self.kind})"
+        head = f"{self.rule.place}: rule {self.rule.name} : {self.rule.numerics} {verdict}: {self.message}"
+        lines = [head, *(f"    {line}" for line in str(self.instance).splitlines())]
+        if self.right:
+            lines.append(f"    {self.name} = {self.right}" if self.name else f"    {self.right}")
+        return "\n".join([*lines, f"    (instance {'.'.join(map(str, self.seed))})"])
+
+
+@dataclass
+class Outcome:
+    """All instances of one rule.
+
+    Attributes:
+        instances: How many were executed and compared.
+        clauses: How many of them by clause of the pattern.
+        attempts: How many were drawn.
+        bitwise: Whether both sides were equal to the bit on all of them, special values included.
+        worst: Largest relative error met in float64.
+        rejections: Why attempts were given up, with their numbers.
+        mismatch: The first instance on which all conditions hold and the sides have different types, so that the rule
+            was not applied: nothing wrong comes of it, but a condition is missing.
+        mismatches: How many such instances there were, by clause.
+        dtypes: Instances by element type of the first root.
+    """
+
+    rule: Rule
+    instances: int = 0
+    attempts: int = 0
+    clauses: dict[int, int] = field(default_factory=dict)
+    bitwise: bool = True
+    worst: float = 0.0
+    rejections: dict[str, int] = field(default_factory=dict)
+    counterexamples: list[Counterexample] = field(default_factory=list)
+    mismatch: Counterexample | None = None
+    mismatches: dict[int, int] = field(default_factory=dict)
+    dtypes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def fires(self) -> bool:
+        """Whether an instance was found at all."""
+        return self.instances > 0 or bool(self.counterexamples)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rule fires and nothing speaks against it."""
+        return self.fires and not self.counterexamples
+
+    @property
+    def silent_clauses(self) -> list[int]:
+        """Clauses of which no instance was found."""
+        return [k for k, n in self.clauses.items() if not n]
+
+    def why_silent(self) -> str:
+        """The most frequent reasons why nothing was found."""
+        ranked = sorted(self.rejections.items(), key=lambda item: (-item[1], item[0]))[:5]
+        return "; ".join(f"{reason} ({count})" for reason, count in ranked)
+
+    def __str__(self) -> str:
+        name = f"{self.rule.name} : {self.rule.numerics}"
+        if not self.fires:
+            return f"{name}: never fires in {self.attempts} attempts: {self.why_silent()}"
+        if self.counterexamples:
+            return "\n".join(map(str, self.counterexamples))
+        return f"{name}: holds on {self.instances} instances"

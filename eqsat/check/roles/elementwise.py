@@ -1,0 +1,117 @@
+"""Operators that work element by element, with the shapes that broadcasting allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.check.chance import Shape, broadcast
+from eqsat.check.data import Fill
+from eqsat.check.node import Node
+from eqsat.check.roles.registry import attributes, plain, role
+
+_ORDER = {"known": 0, "node": 1, "input": 2, "constant": 3, "number": 4}
+_EQUAL = {"node": 0.75, "input": 0.6, "constant": 0.3, "number": 0.15}
+_LARGER = {"node": 0.1, "input": 0.1, "constant": 0.08, "number": 0.06}
+
+
+def together(node: Node, fills: dict[int, Fill] | None = None, first: int = 0) -> None:
+    """Operands from ``first`` on whose shapes broadcast, to the wished shape if there is one."""
+    order = sorted((i for i in range(first, node.count) if node.has(i)), key=lambda i: (_ORDER[node.kind(i)], i))
+    shape: Shape | None = None
+    for i in order:
+        kind = node.kind(i)
+        wish: Shape | None
+        if shape is None:
+            wish = node.shape if node.shape is not None else None
+            if wish is None and kind != "known":
+                wish = node.chance.shape()
+        else:
+            wish = node.chance.partner(shape, equal=_EQUAL.get(kind, 1.0), larger=_LARGER.get(kind, 0.0))
+        found = node.draw(i, wish, fill=(fills or {}).get(i, "any"))
+        shape = found if shape is None else broadcast(shape, found)
+
+
+@role("Add", "Sub", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "PRelu")
+@role("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def binary(node: Node) -> None:
+    """Any operands."""
+    if node.op.name == "PRelu" and node.kind(0) != "known":
+        node.draw(0, node.shape)
+    together(node)
+
+
+@role("Div", "Mod")
+def divide(node: Node) -> None:
+    if node.op.name == "Mod" and node.dtype(0).is_floating_point():
+        node.attr("fmod", 1)
+    together(node, {1: "nonzero"})
+
+
+@role("Pow")
+def power(node: Node) -> None:
+    together(node, {0: "positive"} if node.chance.happens(0.6) else {0: "nonzero"})
+
+
+@role("Where")
+def where(node: Node) -> None:
+    together(node, first=0)
+
+
+@role("Log", "Sqrt", "Acosh")
+def positive(node: Node) -> None:
+    node.draw(0, node.shape, fill="positive")
+
+
+@role("Asin", "Acos", "Atanh")
+def unit(node: Node) -> None:
+    node.draw(0, node.shape, fill="unit")
+
+
+@role("Reciprocal")
+def reciprocal(node: Node) -> None:
+    node.draw(0, node.shape, fill="nonzero")
+
+
+@role("Clip")
+def clip(node: Node) -> None:
+    """Bounds are scalars, mostly in order."""
+    node.draw(0, node.shape)
+    dtype = node.dtype(0)
+    low, high = sorted(np.asarray(node.chance.rng.integers(-8, 9, 2)) / (4 if dtype.is_floating_point() else 1))
+    if not dtype.is_signed():
+        low, high = abs(low), max(abs(low), abs(high))
+    if node.chance.happens(0.05):
+        low, high = high, low
+    for i, bound in ((1, low), (2, high)):
+        if node.has(i):
+            fixed = node.kind(i) == "input" and node.chance.happens(0.7)
+            node.draw(i, (), values=np.asarray(bound).astype(dtype.numpy()) if fixed else None)
+
+
+@role("Cast")
+def cast(node: Node) -> None:
+    """To the same type, to the type that the rule wishes for, or to any."""
+    same = node.chance.happens(0.35)
+    types = (
+        ir.DataType.FLOAT,
+        ir.DataType.DOUBLE,
+        ir.DataType.INT32,
+        ir.DataType.INT8,
+        ir.DataType.UINT8,
+        ir.DataType.INT64,
+    )
+    other = node.kind(0) == "node" and node.chance.happens(0.7)
+    node.draw(0, node.shape, dtype=node.chance.one_of(types) if other else None)
+    wished = node.result()
+    node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
+
+
+@role("HardSigmoid", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Swish", "Gelu", "QuickGelu")
+def activation(node: Node) -> None:
+    attributes(node)
+    if node.op.name == "Celu" and node.attrs.get("alpha") == 0:
+        node.attrs["alpha"] = 1.0
+    if node.op.name == "Gelu" and not node.op.domain:
+        node.attr("approximate", node.chance.one_of(("none", "tanh")))
+    plain(node)

@@ -1,0 +1,61 @@
+"""Normalisations: one value a channel, or one along the last axes."""
+
+from __future__ import annotations
+
+from eqsat.check.chance import Rejected, Shape
+from eqsat.check.node import Node
+from eqsat.check.roles.registry import role
+
+_EPSILONS = (1e-5, 1e-3, 0.125, 0.5)
+
+
+def _epsilon(node: Node) -> None:
+    node.attr("epsilon", node.chance.one_of(_EPSILONS))
+
+
+def _image(node: Node, least: int = 2) -> Shape:
+    shape = node.known(0)
+    if shape is None:
+        wish = node.shape if node.shape is not None and len(node.shape) >= least else None
+        shape = node.draw(0, wish if wish is not None else node.chance.shape(least=least))
+    if len(shape) < least:
+        raise Rejected("no channels")
+    return shape
+
+
+@role("BatchNormalization")
+def batch(node: Node) -> None:
+    _epsilon(node)
+    channels = _image(node)[1]
+    for i in (1, 2, 3):
+        node.draw(i, (channels,))
+    node.draw(4, (channels,), fill="positive")
+
+
+@role("InstanceNormalization")
+def instance(node: Node) -> None:
+    _epsilon(node)
+    channels = _image(node, 3)[1]
+    for i in (1, 2):
+        node.draw(i, (channels,))
+
+
+@role("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+def layer(node: Node) -> None:
+    _epsilon(node)
+    shape = _image(node, 1)
+    axis = node.attr("axis", node.chance.one_of((-1, len(shape) - 1, node.chance.number(0, len(shape) - 1))))
+    if not -len(shape) <= axis < len(shape):
+        raise Rejected("no such axis")
+    for i in range(1, node.count):
+        if node.has(i):
+            node.draw(i, shape[axis:])
+
+
+@role("GroupNormalization")
+def group(node: Node) -> None:
+    _epsilon(node)
+    channels = _image(node, 3)[1]
+    node.attr("num_groups", node.chance.one_of([g for g in range(1, channels + 1) if channels % g == 0]))
+    for i in (1, 2):
+        node.draw(i, (channels,))

@@ -1,0 +1,56 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from eqsat.check.chance import Rejected, Shape
+from eqsat.check.node import Node
+from eqsat.check.roles.registry import role
+
+
+@role("Gemm")
+def gemm(node: Node) -> None:
+    chance = node.chance
+    a_turned = node.attr("transA", int(chance.happens(0.4)))
+    b_turned = node.attr("transB", int(chance.happens(0.4)))
+    for name in ("alpha", "beta"):
+        if chance.happens(0.4):
+            node.real(name, 1.0, 0.5, 2.0)
+    left, right = node.known(0), node.known(1)
+    wish = node.shape if node.shape is not None and len(node.shape) == 2 else None
+    if any(s is not None and len(s) != 2 for s in (left, right)):
+        raise Rejected("no matrix")
+    rows = left[1 if a_turned else 0] if left else wish[0] if wish else chance.number(1, 4)
+    columns = right[0 if b_turned else 1] if right else wish[1] if wish else chance.number(1, 5)
+    inner = left[0 if a_turned else 1] if left else right[1 if b_turned else 0] if right else chance.number(1, 5)
+    node.draw(0, (inner, rows) if a_turned else (rows, inner))
+    node.draw(1, (columns, inner) if b_turned else (inner, columns))
+    if node.has(2):
+        shapes: list[Shape] = [(columns,), (columns,), (rows, columns), (1, columns), (rows, 1), (1,), ()]
+        node.draw(2, chance.one_of(shapes))
+
+
+@role("MatMul", "MatMulInteger")
+def matmul(node: Node) -> None:
+    chance = node.chance
+    left, right = node.known(0), node.known(1)
+    wish = node.shape if node.shape is not None and len(node.shape) >= 2 else None
+    batch: Shape = wish[:-2] if wish else ()
+    if wish is None and left is None and right is None and chance.happens(0.35):
+        batch = chance.shape(chance.number(1, 2))
+    rows = wish[-2] if wish else chance.number(1, 4)
+    columns = wish[-1] if wish else chance.number(1, 5)
+    if left:
+        inner, batch = left[-1], left[:-2] if len(left) > 2 else batch
+    elif right:
+        inner = right[max(len(right) - 2, 0)]
+    else:
+        inner = chance.number(1, 5)
+    vectors = wish is None and chance.happens(0.12)
+    order = (0, 1) if node.kind(0) in ("known", "node") or node.kind(1) not in ("known", "node") else (1, 0)
+    for i in order:
+        matrix = (rows, inner) if i == 0 else (inner, columns)
+        own = chance.weighted({batch: 0.6, (): 0.4}) if i == 1 else batch
+        node.draw(i, (inner,) if vectors and chance.happens(0.5) else (*own, *matrix))
+    for i in (2, 3):
+        if node.has(i):
+            node.draw(i, ())

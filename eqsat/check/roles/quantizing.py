@@ -1,0 +1,73 @@
+"""Quantization: scales are positive, zero points have the quantized type; one for all or one a channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.check.chance import Rejected, Shape
+from eqsat.check.node import Node
+from eqsat.check.roles.registry import role
+from eqsat.check.roles.windows import convolution_shapes
+
+_QUANTIZED = (ir.DataType.INT8, ir.DataType.UINT8)
+
+
+def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataType | None) -> None:
+    chance = node.chance
+    own: Shape = ()
+    if shape and chance.happens(0.3):
+        axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
+        if not -len(shape) <= axis < len(shape):
+            raise Rejected("no such axis")
+        own = (shape[axis],)
+    found = node.draw(scale, own, fill="positive")
+    if node.has(zero):
+        node.draw(zero, found, dtype=dtype)
+
+
+@role("QuantizeLinear")
+def quantize(node: Node) -> None:
+    shape = node.draw(0, node.shape)
+    wished = node.result()
+    dtype = wished if wished is not None and wished in _QUANTIZED else node.chance.one_of(_QUANTIZED)
+    if not node.has(2):
+        node.attr("output_dtype", int(dtype))
+    _parameters(node, shape, 1, 2, dtype)
+
+
+@role("DequantizeLinear")
+def dequantize(node: Node) -> None:
+    dtype = node.dtype(0) if node.kind(0) == "known" else node.chance.one_of((*_QUANTIZED, ir.DataType.INT32))
+    shape = node.draw(0, node.shape, dtype=dtype)
+    if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
+        node.draw(1, (), fill="positive")
+        node.draw(2, (), values=np.zeros((), np.int32), dtype=dtype)
+        return
+    _parameters(node, shape, 1, 2, node.dtype(0))
+
+
+@role("QLinearMatMul")
+def product(node: Node) -> None:
+    chance = node.chance
+    rows, inner, columns = chance.number(1, 4), chance.number(1, 5), chance.number(1, 5)
+    left = node.draw(0, (rows, inner))
+    node.draw(3, (left[-1] if left else inner, columns))
+    for i in (1, 4, 6):
+        node.draw(i, (), fill="positive")
+    for i in (2, 5, 7):
+        node.draw(i, ())
+
+
+@role("QLinearConv")
+def convolution(node: Node) -> None:
+    outputs = convolution_shapes(node, 0, 3)
+    node.draw(1, (), fill="positive")
+    node.draw(2, ())
+    per_channel = node.chance.happens(0.4)
+    node.draw(4, (outputs,) if per_channel else (), fill="positive")
+    node.draw(5, node.known(4))
+    node.draw(6, (), fill="positive")
+    node.draw(7, ())
+    if node.has(8):
+        node.draw(8, (outputs,))

@@ -1,0 +1,1 @@
+"""Every shipped rule is executed on random instances; wrong rules must be caught."""

@@ -1,0 +1,51 @@
+"""Every shipped rule, executed on random instances and compared as strictly as its class claims."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from eqsat.check import Outcome, check_rule
+from eqsat.rules.ast import Rule
+from eqsat.rules.select import select_rules
+from tests.rule_instances.oracle import onnx_runtime
+
+RULES = select_rules(None, "approximate").rules
+INSTANCES = 60
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+@cache
+def outcome_of(rule: Rule) -> Outcome:
+    return check_rule(rule, instances=INSTANCES, oracle=onnx_runtime)
+
+
+@each_rule
+def test_both_sides_are_equal(rule: Rule) -> None:
+    outcome = outcome_of(rule)
+    assert outcome.holds, f"\n{outcome}"
+    assert outcome.instances >= 20, outcome.why_silent()
+
+
+@each_rule
+def test_every_clause_fires(rule: Rule) -> None:
+    outcome = outcome_of(rule)
+    if not outcome.counterexamples:
+        assert outcome.silent_clauses == [], outcome.why_silent()
+
+
+@each_rule
+def test_no_condition_is_missing(rule: Rule) -> None:
+    """Where all conditions hold, both sides have the same type."""
+    mismatch = outcome_of(rule).mismatch
+    assert mismatch is None, f"\n{mismatch}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@each_rule
+def test_on_more_instances(rule: Rule, seed: int) -> None:
+    outcome = check_rule(rule, instances=INSTANCES, seed=seed, oracle=onnx_runtime)
+    assert outcome.holds, f"\n{outcome}"
