@@ -156,6 +156,8 @@ class LayoutBuilder:
                 operands.append(self._operand(arg))
         if op.domain == "" and op.name in ("Add", "Sub", "Mul", "Div") and len(operands) == 2 and None in operands:
             return self._neutral(op.name, template, operands)
+        if op == OpKey("", "Neg") and operands == [None]:
+            return None
         while operands and operands[-1] is None:
             operands.pop()
         size = self._sizes[_identity(template)]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from eqsat.errors import RuleError
+
 
 def rules_dir() -> Path:
     """The folder of the shipped ``*.rules``, ``prelude.rules`` and ``targets/``.
 
     Raises:
-        FileNotFoundError: The installation lacks it.
+        RuleError: The installation lacks it.
     """
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_rules", package.parent / "rules"):
         if candidate.is_dir():
             return candidate
-    raise FileNotFoundError(
-        f"this installation of eqsat lacks its rules: neither {package / '_rules'} nor rules/ is there"
+    raise RuleError(
+        "the rules that eqsat ships with are required",
+        place=str(package),
+        actual="neither `_rules` in the package nor `rules` beside it",
+        hint="install eqsat again",
     )
