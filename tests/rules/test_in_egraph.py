@@ -33,7 +33,8 @@ CASES: dict[str, tuple[str, str, str, str, set[str]]] = {
         {"Neg", "Conv"},
     ),
     "absent bias minus something": (
-        "rule r : real\n    (c: Conv(x, w, b?)) - m  =>  Conv(x, w, b - Reshape(m, [m.size]), **c)\n    where m.size == w.shape[0]",
+        "rule r : real\n    (c: Conv(x, w, b?)) - m  =>  Conv(x, w, b - Reshape(m, [m.size]), **c)\n"
+        "    where m.size == w.shape[0]",
         "c = Conv(x, w)\nout = Sub(c, m)",
         "float[1,2,5,5] x, float[3,2,3,3] w, float[1,3,1,1] m",
         "float[1,3,3,3] out",
@@ -48,7 +49,7 @@ CASES: dict[str, tuple[str, str, str, str, set[str]]] = {
     ),
     "outputs of one node": (
         "rule r : exact\n    let s = Split(x, sizes)\n    Concat(s[0], s[1], axis=0)  =>  x\n    where s.rank == 2",
-        "n = Constant<value_ints = [1, 3]>()\nu, v = Split(x, n)\nr = Relu(x)\nt = Concat<axis = 0>(u, v)\nout = Relu(t)",
+        "n = Constant<value_ints = [1, 3]>()\nu, v = Split(x, n)\nt = Concat<axis = 0>(u, v)\nout = Relu(t)",
         "float[4,2] x",
         "float[4,2] out",
         {"Relu"},
@@ -69,7 +70,8 @@ CASES: dict[str, tuple[str, str, str, str, set[str]]] = {
         {"Mul", "Conv"},
     ),
     "the type of what is built": (
-        "rule r : real\n    x * k  =>  x * Expand(s, [x.shape[0]] + [1] * (s.rank - 1))\n    let s = Reshape(k, [1, k.size])\n"
+        "rule r : real\n    x * k  =>  x * Expand(s, [x.shape[0]] + [1] * (s.rank - 1))\n"
+        "    let s = Reshape(k, [1, k.size])\n"
         "    where k.rank == 1, x.rank == 2, k.size == x.shape[1]",
         "out = Mul(x, k)",
         "float[3,4] x, float[4] k",
@@ -91,13 +93,14 @@ CASES: dict[str, tuple[str, str, str, str, set[str]]] = {
         {"Tanh", "Transpose"},
     ),
     "remaining operands": (
-        "rule r : exact\n    Concat(Concat(xs..., axis=a), y, axis=a)  =>  Concat(x0, y, axis=a)\n    let x0 = Concat(xs..., axis=a)",
+        "rule r : exact\n    Concat(Concat(xs..., axis=a), y, axis=a)  =>  Concat(x0, y, axis=a)\n"
+        "    let x0 = Concat(xs..., axis=a)",
         "t = Concat<axis = 0>(x, x, y)\nout = Concat<axis = 0>(t, y)",
         "float[3] x, float[4] y",
         "float[14] out",
         {"Concat"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
