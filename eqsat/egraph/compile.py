@@ -18,7 +18,20 @@ from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import AttrBind, Build, CallExpr, Composite, Condition, Expr, Member, Name, Pattern, Rule, Template, Tensor
+from eqsat.rules.ast import (
+    AttrBind,
+    Build,
+    CallExpr,
+    Composite,
+    Condition,
+    Expr,
+    Member,
+    Name,
+    Pattern,
+    Rule,
+    Template,
+    Tensor,
+)
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
 
