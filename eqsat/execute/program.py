@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import EqsatError, ExecutionError
+from eqsat.errors import ExecutionError
 from eqsat.execute import control
 from eqsat.model import opset
 from eqsat.model.attributes import captured_values, subgraphs
@@ -112,7 +112,6 @@ def compile_graph(
     context: Context,
     *,
     bindings: Bindings | None = None,
-    where: str = "",
     variable: Iterable[ir.Value] = (),
 ) -> Program:
     """Compile a graph, or as much of it as some outputs need.
@@ -123,14 +122,12 @@ def compile_graph(
         opsets: Opset by domain.
         context: Functions of the model.
         bindings: Attributes of the function around it.
-        where: Prefix of places in messages.
         variable: Initializers that are inputs as well and given in each run.
 
     Raises:
-        ExecutionError: An operator without implementation or opset, a recursive function, a constant expression
-            that cannot be evaluated.
+        ExecutionError: An operator without opset, a recursive function, a missing body.
     """
-    return _Compiler(graph, opsets, context, bindings or {}, where).compile(outputs, frozenset(variable))
+    return _Compiler(graph, opsets, context, bindings or {}).compile(outputs, frozenset(variable))
 
 
 class _Compiler:
@@ -140,13 +137,11 @@ class _Compiler:
         opsets: Mapping[str, int],
         context: Context,
         bindings: Bindings,
-        where: str,
     ) -> None:
         self._graph = graph
-        self._opsets = opsets
+        self._opsets = {opset.canonical_domain(domain): version for domain, version in opsets.items()}
         self._context = context
         self._bindings = bindings
-        self._where = where
         self._slots: dict[ir.Value, int] = {}
         self._initial: list[Value] = [None]
         self._constant: set[int] = {_ABSENT}
@@ -166,9 +161,7 @@ class _Compiler:
             call, inputs, foldable = self._operation(node)
             slots = tuple(self._read(v) for v in inputs)
             written = tuple(self._new(v) for v in node.outputs)
-            if foldable and all(s in self._constant for s in slots):
-                self._fold(call, slots, written)
-            else:
+            if not (foldable and self._fold(call, slots, written)):
                 steps.append((call, slots, written))
         results = tuple(self._read(v) for v in outputs)
         arguments = tuple(self._slots[v] for v in self._graph.inputs) + tuple(self._slots[v] for v in self._captured)
@@ -204,12 +197,22 @@ class _Compiler:
                 wanted.update(captured_values(body))
         return needed[::-1]
 
-    def _fold(self, call: Operation, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-        with np.errstate(all="ignore"):
-            results = call([self._initial[i] for i in inputs])
+    def _fold(self, call: Operation, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
+        """Compute a node now if all it reads is constant.
+
+        What fails stays a step: it may be in a branch that is never taken.
+        """
+        if not all(slot in self._constant for slot in inputs):
+            return False
+        try:
+            with np.errstate(all="ignore"):
+                results = call([self._initial[i] for i in inputs])
+        except ExecutionError:
+            return False
         for slot, value in zip(outputs, results, strict=False):
             self._initial[slot] = value
             self._constant.add(slot)
+        return True
 
     @staticmethod
     def _with_lifetimes(
@@ -236,8 +239,8 @@ class _Compiler:
         inputs = list(node.inputs)
         while inputs and (inputs[-1] is None or inputs[-1].name == ""):
             inputs.pop()
-        identity = (domain, node.op_type, node.overload)
-        place = self._place(node)
+        identity = (node.domain, node.op_type, node.overload)
+        place = _place(node)
         if identity in self._context.functions:
             return self._call(identity, self._attributes(node), place), inputs, False
         op = OpKey(domain, node.op_type)
@@ -290,20 +293,18 @@ class _Compiler:
         program = self._context.programs.get(key)
         if program is None:
             self._context.active.append(identity)
-            program = compile_graph(
-                function,
-                function.outputs,
-                function.opset_imports or self._opsets,
-                self._context,
-                bindings=bindings,
-                where=f"{place}, ",
-            )
-            self._context.active.pop()
+            try:
+                opsets = function.opset_imports or self._opsets
+                program = compile_graph(function, function.outputs, opsets, self._context, bindings=bindings)
+            except ExecutionError as error:
+                raise _within(place, error) from error
+            finally:
+                self._context.active.pop()
             self._context.programs[key] = program
         if program.captured:
             raise _undefined(program.captured[0], place)
         run = program.run
-        return lambda inputs: tuple(run(inputs))
+        return _named(lambda inputs: tuple(run(inputs)), place)
 
     def _control(self, node: ir.Node, inputs: int, place: str) -> tuple[Operation, list[ir.Value]]:
         """Operation of a control-flow node, and what its bodies capture."""
@@ -314,9 +315,10 @@ class _Compiler:
             if attr is None or attr.type != ir.AttributeType.GRAPH:
                 raise ExecutionError(f"a graph is required for attribute {name!r}", place=place)
             graph = attr.as_graph()
-            return compile_graph(
-                graph, graph.outputs, self._opsets, self._context, bindings=self._bindings, where=f"{place}, "
-            )
+            try:
+                return compile_graph(graph, graph.outputs, self._opsets, self._context, bindings=self._bindings)
+            except ExecutionError as error:
+                raise _within(place, error) from error
 
         def ints(name: str) -> tuple[int, ...]:
             attr = attributes.get(name)
@@ -341,24 +343,32 @@ class _Compiler:
                 call = control.scan_operation(inner, inputs - scans, scans, in_axes, in_reverse, out_axes, out_reverse)
         return _named(call, place), list(inner.captured)
 
-    def _place(self, node: ir.Node) -> str:
-        name = node.name or next((v.name for v in node.outputs if v.name), "")
-        return f"{self._where}node {name!r} ({opset.canonical_domain(node.domain) and node.domain + '.'}{node.op_type})"
+
+def _place(node: ir.Node) -> str:
+    name = node.name or next((v.name for v in node.outputs if v.name), "")
+    domain = opset.canonical_domain(node.domain)
+    return f"node {name!r} ({domain + '.' if domain else ''}{node.op_type})"
 
 
 def _named(call: Operation, place: str) -> Operation:
-    """Say which node it is where a body's machinery fails."""
+    """Say which call or body it is where something inside fails."""
 
     def named(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:
             return call(inputs)
-        except EqsatError:
-            raise
+        except ExecutionError as error:
+            raise _within(place, error) from error
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ExecutionError("inputs that fit the body are required", place=place, hint=reason[:300]) from error
 
     return named
+
+
+def _within(place: str, error: ExecutionError) -> ExecutionError:
+    """The same error, said of a node inside another."""
+    inner = f"{place}, {error.place}" if error.place else place
+    return ExecutionError(error.requirement, place=inner, actual=error.actual, hint=error.hint)
 
 
 def _undefined(value: ir.Value, place: str) -> ExecutionError:

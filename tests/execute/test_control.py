@@ -194,3 +194,17 @@ def test_bodies_with_initializers():
     x = f(2)
     y = Executor(ir.from_proto(model)).run({"c": np.array(True), "x": x})["y"]
     np.testing.assert_array_equal(y, x + np.array([1, 2], np.float32))
+
+
+def test_a_branch_that_is_not_taken_may_be_wrong():
+    text = graph("""g (bool c, float[3] x) => (float[N] y) {
+        y = If (c) <
+            then_branch = a () => (float[N] p) {
+                k = Constant<value_floats=[1.0, 2.0]>()  s = Constant<value_ints=[3]>()  p = Reshape(k, s)
+            },
+            else_branch = b () => (float[N] q) { q = Identity(x) }>
+    }""")
+    run = executor(text)
+    assert run.run({"c": np.array(False), "x": f(3)})["y"].shape == (3,)
+    with pytest.raises(ExecutionError, match=r"node 'y' \(If\), node 'p' \(Reshape\)"):
+        run.run({"c": np.array(True), "x": f(3)})

@@ -199,6 +199,19 @@ def test_constant_expressions_are_computed_once(monkeypatch: pytest.MonkeyPatch)
     assert first["y"].shape == (2,)
 
 
+def test_wrong_constant_expressions_fail_where_they_are_needed():
+    text = graph("""g (float[2] x) => (float[2] y, float[3] z) {
+        one = Constant<value_floats=[1.0, 2.0]>()
+        shape = Constant<value_ints=[3]>()
+        z = Reshape(one, shape)
+        y = Neg(x)
+    }""")
+    run = executor(text)
+    assert run.run({"x": f(2)}, ["y"])["y"].shape == (2,)
+    with pytest.raises(ExecutionError, match=r"node 'z' \(Reshape\)"):
+        run.run({"x": f(2)})
+
+
 def test_random_numbers_are_drawn_in_each_run():
     run = executor(graph("g () => (float[50] y) { y = RandomUniform<shape=[50], seed=3.0>() }"))
     a, b = run.run({})["y"], run.run({})["y"]

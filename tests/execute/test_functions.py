@@ -149,3 +149,14 @@ def test_a_definition_in_the_model_comes_first():
     <domain: "eqsat", opset_import: ["": 21]> StopFusion(x) => (y) { y = Neg(x) }"""
     x = f(2)
     np.testing.assert_array_equal(executor(text).run({"x": x})["y"], -x)
+
+
+def test_the_same_function_fails_in_the_call_that_failed():
+    text = f"""{HEAD} g (float[2] x, int64[1] m, int64[1] n) => (float[M] y, float[N] z) {{
+        y = local.shape(x, m)
+        z = local.shape(x, n)
+    }}
+    {FUNCTION} shape(x, s) => (y) {{ y = Reshape(x, s) }}"""
+    feeds = {"x": f(2), "m": np.array([2]), "n": np.array([3])}
+    with pytest.raises(ExecutionError, match=r"node 'z' \(local.shape\), node 'y' \(Reshape\)"):
+        executor(text).run(feeds)
