@@ -12,6 +12,7 @@ looking only at e-nodes above a threshold.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 import numpy as np
@@ -109,7 +110,7 @@ class Separator:
                 ways = self._other_ways(number, other, values, needs, below)
                 if len(ways) > WIDEST:
                     continue
-                right = sorted(ways.union(facts[other].columns) - set(columns))
+                right = sorted(ways.union(facts[other].columns))
                 rows.add(columns + right, np.concatenate([np.ones(len(columns)), -np.ones(len(right))]), -np.inf, 0.0)
                 found += 1
                 if found == PER_FACT:
@@ -227,6 +228,22 @@ class Separator:
                                 inside.update(new)
                                 group += new
                     self._add_unfounded_row(rows, c, inside, nodes, activity)
+        return rows
+
+    def unread_rows(self, classes: Iterable[int]) -> Rows:
+        """Rows that let classes be computed only for an e-node that reads them.
+
+        A relaxation that pays nothing for a class may compute it to no end, and pretend that it holds a region together.
+        """
+        formulation = self.formulation
+        rows = Rows()
+        for c in classes:
+            readers = formulation.edge_node[formulation.edge_child == c]
+            right = formulation.x[readers].ravel()
+            left = formulation.made[c]
+            left, right = left[left >= 0], right[right >= 0]
+            rows.add(np.concatenate([left, right]), np.concatenate([np.ones(len(left)), -np.ones(len(right))]),
+                     -np.inf, 0.0)
         return rows
 
     def _supported(self, ring: list[int], nodes: np.ndarray, threshold: float) -> set[int]:

@@ -42,4 +42,4 @@ class Incumbent:
 
     def closed(self, gap: float) -> bool:
         """Whether the program is proven to cost at most so much more than the best, relatively."""
-        return self.cost - self.bound <= gap * abs(self.cost)
+        return self.choices is not None and self.cost - self.bound <= gap * abs(self.cost)

@@ -50,6 +50,18 @@ class Zone:
     chains: bool = False
 
 
+@dataclass(frozen=True)
+class _Row:
+    """``Σ values · x[columns] >= least``."""
+
+    columns: list[int]
+    values: list[float]
+    least: float
+
+    def excludes(self, x: np.ndarray) -> bool:
+        return float(x[self.columns] @ np.array(self.values)) < self.least - LEAST_VIOLATION
+
+
 class Launches:
     """Columns and rows for the launch costs of one formulation."""
 
@@ -218,13 +230,17 @@ class Launches:
             return rows
         counts = self.counts(choices, staging)
         short = [zone for zone in self.zones if counts[zone.column] > x[zone.column] + 0.5]
-        for zone in short:
-            self._add_piece_row(rows, zone, x, choices)
-        if not rows.count:
+        for find in (self._piece_row, self._local_row):
             for zone in short:
-                self._add_local_row(rows, zone, x, choices)
-        if not rows.count and short:
-            self._add_global_row(rows, choices, staging)
+                row = find(zone, choices)
+                if row is not None and row.excludes(x):
+                    rows.add(row.columns, row.values, row.least, np.inf)
+            if rows.count:
+                return rows
+        if short:
+            row = self._global_row(choices, staging)
+            if row.excludes(x):
+                rows.add(row.columns, row.values, row.least, np.inf)
         return rows
 
     def _pieces(self, zone: Zone, choices: Mapping[int, Choice]) -> dict[int, int]:
@@ -238,13 +254,13 @@ class Launches:
                     sets.union(place[c], place[k])
         return {c: sets.find(place[c]) for c in on}
 
-    def _add_piece_row(self, rows: Rows, zone: Zone, x: np.ndarray, choices: Mapping[int, Choice]) -> None:
+    def _piece_row(self, zone: Zone, choices: Mapping[int, Choice]) -> _Row | None:
         """Pieces that do not touch are regions of their own, unless other classes or e-nodes join them."""
         formulation = self.formulation
         piece = self._pieces(zone, choices)
         names = sorted(set(piece.values()))
-        if len(names) <= x[zone.column] + 0.5:
-            return
+        if len(names) < 2:
+            return None
         must = set(formulation.must.tolist())
         chosen = [min((c for c in piece if piece[c] == name), key=lambda c: (c not in must, c)) for name in names]
         touches: dict[int, set[int]] = {c: set() for c in zone.classes if c not in piece}
@@ -276,9 +292,9 @@ class Launches:
         for node, near in joins.items():
             columns.append(int(formulation.x[node, zone.target]))
             values.append(float(min(most, len(near))))
-        rows.add(columns, values, 0.0, np.inf)
+        return _Row(columns, values, 0.0)
 
-    def _add_local_row(self, rows: Rows, zone: Zone, x: np.ndarray, choices: Mapping[int, Choice]) -> None:
+    def _local_row(self, zone: Zone, choices: Mapping[int, Choice]) -> _Row | None:
         """The order of execution keeps regions of one zone apart: charge it to all choices between them."""
         formulation = self.formulation
         problem = formulation.problem
@@ -296,8 +312,8 @@ class Launches:
         place = {c: i for i, c in enumerate(between)}
         reads = [[place[k] for k in problem.children[choices[c].node] if k in place] for c in between]
         least = round(stages(reads, [int(c in on) for c in between], [0.0, 1.0]).cost)
-        if least <= x[zone.column] + 0.5:
-            return
+        if least < 2:
+            return None
         columns, values, same = [zone.column], [1.0], 0
         for c in between:
             same += 1
@@ -309,13 +325,13 @@ class Launches:
             if c not in on:
                 columns.append(int(formulation.made[c, zone.target]))
                 values.append(least - 1.0)
-        rows.add(columns, values, least - (least - 1.0) * same, np.inf)
+        return _Row(columns, values, least - (least - 1.0) * same)
 
-    def _add_global_row(self, rows: Rows, choices: Mapping[int, Choice], staging: Staging) -> None:
+    def _global_row(self, choices: Mapping[int, Choice], staging: Staging) -> _Row:
         """This very program has these launches."""
         formulation = self.formulation
         columns = [zone.column for zone in self.zones]
         values = [float(formulation.problem.dispatch[zone.target]) / staging.cost for zone in self.zones]
         columns += [int(formulation.x[choice.node, choice.target]) for choice in choices.values()]
         values += [-1.0] * len(choices)
-        rows.add(columns, values, 1.0 - len(choices), np.inf)
+        return _Row(columns, values, 1.0 - len(choices))

@@ -54,6 +54,7 @@ class Search:
         self.upper[cyclic[cyclic >= 0]] = 0.0
         self.program = Program(formulation.cost * self.scale, np.zeros(formulation.columns), self.upper,
                                formulation.integer, formulation.rows, self.seed)
+        self._idle: set[int] = set()
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
         closed = self._cut()
@@ -106,12 +107,18 @@ class Search:
 
     def _consider(self, step: str, x: np.ndarray) -> int:
         """Price the program that a 0/1 point stands for; the number of rows added because it is none or dearer."""
-        choices = needed(self.problem, self.formulation.decode(x))
+        computed = self.formulation.decode(x)
+        choices = needed(self.problem, computed)
         if choices is None:
             return self._add(self.separator.unfounded_rows(x))
         cost = cost_of(self.problem, choices)
         self.best.offer(step, choices, cost.total)
-        return self._add(self.launches.program_rows(x, choices, cost.staging))
+        idle = [c for c in computed if c not in choices and c not in self._idle]
+        rows = self._add(self.launches.program_rows(x, choices, cost.staging))
+        if rows and idle:
+            self._idle.update(idle)
+            rows += self._add(self.separator.unread_rows(idle))
+        return rows
 
     def _fix(self, outcome: Outcome) -> None:
         """Drop columns that no program better than the incumbent uses (reduced cost fixing)."""

@@ -1,0 +1,178 @@
+"""Random small extraction problems, and their optimum by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from eqsat.extract.problem import Budget, Choice, Problem
+
+INF = float("inf")
+
+
+def programs(problem: Problem) -> Iterator[dict[int, Choice]]:
+    """All feasible programs, each once."""
+    options: list[list[Choice]] = [[] for _ in range(problem.classes)]
+    for node, klass in enumerate(problem.node_class.tolist()):
+        for target in range(len(problem.targets)):
+            if math.isfinite(problem.cost[node, target]):
+                options[klass].append(Choice(node, target))
+
+    def extend(chosen: dict[int, Choice], todo: list[int]) -> Iterator[dict[int, Choice]]:
+        todo = [klass for klass in todo if klass not in chosen]
+        if not todo:
+            if ordered(problem, chosen) and affordable(problem, chosen) and math.isfinite(cost(problem, chosen)):
+                yield dict(chosen)
+            return
+        klass, *rest = todo
+        for choice in options[klass]:
+            chosen[klass] = choice
+            yield from extend(chosen, rest + list(problem.children[choice.node]))
+            del chosen[klass]
+
+    yield from extend({}, sorted(set(problem.roots)))
+
+
+def ordered(problem: Problem, chosen: dict[int, Choice]) -> bool:
+    left = dict(chosen)
+    done: set[int] = set()
+    while left:
+        ready = [c for c, choice in left.items() if done.issuperset(problem.children[choice.node])]
+        if not ready:
+            return False
+        done.update(ready)
+        for c in ready:
+            del left[c]
+    return True
+
+
+def affordable(problem: Problem, chosen: dict[int, Choice]) -> bool:
+    return all(
+        sum(budget.weight[choice.node] for choice in chosen.values()) <= budget.limit + 1e-9
+        for budget in problem.budgets
+    )
+
+
+def cost(problem: Problem, chosen: dict[int, Choice]) -> float:
+    """The definition, word for word: e-nodes, copies through the host, cheapest cut into regions."""
+    total = sum(problem.cost[choice.node, choice.target] for choice in chosen.values())
+    for klass, choice in chosen.items():
+        where = {c.target for c in chosen.values() if klass in problem.children[c.node]}
+        if klass in problem.roots:
+            where.add(0)
+        for target in where - {choice.target}:
+            if target != 0:
+                total += problem.copy_in[klass, target]
+        if where - {choice.target} and choice.target != 0:
+            total += problem.copy_out[klass, choice.target]
+    classes = sorted(chosen)
+    reads = [[classes.index(k) for k in problem.children[chosen[c].node]] for c in classes]
+    return float(total + regions(reads, [chosen[c].target for c in classes], problem.dispatch))
+
+
+def regions(reads: Sequence[Sequence[int]], target: Sequence[int], dispatch: Sequence[float]) -> float:
+    """Cheapest partition into connected one-target parts that can be executed one after the other."""
+    count = len(reads)
+    if not any(dispatch[t] > 0 for t in target):
+        return 0.0
+    near: list[set[int]] = [set() for _ in range(count)]
+    for v, before in enumerate(reads):
+        for u in before:
+            if target[u] == target[v]:
+                near[u].add(v)
+                near[v].add(u)
+    best = INF
+    part = [-1] * count
+
+    def connected(nodes: list[int]) -> bool:
+        seen = {nodes[0]}
+        todo = [nodes[0]]
+        while todo:
+            for w in near[todo.pop()] & set(nodes):
+                if w not in seen:
+                    seen.add(w)
+                    todo.append(w)
+        return len(seen) == len(nodes)
+
+    def acyclic(parts: int) -> bool:
+        after = {(part[u], part[v]) for v in range(count) for u in reads[v] if part[u] != part[v]}
+        left = set(range(parts))
+        while left:
+            free = {p for p in left if not any((q, p) in after for q in left)}
+            if not free:
+                return False
+            left -= free
+        return True
+
+    def assign(v: int, parts: list[list[int]]) -> None:
+        nonlocal best
+        if v == count:
+            price = sum(dispatch[target[nodes[0]]] for nodes in parts)
+            if price < best and all(map(connected, parts)) and acyclic(len(parts)):
+                best = price
+            return
+        for number, nodes in enumerate(parts):
+            if target[nodes[0]] == target[v] and dispatch[target[v]] > 0:
+                nodes.append(v)
+                part[v] = number
+                assign(v + 1, parts)
+                nodes.pop()
+        part[v] = len(parts)
+        assign(v + 1, [*parts, [v]])
+
+    assign(0, [])
+    return best
+
+
+def optimum(problem: Problem) -> float:
+    """Cost of the best program, ``inf`` without one."""
+    return min((cost(problem, chosen) for chosen in programs(problem)), default=INF)
+
+
+def random_problem(seed: int, *, targets: int | None = None, cyclic: bool = True, most: int = 3000) -> Problem:
+    """A small problem with everything in it: sharing, cycles, impossible places, copies, launches, budgets."""
+    rng = random.Random(seed)
+    while True:
+        count = rng.randint(2, 7)
+        width = rng.choice([1, 2, 2, 3]) if targets is None else targets
+        order = list(range(count))
+        rng.shuffle(order)
+        rows: list[tuple[int, tuple[int, ...]]] = []
+        for place, klass in enumerate(order):
+            for _ in range(rng.choice([1, 1, 2, 2, 3])):
+                pool = order if cyclic and rng.random() < 0.25 else order[:place]
+                reads = rng.sample(pool, min(len(pool), rng.choice([0, 1, 1, 2, 2, 3]) if place else 0))
+                rows.append((klass, tuple(sorted(set(reads)))))
+        rng.shuffle(rows)
+        nodes = len(rows)
+        unit = rng.choice([1.0, 1e-5])
+        price = np.array([[rng.choice([0, 1, 2, 3, 5, 8]) for _ in range(width)] for _ in range(nodes)], dtype=float)
+        for node, target in itertools.product(range(nodes), range(width)):
+            if rng.random() < (0.05 if target == 0 else 0.25):
+                price[node, target] = INF
+        copies = [np.array([[0.0 if t == 0 else rng.choice([0, 1, 2, 4] + [INF] * (rng.random() < 0.1))
+                             for t in range(width)] for _ in range(count)]) for _ in range(2)]
+        launch = np.array([0.0] + [rng.choice([0, 1, 3, 6]) for _ in range(width - 1)])
+        budgets = ()
+        if rng.random() < 0.25:
+            weight = np.array([rng.choice([0, 0, 1, 2]) for _ in range(nodes)], dtype=float)
+            budgets = (Budget("noise", weight, float(rng.randint(0, 5))),)
+        roots = tuple(sorted(rng.sample(order[count // 2:], rng.choice([1, 1, 2]) if count - count // 2 > 1 else 1)))
+        if math.prod(1 + np.isfinite(price[[c == k for c, _ in rows]]).sum() for k in range(count)) > 40 * most:
+            continue
+        return Problem(
+            targets=tuple(f"t{i}" for i in range(width)),
+            classes=count,
+            node_class=np.array([c for c, _ in rows]),
+            children=tuple(reads for _, reads in rows),
+            cost=price * unit,
+            copy_in=copies[0] * unit,
+            copy_out=copies[1] * unit,
+            dispatch=launch * unit,
+            roots=roots,
+            budgets=budgets,
+        )
