@@ -1,4 +1,4 @@
-"""``eqsat rules``: which rules there are, what one says, and what it compiles to."""
+"""``eqsat rules``: which rules there are, what one says, what it compiles to, and its canonical form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILES = click.Path(path_type=Path)
 
 
-@click.group(short_help="List and show rules.")
+@click.group(short_help="List, show and format rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
 
@@ -85,6 +85,35 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
             click.echo("\n".join(egg_text(rule) for rule in entry.rules), nl=False)
         else:
             click.echo(entry.text)
+
+
+@rules.command("format", short_help="Put rule and target files into canonical form.")
+@click.argument("files", nargs=-1, required=True, type=_FILES)
+@click.option("--check", is_flag=True, help="Write nothing; the exit code is 1 if a file would change.")
+@debug_option
+def format_(files: tuple[Path, ...], check: bool) -> int:
+    """Rewrite FILES in canonical form; comments stay.
+
+    All of them are read first: if one is wrong, none is written.
+    """
+    from eqsat.report.write import replacing
+    from eqsat.rules.format import format_file
+    from eqsat.rules.reader import read_file
+
+    changed: list[tuple[Path, str]] = []
+    for path in files:
+        read_file(path)
+        text = path.read_text(encoding="utf-8")
+        formatted = format_file(text, str(path))
+        if formatted != text:
+            changed.append((path, formatted))
+    for path, formatted in changed:
+        if not check:
+            with replacing(path) as file:
+                file.write(formatted.encode())
+        click.echo(f"{'would change' if check else 'formatted'}  {path}")
+    click.echo(f"{len(changed)} of {len(files)} files {'would change' if check else 'changed'}")
+    return 1 if check and changed else 0
 
 
 def _read(files: tuple[Path, ...]) -> list[Listed]:

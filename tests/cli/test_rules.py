@@ -163,3 +163,27 @@ def test_targets_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_unknown_targets_propose_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", "show", "dnl"]) == 1
     assert "did you mean `dnnl`" in capsys.readouterr().err
+
+
+def test_format_rewrites_keeps_comments_and_then_changes_nothing(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = read_file(mine)
+    assert main(["rules", "format", "--check", str(mine)]) == 1
+    assert mine.read_text() == MINE
+    assert main(["rules", "format", str(mine)]) == 0
+    text = mine.read_text()
+    assert text != MINE
+    for comment in ("# About doubling.", "# behind", "# A comment", "# of two lines.", "# about what follows"):
+        assert comment in text
+    after = read_file(mine)
+    assert [(r.name, r.doc) for r in after.rules] == [(r.name, r.doc) for r in before.rules]
+    assert main(["rules", "format", "--check", str(mine)]) == 0
+    assert "0 of 1 files" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_format_writes_nothing_if_one_file_is_wrong(mine: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.rules"
+    bad.write_text("rule a : exact\n    Foo(x)  =>  x\n")
+    assert main(["rules", "format", str(mine), str(bad)]) == 1
+    assert mine.read_text() == MINE
