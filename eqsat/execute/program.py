@@ -16,12 +16,11 @@ import onnx_ir as ir
 from eqsat.errors import ExecutionError
 from eqsat.execute import control
 from eqsat.model import opset
-from eqsat.model.attributes import captured_values, subgraphs
+from eqsat.model.attributes import captured_values, plain_value, subgraphs
 from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.functions import function_body
 from eqsat.ops.properties import is_deterministic
-from eqsat.ops.schemas import plain_value
 
 Bindings = Mapping[str, ir.Attr]
 """Attributes that a function was called with."""

@@ -43,7 +43,7 @@ def to_attrs(node: ir.Node) -> Attrs:
                 place=f"attribute {name!r} of node {node.name!r} ({op})",
                 actual=f"a reference to the function's attribute {attr.ref_attr_name!r}",
             )
-        values[name] = _from_ir(attr)
+        values[name] = plain_value(attr)
     return tuple(sorted(values.items(), key=lambda pair: pair[0]))
 
 
@@ -163,7 +163,7 @@ def default_attrs(op: OpKey) -> Attrs:
     """The bundle of an operator of which no attribute is given."""
     if opset.find_schema(op) is None:
         return ()
-    return tuple((name, _from_ir(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
+    return tuple((name, plain_value(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
 
 
 @lru_cache(maxsize=4096)
@@ -171,7 +171,8 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def _from_ir(attr: ir.Attr) -> AttrValue:
+def plain_value(attr: ir.Attr) -> AttrValue:
+    """Value of an attribute as bundles hold it."""
     match attr.type:
         case _Kind.INT | _Kind.STRING:
             return attr.value

@@ -39,9 +39,4 @@ def defaults(op: OpKey, version: int | None = None) -> dict[str, AttrValue]:
     if found is None:
         return {}
     protos = {name: a.default_value for name, a in sorted(found.attributes.items())}
-    return {name: attributes._from_ir(ir.from_proto(proto)) for name, proto in protos.items() if proto.name}
-
-
-def plain_value(attr: ir.Attr) -> AttrValue:
-    """Value of an attribute as bundles hold it."""
-    return attributes._from_ir(attr)
+    return {name: attributes.plain_value(ir.from_proto(proto)) for name, proto in protos.items() if proto.name}
