@@ -244,6 +244,8 @@ class _Compiler:
             return self._call(identity, self._attributes(node), place), inputs, False
         op = OpKey(domain, node.op_type)
         if domain == "" and node.op_type in _CONTROL:
+            if node.op_type == "Loop":
+                inputs += [None] * (2 - len(inputs))
             call, captured = self._control(node, len(inputs), place)
             return call, [*inputs, *captured], False
         attributes = self._attributes(node)

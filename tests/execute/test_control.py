@@ -75,6 +75,19 @@ def test_loop_without_limit_or_condition():
     assert executor(text).run({"x": np.array(3, np.float32)})["y"] == 1536
 
 
+def test_loop_that_only_counts():
+    text = graph("""g (int64 m, float[2] x) => (float[K,2] ys) {
+        ys = Loop (m, ) <body = b (int64 i, bool c) => (bool more, float[2] y) {
+            more = Identity(c)
+            k = Cast<to=1>(i)
+            y = Mul(x, k)
+        }>
+    }""")
+    x = f(2)
+    ys = executor(text).run({"m": np.array(3), "x": x})["ys"]
+    np.testing.assert_array_equal(ys, [x * 0, x, x * 2])
+
+
 def test_loop_over_a_sequence():
     text = graph("""g (int64 m, seq(float[N]) xs) => (seq(float[N]) ys) {
         t = Constant<value_int=1>()

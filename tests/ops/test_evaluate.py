@@ -203,3 +203,32 @@ def test_functions_registered_elsewhere_are_evaluated():
     )
     same(evaluate(op, (), [X])[0], X + X + np.float32(1))  # type: ignore[arg-type]
     same(evaluate(op, (("bias", 2.0),), [X])[0], X + X + np.float32(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["Conv", "MaxPool", "Softmax", "Reshape", "Concat", "Gather", "MatMul", "QLinearSigmoid"]
+)
+def test_any_memory_layout_is_fine(name: str):
+    rng = np.random.default_rng(3)
+    x = values(rng, (2, 4, 6, 6), np.float32)
+    scale, zero = np.array(0.1, np.float32), np.array(3, np.uint8)
+    cases: dict[str, tuple[str, list[np.ndarray], tuple]] = {
+        "Conv": ("", [x, values(rng, (3, 4, 3, 3), np.float32)], ()),
+        "MaxPool": ("", [x], (("kernel_shape", (2, 2)),)),
+        "Softmax": ("", [x], (("axis", 1),)),
+        "Reshape": ("", [x, np.array([8, -1])], ()),
+        "Concat": ("", [x, x + 1], (("axis", 1),)),
+        "Gather": ("", [x, np.array([[0, 1], [1, 0]])], ()),
+        "MatMul": ("", [x, values(rng, (6, 5), np.float32)], ()),
+        "QLinearSigmoid": ("com.microsoft", [values(rng, (4, 6), np.uint8, 0, 255), scale, zero, scale, zero], ()),
+    }
+    domain, inputs, attrs = cases[name]
+    (wanted,) = evaluate(OpKey(domain, name), attrs, inputs)
+    for rearranged in (
+        np.asfortranarray,
+        lambda v: v.repeat(2, -1)[..., ::2],
+        lambda v: v[..., ::-1].copy()[..., ::-1],
+    ):
+        given = [rearranged(v) if v.ndim > 1 else v for v in inputs]
+        (ours,) = evaluate(OpKey(domain, name), attrs, given)
+        same(ours, wanted, 1e-6, 1e-6)  # type: ignore[arg-type]
