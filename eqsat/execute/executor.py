@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
+from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
-from eqsat.execute.program import Context, Program, compile_graph
+from eqsat.execute.program import Program
 from eqsat.model import opset
 
 _DEFAULT = object()

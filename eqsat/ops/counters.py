@@ -1,0 +1,215 @@
+"""How many multiply-accumulates single operators do, one function a kind of operator; the table is in ``macs``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import onnx_ir as ir
+
+from eqsat.errors import OptimizationError
+from eqsat.model.types import AttrValue, OpKey, TensorType
+
+Types = Sequence[TensorType | None]
+Counter = Callable[["Node"], int]
+
+
+class Node:
+    """One operator with static shapes, as the counting functions see it."""
+
+    def __init__(self, op: OpKey, attrs: Mapping[str, AttrValue], inputs: Types, outputs: Types) -> None:
+        self.op = op
+        self.attrs = attrs
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Shape of an input."""
+        return self._static(self.inputs, index, "input")
+
+    def output_shape(self, index: int = 0) -> tuple[int, ...]:
+        return self._static(self.outputs, index, "output")
+
+    def elements(self, index: int) -> int:
+        return math.prod(self.shape(index))
+
+    @property
+    def output_elements(self) -> int:
+        return math.prod(self.output_shape())
+
+    def integer(self, name: str, default: int = 0) -> int:
+        value = self.attrs.get(name, default)
+        return int(value) if isinstance(value, int | float) else default
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        value = self.attrs.get(name, ())
+        return tuple(int(v) for v in value) if isinstance(value, tuple) else ()
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.attrs.get(name, default)
+        return value if isinstance(value, str) else default
+
+    def _static(self, types: Types, index: int, kind: str) -> tuple[int, ...]:
+        tensor = types[index] if index < len(types) else None
+        if tensor is None or tensor.shape is None or not tensor.is_static:
+            raise OptimizationError(
+                f"the shape of {kind} {index} must be known to count the work",
+                place=str(self.op),
+                actual="no such value" if tensor is None else str(tensor),
+                hint="bind symbolic dimensions, for example with --dim N=1",
+            )
+        return tuple(int(d) for d in tensor.shape if isinstance(d, int))
+
+
+def output_elements(node: Node) -> int:
+    """One an element of the output: elementwise operators, and whatever is not known better."""
+    tensor = node.outputs[0] if node.outputs else None
+    if tensor is not None and tensor.dtype == ir.DataType.STRING:
+        return 0
+    return node.output_elements
+
+
+def input_elements(node: Node) -> int:
+    """One an element of the input: reductions, normalisations, sorts."""
+    return node.elements(0)
+
+
+def variadic(node: Node) -> int:
+    """Elementwise with one step less than operands."""
+    return node.output_elements * max(1, len(node.inputs) - 1)
+
+
+def convolution(weight: int) -> Counter:
+    """Output elements times the window over one group's channels; the weights are the input at an index."""
+    return lambda node: node.output_elements * math.prod(node.shape(weight)[1:])
+
+
+def transposed_convolution(node: Node) -> int:
+    """Input elements times the window over one group's output channels."""
+    return node.elements(0) * math.prod(node.shape(1)[1:])
+
+
+def deformable_convolution(node: Node) -> int:
+    """A convolution, and the interpolation of each sample that it reads."""
+    n, _, *spatial = node.output_shape()
+    kernel = node.shape(1)[2:]
+    samples = n * node.shape(0)[1] * math.prod(spatial) * math.prod(kernel)
+    return convolution(1)(node) + samples * 2 ** len(kernel)
+
+
+def product(node: Node) -> int:
+    """MatMul and its relatives; ``transA`` exists in the fused form only."""
+    a = node.shape(0)
+    return node.output_elements * a[-2 if node.integer("transA") and len(a) > 1 else -1]
+
+
+def einsum(node: Node) -> int:
+    """Product of all index ranges, pairwise from left to right."""
+    equation = node.text("equation").replace(" ", "")
+    left, _, right = equation.partition("->")
+    terms = [_labels(term, len(node.shape(i))) for i, term in enumerate(left.split(","))]
+    size: dict[str, int] = {}
+    for i, term in enumerate(terms):
+        for label, dim in zip(term, node.shape(i), strict=True):
+            size[label] = max(size.get(label, 1), dim)
+    if "->" not in equation:
+        once = sorted(c for c in size if len(c) == 1 and sum(term.count(c) for term in terms) == 1)
+        result = [c for c in size if len(c) > 1] + once
+    else:
+        result = _labels(right, len(node.output_shape()))
+    if len(terms) == 1:
+        moved = len(set(terms[0])) == len(terms[0]) and len(result) == len(terms[0])
+        return 0 if moved else math.prod(size[label] for label in set(terms[0]))
+    total = 0
+    kept = set(terms[0])
+    for i, term in enumerate(terms[1:], start=1):
+        joined = kept | set(term)
+        total += math.prod(size[label] for label in joined)
+        needed = set(result).union(*terms[i + 1 :])
+        kept = joined & needed
+    return total
+
+
+def _labels(term: str, rank: int) -> list[str]:
+    """One label an axis; the axes of an ellipsis are numbered from the right, as broadcasting aligns them."""
+    if "..." not in term:
+        return list(term)
+    before, after = term.split("...")
+    hidden = rank - len(before) - len(after)
+    return [*before, *(f"...{i}" for i in range(hidden, 0, -1)), *after]
+
+
+def recurrent(gates: int) -> Counter:
+    """Products of all gates with inputs and states, in all steps and directions."""
+
+    def count(node: Node) -> int:
+        first, second, features = node.shape(0)
+        directions, _, hidden = node.shape(2)
+        return first * second * directions * gates * hidden * (features + hidden)
+
+    return count
+
+
+def attention(node: Node) -> int:
+    """Scores, their softmax, and the mixing of values."""
+    query, key, value = node.shape(0), node.shape(1), node.shape(2)
+    past = node.shape(4)[2] if len(node.inputs) > 4 and node.inputs[4] is not None else 0
+    if len(query) == 4:
+        batch, heads, rows, size = query
+        columns, value_size = key[2] + past, value[3]
+    else:
+        batch, rows, width = query
+        heads = node.integer("q_num_heads", 1)
+        size = width // heads
+        columns, value_size = key[1] + past, value[2] // node.integer("kv_num_heads", heads)
+    return batch * heads * rows * columns * (size + value_size + 1)
+
+
+def pooling(node: Node) -> int:
+    """Output elements times the window."""
+    return node.output_elements * math.prod(node.integers("kernel_shape"))
+
+
+def resize(node: Node) -> int:
+    """Taps of the interpolation along the axes that change."""
+    taps = {"linear": 2, "bilinear": 2, "cubic": 4}.get(node.text("mode", "nearest"), 0)
+    pairs = list(zip(node.shape(0), node.output_shape(), strict=True))
+    return node.output_elements * taps ** sum(a != b for a, b in pairs) if taps and any(a != b for a, b in pairs) else 0
+
+
+def grid_sample(node: Node) -> int:
+    """Taps of the interpolation in all spatial axes."""
+    taps = {"linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}.get(node.text("mode", "linear"), 0)
+    return node.output_elements * taps ** (len(node.shape(0)) - 2) if taps else 0
+
+
+def roi_align(node: Node) -> int:
+    """Four taps for each sample of an output."""
+    return node.output_elements * 4 * max(1, node.integer("sampling_ratio")) ** 2
+
+
+def local_response(node: Node) -> int:
+    """Elements times the window across channels."""
+    return node.elements(0) * node.integer("size", 1)
+
+
+def rotary(node: Node) -> int:
+    """Two products an element."""
+    return 2 * node.output_elements
+
+
+def determinant(node: Node) -> int:
+    """A third of the cube, by elimination."""
+    shape = node.shape(0)
+    return math.prod(shape) * shape[-1] // 3
+
+
+def fourier(node: Node) -> int:
+    """Radix-2 fast transform: half a complex butterfly, four real MACs, an element and level."""
+    lengths = node.output_shape()[:-1]
+    return 2 * math.prod(lengths) * max(1, math.ceil(math.log2(max(2, *lengths)))) if lengths else 0
+
+
+def scatter(node: Node) -> int:
+    """One an update, where updates are combined and not only written."""
+    return 0 if node.text("reduction", "none") == "none" else node.elements(2)
