@@ -16,7 +16,7 @@ import numpy as np
 
 from eqsat.extract.cost import cost_of, needed
 from eqsat.extract.cuts import Separator
-from eqsat.extract.dominators import Dominators
+from eqsat.extract.dominators import Dominators, least_cost
 from eqsat.extract.formulation import Formulation
 from eqsat.extract.highs import Outcome, Program, Rows
 from eqsat.extract.incumbent import Incumbent
@@ -25,8 +25,8 @@ from eqsat.extract.problem import Choice, Problem
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6
-STALLED_ROUNDS = 4
-STALLED_GAIN = 1e-4
+STALLED_ROUNDS = 2
+STALLED_GAIN = 0.3
 
 @dataclass
 class Search:
@@ -43,6 +43,7 @@ class Search:
         """Improve the incumbent; True if the gap was closed."""
         clock = time.perf_counter()
         self.dominators = Dominators(self.problem)
+        self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
         self.separator = Separator(self.formulation)
