@@ -26,6 +26,13 @@ THRESHOLDS = (1e-6, 0.1, 0.25, 0.5, 0.7)
 PER_FACT = 10
 WIDEST = 40
 NOTHING: frozenset[int] = frozenset()
+NO_FACT = -1
+
+
+def _union(sets: list[frozenset[int] | None]) -> frozenset[int] | None:
+    """Union; None stands for everything."""
+    known = [found for found in sets if found is not None]
+    return NOTHING.union(*known) if len(known) == len(sets) else None
 
 
 class Separator:
@@ -88,37 +95,57 @@ class Separator:
         for number, fact in enumerate(facts):
             if activity[number] <= LEAST_VIOLATION:
                 continue
-            below: list[frozenset[int]] = []
+            below: list[frozenset[int] | None] = []
             demand: dict[int, float] = defaultdict(float)
+            groundless = 0.0
             for column, needed in fact.options:
-                found = NOTHING
+                found: frozenset[int] | None = NOTHING
                 if values[column] > LEAST_VIOLATION:
-                    found = frozenset().union(*(needs[other] for other in needed))
-                    for other in found:
-                        demand[other] += values[column]
+                    found = _union([needs[other] for other in needed])
+                    if found is None:
+                        groundless += values[column]
+                    else:
+                        for other in found:
+                            demand[other] += values[column]
                 below.append(found)
             excess = {
-                other: wanted - activity[other] for other, wanted in demand.items()
-                if wanted - activity[other] > LEAST_VIOLATION and other != number
+                other: wanted + groundless - activity[other] for other, wanted in demand.items()
+                if wanted + groundless - activity[other] > LEAST_VIOLATION and other != number
             }
-            found = 0
+            if groundless > LEAST_VIOLATION:
+                excess[NO_FACT] = groundless
+            found_rows = 0
             for other in sorted(excess, key=lambda other: (-excess[other], other)):
-                if any(near != other and other in needs[near] and excess[near] >= excess[other] - 1e-9
-                       and not (near in needs[other] and near > other) for near in excess):
+                if any(self._nearer(near, other, excess, needs) for near in excess):
                     continue
-                columns = [column for o, (column, _) in enumerate(fact.options) if other in below[o]]
-                ways = self._other_ways(number, other, values, needs, below)
+                options = [o for o, found in enumerate(below) if found is None or other in found]
+                ways = self._other_ways(number, options, other, values, needs)
                 if len(ways) > WIDEST:
                     continue
-                right = sorted(ways.union(facts[other].columns))
-                rows.add(columns + right, np.concatenate([np.ones(len(columns)), -np.ones(len(right))]), -np.inf, 0.0)
-                found += 1
-                if found == PER_FACT:
+                left = [fact.options[o][0] for o in options]
+                right = sorted(ways.union(facts[other].columns if other != NO_FACT else ()))
+                if sum(values[c] for c in left) - sum(values[c] for c in right) <= LEAST_VIOLATION:
+                    continue
+                rows.add(left + right, np.concatenate([np.ones(len(left)), -np.ones(len(right))]), -np.inf, 0.0)
+                found_rows += 1
+                if found_rows == PER_FACT:
                     break
         return rows
 
-    def _support_needs(self, values: list[float], activity: list[float]) -> list[frozenset[int]]:
-        """Needs if only columns above zero can be used; without facts that hold anyway, and from those on upwards."""
+    def _nearer(self, near: int, other: int, excess: dict[int, float], needs: list[frozenset[int] | None]) -> bool:
+        """Whether a violated need that itself needs another one gives a row that is no weaker."""
+        if NO_FACT in (near, other) or near == other or excess[near] < excess[other] - 1e-9:
+            return False
+        above, below = needs[near], needs[other]
+        if above is None or other not in above:
+            return False
+        return not (below is not None and near in below and near > other)
+
+    def _support_needs(self, values: list[float], activity: list[float]) -> list[frozenset[int] | None]:
+        """Needs if only columns above zero can be used; without facts that hold anyway, and from those on upwards.
+
+        None marks facts that cannot be derived so at all, since they wait for each other.
+        """
         facts = self.needs.facts
         known: list[frozenset[int] | None] = [
             NOTHING if a <= LEAST_VIOLATION or a >= 1 - LEAST_VIOLATION else None for a in activity
@@ -131,13 +158,10 @@ class Separator:
             queued.discard(number)
             common: frozenset[int] | None = None
             for column, needed in facts[number].options:
-                if values[column] <= LEAST_VIOLATION:
-                    continue
-                below = [known[other] for other in needed]
-                if any(found is None for found in below):
-                    continue
-                union = NOTHING.union(*[found for found in below if found is not None])
-                common = union if common is None else common & union
+                if values[column] > LEAST_VIOLATION:
+                    below = _union([known[other] for other in needed])
+                    if below is not None:
+                        common = below if common is None else common & below
             if common is None:
                 continue
             common = common.union(other for other in facts[number].implied if other in open_facts)
@@ -147,16 +171,19 @@ class Separator:
                     if reader in open_facts and reader not in queued:
                         queued.add(reader)
                         heappush(heap, reader)
-        return [found or NOTHING for found in known]
+        return known
 
-    def _other_ways(self, number: int, other: int, values: list[float], needs: list[frozenset[int]],
-                    below: list[frozenset[int]]) -> set[int]:
-        """Unused columns at which a derivation could leave the used ones before it comes to a fact they all need."""
+    def _other_ways(self, number: int, options: list[int], other: int, values: list[float],
+                    needs: list[frozenset[int] | None]) -> set[int]:
+        """Unused columns at which a derivation could leave the used ones before it comes to a fact they all need.
+
+        One input of each used option is followed, one that needs the fact. A derivation that takes none of these
+        columns goes on for ever, which it cannot, or comes to the fact.
+        """
         facts = self.needs.facts
         ways: set[int] = set()
         seen = {other}
-        todo = [self._witness(needed, other, needs) for o, (_, needed) in enumerate(facts[number].options)
-                if other in below[o]]
+        todo = [self._witness(facts[number].options[o][1], other, needs) for o in options]
         while todo:
             fact = todo.pop()
             if fact in seen:
@@ -171,9 +198,14 @@ class Separator:
                     ways.add(column)
         return ways
 
-    def _witness(self, needed: list[int], other: int, needs: list[frozenset[int]]) -> int:
-        """The fact among some that needs another, the one with the least below it."""
-        return min((fact for fact in needed if fact == other or other in needs[fact]), key=lambda f: len(needs[f]))
+    def _witness(self, needed: list[int], other: int, needs: list[frozenset[int] | None]) -> int:
+        """An input that needs the fact, the one with the least below it."""
+
+        def least(fact: int) -> tuple[bool, int]:
+            below = needs[fact]
+            return below is None, len(below or ())
+
+        return min((f for f in needed if f == other or (below := needs[f]) is None or other in below), key=least)
 
     def shared_rows(self, x: np.ndarray) -> Rows:
         """Rows of the second kind that a point violates, found from the inputs upwards."""

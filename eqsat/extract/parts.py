@@ -52,7 +52,7 @@ class PartwiseSearch:
             for target in targets_of(self.problem, self.dominators, part):
                 # Easy parts leave their time to the others; a hard one may take three times its share.
                 left = self.deadline - time.perf_counter()
-                share = left if part.root is None else min(left, 3 * left * len(part.classes) / work)
+                share = left if part.root is None else left * min(0.6, 3 * len(part.classes) / work)
                 work -= len(part.classes)
                 self._solve(part, target, time.perf_counter() + share)
 
