@@ -221,7 +221,8 @@ class _Attempt:
         """Contents that the rule's conditions may ask for; None leaves them to chance."""
         known = self.drawing.learned.get(name)
         if known is not None and dtype.is_floating_point() and self.chance.happens(0.5):
-            return np.full(shape, self.chance.one_of(known), dtype.numpy())
+            with np.errstate(over="ignore"):
+                return np.full(shape, self.chance.one_of(known)).astype(dtype.numpy())
         if dtype == ir.DataType.BOOL or self.chance.happens(0.2):
             return None
         each = shape if self.chance.happens(0.15) else ()
@@ -242,6 +243,8 @@ class _Attempt:
             raise Rejected(f"{value} is no {dtype.name.lower()}") from None
         if 0 in shape:
             raise Rejected("a number that occurs nowhere")
+        if value == 0 and dtype.is_floating_point() and self.chance.happens(0.2):
+            array = -array  # It equals 0, too.
         return self._add("", np.broadcast_to(array, shape).copy(), dtype, True)
 
     def _add(self, name: str, array: np.ndarray, dtype: ir.DataType, constant: bool) -> Drawn:
