@@ -54,3 +54,7 @@ class ExecutionError(EqsatError):
 
 class OptimizationError(EqsatError):
     """A request to the optimizer that cannot be fulfilled, such as a graph whose shapes are not known."""
+
+
+class QuantizationError(EqsatError):
+    """Calibration data that do not fit the model, or a quantization that cannot be carried out."""

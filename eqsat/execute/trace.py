@@ -1,0 +1,143 @@
+"""A model run with a look at every tensor: observed one by one, or kept so that parts can be run again.
+
+Calibration observes; each tensor is freed after its last reader, so that memory is that of one run. Measuring what
+a change of one tensor does to the outputs runs again only the steps that depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import ExecutionError
+from eqsat.execute.compile import Context, compile_graph
+from eqsat.execute.feeds import Feed, Symbols
+
+State = list[Any]
+"""The values of all tensors after a run, by slot."""
+
+
+class Trace:
+    """A compiled model whose tensors can be seen.
+
+    Only tensors of the main graph are; what bodies of control flow and functions compute inside is not.
+
+    Args:
+        model: Any valid model; it must not change while the trace is in use.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        graph = model.graph
+        values = dict.fromkeys([*graph.inputs, *graph.initializers.values()])
+        values |= dict.fromkeys(v for node in graph for v in node.outputs if v.name)
+        program = compile_graph(graph, list(values), model.opset_imports, Context(model.functions))
+        if program.captured:
+            raise ExecutionError(
+                "every value must be an input, a constant, or computed before its use",
+                place=f"graph {graph.name or ''!r}",
+                actual=repr(program.captured[0].name),
+            )
+        self._program = program
+        self._slots = {v.name or "": slot for v, slot in zip(program.outputs, program.results, strict=True)}
+        self._outputs = tuple(v.name or "" for v in graph.outputs)
+        self._feeds = [Feed(v, has_default=v.name in graph.initializers) for v in graph.inputs]
+        # Results are kept by a program; a trace lets go of what no step reads any more.
+        last = {slot: i for i, step in enumerate(program.steps) for slot in (*step.inputs, *step.outputs)}
+        self._dead: list[list[int]] = [[] for _ in program.steps]
+        for slot, i in last.items():
+            if slot and program.initial[slot] is None:
+                self._dead[i].append(slot)
+        names = {slot: name for name, slot in self._slots.items()}
+        self._written = [[(s, names[s]) for s in step.outputs if s in names] for step in program.steps]
+        self._affected: dict[int, list[int]] = {}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Outputs of the model, in order."""
+        return self._outputs
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """Tensors that no input changes: initializers, and what is computed from them alone."""
+        initial = self._program.initial
+        return {n: initial[s] for n, s in self._slots.items() if isinstance(initial[s], np.ndarray)}
+
+    def observe(self, inputs: Mapping[str, Any], see: Callable[[str, Any], None]) -> None:
+        """Run and show every tensor that depends on the inputs, inputs first, each as soon as it is there.
+
+        Args:
+            inputs: Array by input name; other names are ignored.
+            see: Receives name and value, which it must neither keep nor change.
+
+        Raises:
+            ExecutionError: An input is missing or unfit, or an operator cannot be executed.
+        """
+        values = self._start(inputs)
+        for feed in self._feeds:
+            if not feed.has_default:
+                see(feed.name, values[self._slots[feed.name]])
+        with np.errstate(all="ignore"):
+            for step, written, dead in zip(self._program.steps, self._written, self._dead, strict=True):
+                results = step.call([values[i] for i in step.inputs])
+                for slot, value in zip(step.outputs, results, strict=False):
+                    values[slot] = value
+                for slot, name in written:
+                    see(name, values[slot])
+                for slot in dead:
+                    values[slot] = None
+
+    def run(self, inputs: Mapping[str, Any]) -> State:
+        """Run and keep every tensor."""
+        values = self._start(inputs)
+        self._execute(values, range(len(self._program.steps)))
+        return values
+
+    def run_again(self, state: State, changed: str, value: Any) -> State:
+        """What follows from another value of one tensor; ``state`` stays as it is."""
+        slot = self._slots[changed]
+        if slot not in self._affected:
+            self._affected[slot] = self._behind(slot)
+        values = state.copy()
+        values[slot] = value
+        self._execute(values, self._affected[slot])
+        return values
+
+    def value(self, state: State, name: str) -> Any:
+        """A tensor of a state."""
+        return state[self._slots[name]]
+
+    def outputs(self, state: State) -> dict[str, Any]:
+        """The model's outputs in a state."""
+        return {name: state[self._slots[name]] for name in self._outputs}
+
+    def _start(self, inputs: Mapping[str, Any]) -> State:
+        values = self._program.initial.copy()
+        symbols: Symbols = {}
+        for feed in self._feeds:
+            if feed.has_default:
+                continue
+            if feed.name not in inputs:
+                raise feed.missing()
+            values[self._slots[feed.name]] = feed.checked(inputs[feed.name], symbols)
+        return values
+
+    def _execute(self, values: State, steps: Sequence[int]) -> None:
+        with np.errstate(all="ignore"):
+            for i in steps:
+                step = self._program.steps[i]
+                results = step.call([values[s] for s in step.inputs])
+                for slot, value in zip(step.outputs, results, strict=False):
+                    values[slot] = value
+
+    def _behind(self, slot: int) -> list[int]:
+        """Steps that depend on a slot."""
+        touched = {slot}
+        found = []
+        for i, step in enumerate(self._program.steps):
+            if not touched.isdisjoint(step.inputs):
+                touched.update(step.outputs)
+                found.append(i)
+        return found

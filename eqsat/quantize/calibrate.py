@@ -1,0 +1,105 @@
+"""Calibration: a model is run on samples, and statistics of every float tensor are gathered on the way.
+
+One pass is enough, as the histograms grow. Memory is that of one run (a tensor is let go of after its last
+reader) and 64 KB for each tensor, however many samples there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import QuantizationError
+from eqsat.execute.trace import Trace
+from eqsat.quantize.data import CalibrationData, DataSource
+from eqsat.quantize.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a long computation.
+
+    Attributes:
+        stage: ``"calibrate"`` counts samples, ``"measure"`` runs.
+        done: How many are done.
+        total: How many there are, None where that is not known.
+    """
+
+    stage: str
+    done: int
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was seen.
+
+    Attributes:
+        tensors: Statistics by tensor name, in execution order: inputs and everything floating-point computed from them.
+        constants: Value by name of the floating-point tensors that no input changes.
+        samples: Number of samples.
+    """
+
+    tensors: dict[str, Histogram] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    samples: int = 0
+
+
+def calibrate(
+    model: ir.Model,
+    data: DataSource | CalibrationData,
+    *,
+    limit: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Calibration:
+    """Run a model on samples and gather statistics of its float tensors.
+
+    Args:
+        model: A loaded model (:func:`eqsat.model.load.load`).
+        data: Samples; see :class:`~eqsat.quantize.data.CalibrationData`.
+        limit: Samples to use at most.
+        progress: Called after each sample.
+
+    Raises:
+        QuantizationError: The data do not fit the model, or there are none.
+        ExecutionError: The model cannot be executed.
+    """
+    if limit is not None and limit < 1:
+        raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
+    samples = data if isinstance(data, CalibrationData) else CalibrationData(data, model)
+    trace = Trace(model)
+    constants = {name: array for name, array in trace.constants.items() if is_float(array)}
+    found = Calibration(constants=constants)
+    count = 0
+
+    def see(name: str, value: Any) -> None:
+        if is_float(value):
+            if name not in found.tensors:
+                found.tensors[name] = Histogram()
+            found.tensors[name].add(value)
+
+    for sample in islice(samples, limit):
+        trace.observe(sample, see)
+        count += 1
+        if progress is not None:
+            progress(Progress("calibrate", count, limit))
+    return Calibration(found.tensors, constants, count)
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value is a floating-point array, of any width."""
+    return isinstance(value, np.ndarray) and value.dtype.kind != "O" and _is_floating(value.dtype)
+
+
+def _is_floating(dtype: np.dtype) -> bool:
+    if dtype.kind in "fiub":
+        return dtype.kind == "f"
+    try:
+        return ir.DataType.from_numpy(dtype).is_floating_point()
+    except TypeError:
+        return False

@@ -1,0 +1,78 @@
+"""Ranges of tensors from their statistics. Each contains zero, so that zero has an integer of its own.
+
+Zero must be exact: padding inserts it, Relu produces it, and its error would be the same everywhere instead of
+averaging out (Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018, section 2.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.quantize.calibrate import Calibration
+from eqsat.quantize.entropy import least_divergence
+from eqsat.quantize.histogram import Histogram
+from eqsat.quantize.options import Options
+from eqsat.quantize.squared_error import least_squared_error
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The real numbers that integers shall stand for: ``low <= 0 <= high``. Both are 0 for a tensor of zeros."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (self.low <= 0 <= self.high and np.isfinite(self.low) and np.isfinite(self.high)):
+            raise ValueError(f"a finite range that contains zero is required; got [{self.low}, {self.high}]")
+
+
+def ranges(calibration: Calibration, options: Options | None = None) -> dict[str, Range]:
+    """The range of every tensor that can have one.
+
+    Args:
+        calibration: Statistics, and the constants, whose range is always that of their values.
+        options: Method and element type; the rest does not matter here.
+
+    Returns:
+        Range by tensor name. Tensors with infinities or NaN, and those without elements, have none.
+    """
+    options = options or Options()
+    found = {
+        name: tensor_range(histogram, options)
+        for name, histogram in calibration.tensors.items()
+        if histogram.count and not histogram.nonfinite
+    }
+    for name, array in calibration.constants.items():
+        wide = array.astype(np.float64)
+        if array.size and np.isfinite(wide).all():
+            found[name] = Range(min(0.0, float(wide.min())), max(0.0, float(wide.max())))
+    return found
+
+
+def tensor_range(histogram: Histogram, options: Options) -> Range:
+    """The range of one tensor by the chosen method, never wider than what was seen and zero."""
+    low, high = min(0.0, histogram.low), max(0.0, histogram.high)
+    if not histogram.width or options.method == "minmax":
+        return Range(low, high)
+    if options.method == "percentile":
+        inner_low, inner_high = _percentile(histogram, options.percentile)
+    elif options.method == "entropy":
+        inner_low, inner_high = least_divergence(histogram, symmetric=options.symmetric)
+    else:
+        inner_low, inner_high = least_squared_error(histogram, symmetric=options.symmetric)
+    return Range(min(0.0, max(low, inner_low)), max(0.0, min(high, inner_high)))
+
+
+def _percentile(histogram: Histogram, percentile: float) -> tuple[float, float]:
+    """The narrowest edges of bins outside of which lie at most as many values as may be cut, half on each side."""
+    cut = histogram.count * (100.0 - percentile) / 200.0
+    edges = histogram.edges
+    below = np.cumsum(histogram.counts)
+    # First bin with which more than the cut would be gone; its lower edge stays.
+    low = edges[int(np.searchsorted(below, cut, side="right"))]
+    above = np.cumsum(histogram.counts[::-1])
+    high = edges[len(edges) - 1 - int(np.searchsorted(above, cut, side="right"))]
+    return float(low), float(high)
