@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance fuzz bench wheel-test clean
+.PHONY: help demo test quick lint format conformance check-rules fuzz bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -37,7 +37,7 @@ test: $(STAMP)  ## all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 quick: $(STAMP)  ## the tests that take less than some seconds each
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow'
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow and not heavy'
 
 lint: $(STAMP)  ## ruff and pyright
 	$(BIN)/ruff check .
@@ -50,6 +50,9 @@ format: $(STAMP)  ## let ruff format the sources
 
 conformance: $(STAMP)  ## the executor against all of onnx.backend.test
 	$(BIN)/python -m tests.conformance
+
+check-rules: $(STAMP)  ## every shipped rule on many more random instances
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
 
 fuzz: $(STAMP)  ## N random graphs, each optimized in several ways and compared: make fuzz N=1000
 	$(BIN)/python -m tests.fuzz $(N) --start $(START)

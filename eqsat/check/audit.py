@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.check.chance import Rejected
 from eqsat.check.instance import Instance, application, show
-from eqsat.check.oracle import Oracle, Undefined, Unsupported, require_defined
+from eqsat.check.oracle import NotANumber, Oracle, Undefined, Unsupported, require_defined
 from eqsat.egraph.encode import ORIGINAL
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
@@ -40,7 +40,7 @@ class Claim:
         program: The right side as text.
         right: What the right side computes; None where executing it fails.
         failure: Why it does.
-        folded: Whether the right side is only the constant that eqsat folded.
+        folded: Whether it only says that eqsat has folded a constant as this oracle would.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Audit:
     egraph: Snapshot
     _programs: dict[int, str] = field(default_factory=dict)
     _live: set[int] = field(default_factory=set)
+    _folded: set[int] = field(default_factory=set)
 
     @staticmethod
     def of(instance: Instance, oracle: Oracle) -> Audit:
@@ -117,6 +118,7 @@ class Audit:
         self._programs = dict(names)
         live = self._live_values()
         self._live = {eclass for value, eclass in self.egraph.refs.items() if value in live}
+        self._folded = {n.eclass for n in self.egraph.nodes if n.kind == "const"}
         pending = [n for n in self.egraph.nodes if n.kind != "input"]
         pending.sort(key=lambda n: n.kind == "const")
         while True:
@@ -143,7 +145,7 @@ class Audit:
         if found is None or isinstance(left, tuple):
             return
         name = names.get(node.eclass, "")
-        folded = node.kind == "const" and node.eclass not in self._live
+        folded = node.eclass in self._folded and node.eclass not in self._live
         if isinstance(found, str):
             yield Claim(name, left, self.text(node), None, found)
         else:
@@ -197,6 +199,8 @@ class Audit:
                 results = self.oracle(node.op, node.attrs, inputs, max(node.outputs, 1))
         except Unsupported:
             return None
+        except NotANumber as error:
+            raise Rejected(f"{node.op}: {error}") from None
         except Undefined as error:
             return str(error)
         except Exception as error:  # the oracle's own exceptions have no common base

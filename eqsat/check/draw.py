@@ -270,7 +270,8 @@ class _Attempt:
             return self.made[id(pattern)]
         key = identity(pattern)
         twins = self.shared.get(key)
-        if twins is not None and pattern.output < len(twins) and self.chance.happens(0.65):
+        # Outputs of one pattern are outputs of one node; patterns of one output may also be two equal nodes.
+        if twins is not None and (self.drawing.outputs[key] > 1 or self.chance.happens(0.65)):
             drawn = twins[pattern.output]
         else:
             drawn = self._node(pattern, key, dtype, shape)

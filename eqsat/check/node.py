@@ -53,6 +53,7 @@ class Node:
         self._drawn: dict[int, Drawn] = {}
         self._schema = find_schema(op)
         self._types: dict[str, ir.DataType] = {}
+        self._wished = dtype
         self.count = len(self._args)
         schema = self._schema
         if dtype is not None and schema is not None and schema.outputs:
@@ -152,7 +153,9 @@ class Node:
     def result(self) -> ir.DataType | None:
         """The element type that is wished for the result."""
         schema = self._schema
-        return self._types.get(schema.outputs[0].type_str) if schema is not None and schema.outputs else None
+        if schema is None:
+            return self._wished  # A function of ours has no schema.
+        return self._types.get(schema.outputs[0].type_str) if schema.outputs else None
 
     def _formal(self, i: int) -> Any:
         schema = self._schema

@@ -21,6 +21,10 @@ class Undefined(Exception):
     """The operator has no defined result on this data (an integer division by zero)."""
 
 
+class NotANumber(Undefined):
+    """A NaN where the operator has to give an integer: whatever it gives, no rule is to blame."""
+
+
 class Oracle(Protocol):
     """Evaluates one operator.
 
@@ -43,6 +47,8 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
     Raises:
         Undefined: It does.
     """
+    if op.name == "QuantizeLinear" and any(v is not None and np.isnan(v).any() for v in inputs[:2]):
+        raise NotANumber("a NaN to be quantized")
     if op.domain:
         return
     if op.name in ("Div", "Mod"):

@@ -176,12 +176,15 @@ class Answerer:
             nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
             values[variable] = count
             count += 1
+        first: dict[str, int] = {}
         for site in query.sites:
-            inputs = tuple(values.get(o) for o in site.operands)
-            outputs = max(site.constructor.outputs, 1)
-            nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
-            values[site.value] = count + site.match.output
-            count += outputs
+            if site.attrs not in first:
+                first[site.attrs] = count
+                inputs = tuple(values.get(o) for o in site.operands)
+                outputs = max(site.constructor.outputs, 1)
+                nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
+                count += outputs
+            values[site.value] = first[site.attrs] + site.match.output
         result = values[query.roots[0]]
         assert result is not None
         names = {s.match.bind for s in query.sites if s.match.bind is not None}

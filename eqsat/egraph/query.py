@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
+from eqsat.rules.expand import without_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,10 @@ class QueryBuilder:
         options = [self._options(m) for m in matches.values()]
         if not all(options):
             return
+        nodes = [_node(m) for m in matches.values()]
         for choice in itertools.product(*options):
+            if len(set(zip(nodes, choice, strict=True))) > len(set(nodes)):
+                continue
             builder = _Builder(dict(zip(matches, choice, strict=True)), self.absent)
             for root in roots:
                 builder.query.roots.append(builder.value(root))
@@ -109,12 +113,20 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
         yield pattern
 
 
+def _node(match: Match) -> Match:
+    """A pattern but for which output is meant: ``Split(x, s)[0]`` and ``Split(x, s)[1]`` are one node."""
+    plain = without_places(replace(match, output=0, bind=None))
+    assert isinstance(plain, Match)
+    return plain
+
+
 class _Builder:
     def __init__(self, chosen: Mapping[int, Constructor], absent: frozenset[str]) -> None:
         self.chosen = chosen
         self.absent = absent
         self.query = Query()
         self._done: dict[int, str] = {}
+        self._nodes: dict[Match, tuple[str, tuple[str, ...]]] = {}
 
     def value(self, pattern: Pattern | None) -> str:
         """The egglog variable (or absent constant) that stands for a pattern's value."""
@@ -143,27 +155,35 @@ class _Builder:
     def _site(self, match: Match) -> str:
         query = self.query
         constructor = self.chosen[id(match)]
+        node = _node(match)
+        known = self._nodes.get(node)
+        if known is None or not constructor.outputs:
+            operands = self._operands(match, constructor)
+            known = self._nodes[node] = (f"a{len(query.sites)}", operands)
+            if constructor.outputs:
+                query.atoms.append(f"(= m_{known[0]} {constructor.call(*known)})")
+        attrs, operands = known
+        value = f"x_{match.bind}" if match.bind else f"e{len(query.sites)}"
+        if match.bind:
+            query.tensors[match.bind] = value
+            query.leaves.pop(value, None)
+        if constructor.outputs:
+            query.atoms.append(f"(= {value} (out m_{attrs} {match.output}))")
+        else:
+            query.atoms.append(f"(= {value} {constructor.call(attrs, operands)})")
+        query.sites.append(Site(match, constructor, value, attrs, operands))
+        return value
+
+    def _operands(self, match: Match, constructor: Constructor) -> tuple[str, ...]:
         args = trim(match.args, self.absent)
         operands: list[str] = []
         for arg in args:
             if isinstance(arg, Rest):
                 names = tuple(f"r_{arg.name}_{i}" for i in range(constructor.inputs - len(args) + 1))
-                query.rests[arg.name] = names
+                self.query.rests[arg.name] = names
                 for name in names:
-                    query.leaves.setdefault(name)
+                    self.query.leaves.setdefault(name)
                 operands += names
             else:
                 operands.append(self.value(arg))
-        number = len(query.sites)
-        value = f"x_{match.bind}" if match.bind else f"e{number}"
-        if match.bind:
-            query.tensors[match.bind] = value
-            query.leaves.pop(value, None)
-        attrs = f"a{number}"
-        call = constructor.call(attrs, operands)
-        if constructor.outputs:
-            query.atoms += [f"(= m{number} {call})", f"(= {value} (out m{number} {match.output}))"]
-        else:
-            query.atoms.append(f"(= {value} {call})")
-        query.sites.append(Site(match, constructor, value, attrs, tuple(operands)))
-        return value
+        return tuple(operands)

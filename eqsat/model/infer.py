@@ -21,7 +21,7 @@ from eqsat.errors import ModelError
 from eqsat.model import checks_data as checks_data
 from eqsat.model import checks_nn as checks_nn
 from eqsat.model import contrib, opset, symbolic
-from eqsat.model.attributes import to_protos
+from eqsat.model.attributes import attr, to_protos
 from eqsat.model.body import Body
 from eqsat.model.checks import check_types, contradiction
 from eqsat.model.shape_values import propagate
@@ -71,6 +71,7 @@ def infer_types(
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
     found = opset.schema(op)
+    _require_outputs(op, attrs, outputs, place)
     captured = dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured)
     own = len(inputs) - len(captured)
     types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
@@ -172,6 +173,15 @@ _CONSTANT_DTYPES = {
     "value_string": ir.DataType.STRING,
     "value_strings": ir.DataType.STRING,
 }
+
+
+def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
+    """Split says how many outputs it has; onnx's own inference writes past the end where there are fewer or more."""
+    wanted = attr(attrs, "num_outputs") if op == OpKey("", "Split") else None
+    if wanted is not None and wanted != outputs:
+        raise ModelError(
+            "as many outputs as `num_outputs` says are required", place=place, actual=f"{outputs}, not {wanted}"
+        )
 
 
 def _infer_function(

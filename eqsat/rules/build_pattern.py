@@ -53,6 +53,7 @@ class PatternBuilder:
     attributes: dict[int, Deferred] = field(default_factory=dict)
     _memo: dict[Definition, ast.Pattern] = field(default_factory=dict)
     _operators: int = 0
+    _anonymous: int = 0
 
     def build(self, term: s.Term, frame: Frame, *, optional: bool = False) -> ast.Pattern:
         """The pattern of a term.
@@ -186,6 +187,10 @@ class PatternBuilder:
                 actual=f"`{term.name}?`",
                 hint="`?` is for operands that the operator's specification calls optional",
             )
+        if term.name == "_":
+            # Each one stands for itself; names of the language have no dots.
+            self._anonymous += 1
+            return ast.Var(f"_.{self._anonymous}", term.place, optional=True)
         self.context.bind(term.name, Binding("tensor", term.place))
         return ast.Var(term.name, term.place, optional=True)
 

@@ -53,7 +53,8 @@ class Unparser:
         """The surface term of a pattern."""
         match pattern:
             case ast.Var():
-                return (s.Optional if pattern.optional else s.Name)(pattern.name, pattern.place)
+                name = "_" if pattern.name.startswith("_.") else pattern.name
+                return (s.Optional if pattern.optional else s.Name)(name, pattern.place)
             case ast.Wildcard():
                 return s.Name("_", pattern.place)
             case ast.Number():

@@ -221,3 +221,43 @@ def test_numerics_gate_the_shipped_rules(numerics):
 
     kinds = {r.numerics.kind for r in select_rules(None, numerics).rules}
     assert kinds == ({"exact"} if numerics == "exact" else {"exact", "real"})
+
+
+def test_outputs_of_one_pattern_are_outputs_of_one_node():
+    rule = """
+    rule r : exact
+        r: Concat(Split(x, s?, axis=a)[0], Split(x, s?, axis=a)[1], axis=a)  =>  x
+        where r.shape == x.shape
+    """
+    mixed = "a, b = Split <axis = 0, num_outputs = 2> (x)\nc, d, e = Split <axis = 0, num_outputs = 3> (x)\n"
+    graph = model(
+        mixed + "out = Concat <axis = 0> (a, d)\no2 = Concat <axis = 0> (a, b)",
+        "float[3] x",
+        "float[3] out, float[3] o2",
+    )
+    snap = read(graph, rule)
+    assert operators(snap, graph, 0) == {"Concat"}
+    assert operators(snap, graph, 1) == {"Concat", "input"}
+
+
+def test_a_composite_may_use_several_outputs_of_a_node():
+    target = """
+    target npu
+        summary "test"
+        peak float32 = 1e9
+        bandwidth = 1e9, launch = 1e-6
+        link bandwidth = 1e9, latency = 1e-6
+        composite glu : exact
+            Split(x, s?, axis=a)[0] * Sigmoid(Split(x, s?, axis=a)[1])
+    """
+    graph = model(
+        "a, b = Split <axis = 0, num_outputs = 2> (x)\nc = Sigmoid(b)\nout = Mul(a, c)", "float[4] x", "float[2] out"
+    )
+    (node,) = [n for n in read(graph, targets=target).nodes if n.kind == "composite"]
+    assert node.composite is not None
+    body = node.composite.body
+    assert [(str(n.op), n.inputs, n.outputs) for n in body.nodes] == [
+        ("Split", (0,), 2),
+        ("Sigmoid", (2,), 1),
+        ("Mul", (1, 3), 1),
+    ]

@@ -15,6 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from eqsat.check import Unsupported
 from eqsat.model import opset
 from eqsat.model.attributes import to_protos
+from eqsat.model.body import Body
 from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.reference import ReferenceNode
 
@@ -32,6 +33,9 @@ def onnx_runtime(
         Unsupported: Neither implementation can be trusted here.
     """
     _require_trusted(op, inputs)
+    body = opset.function_body(op, attrs)
+    if body is not None:
+        return _run_body(body, inputs)
     signature = tuple(None if x is None else (x.dtype, x.ndim) for x in inputs)
     session = _session(op, attrs, signature, outputs)
     if session is not None:
@@ -49,6 +53,14 @@ def onnx_runtime(
         raise Unsupported(str(error)) from error
 
 
+def _run_body(body: Body, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+    values: list[np.ndarray | None] = list(inputs)
+    for node in body.nodes:
+        operands = [None if i is None else values[i] for i in node.inputs]
+        values += onnx_runtime(node.op, node.attrs, operands, node.outputs)
+    return [values[i] for i in body.results]
+
+
 def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
     first = inputs[0] if inputs else None
     if op == OpKey("", "Pow") and first is not None and first.dtype.kind in "iu" and inputs[1] is not None:
@@ -59,6 +71,9 @@ def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
             raise Unsupported("an integer power that float64 does not hold")
     if op.name in ("MaxPool", "GlobalMaxPool") and first is not None and np.isnan(first).any():
         raise Unsupported("a NaN among what is compared, of which ONNX says nothing")
+    if op.name in ("MaxPool", "Clip") and first is not None and first.dtype.kind == "f" and np.isinf(first).any():
+        # ONNX Runtime begins with the lowest finite number.
+        raise Unsupported("an infinity among what is compared")
     if op.name in ("GlobalAveragePool", "GlobalMaxPool") and first is not None and not first.size:
         raise Unsupported("an image without pixels")
 

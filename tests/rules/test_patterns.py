@@ -228,3 +228,14 @@ def test_conditions_hold_for_both_directions() -> None:
 
     for found in read_text("rule r : real\n    x + -y  <=>  x - y  where x.dtype == y.dtype").rules:
         assert len(found.where) == 1
+
+
+def test_unnamed_optional_operands_are_each_their_own() -> None:
+    found = pattern("Slice(x, s, e, _?, _?)")
+    assert isinstance(found, Match)
+    axes, steps = found.args[3:]
+    assert isinstance(axes, Var)
+    assert isinstance(steps, Var)
+    assert axes.optional
+    assert steps.optional
+    assert axes.name != steps.name

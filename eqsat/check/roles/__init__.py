@@ -5,8 +5,10 @@ from eqsat.check.roles import (  # noqa: F401
     movement,
     normalizing,
     products,
+    qlinear,
     quantizing,
     reductions,
+    resampling,
     windows,
 )
 from eqsat.check.roles.registry import Role, role, role_of

@@ -102,6 +102,7 @@ def cast(node: Node) -> None:
         ir.DataType.INT64,
     )
     other = node.kind(0) == "node" and node.chance.happens(0.7)
+    other = other or (node.kind(0) != "known" and "to" in node.required and node.chance.happens(0.7))
     node.draw(0, node.shape, dtype=node.chance.one_of(types) if other else None)
     wished = node.result()
     node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))

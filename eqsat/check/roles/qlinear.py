@@ -1,0 +1,142 @@
+"""Operators on quantized tensors: each operand comes with a scale and a zero point, the result has its own.
+
+The layouts follow ONNX Runtime's list of contrib operators. Operands are drawn as the float operator wants them.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from eqsat.check.chance import Rejected, Shape, broadcast
+from eqsat.check.node import Node
+from eqsat.check.roles.registry import role
+from eqsat.check.roles.windows import global_pool, pool
+from eqsat.model.opset import EQSAT, MICROSOFT
+
+_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+
+
+def _byte(node: Node, i: int) -> ir.DataType:
+    """The element type of a quantized operand: what is known of it, else one of the two."""
+    if node.kind(i) == "known":
+        return node.dtype(i)
+    wished = node.result()
+    return wished if wished in _BYTES else node.chance.one_of(_BYTES)
+
+
+def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
+    """Draws a scale, and the zero point behind it."""
+    found = node.draw(scale, own, fill="positive")
+    if node.has(scale + 1):
+        node.draw(scale + 1, found, dtype=dtype)
+
+
+@role("QLinearAdd", "QLinearMul", domain=MICROSOFT)
+def binary(node: Node) -> None:
+    dtype = _byte(node, 0)
+    left = node.draw(0, node.shape, dtype=dtype)
+    node.draw(3, node.chance.partner(left), dtype=node.dtype(0))
+    for scale in (1, 4, 6):
+        _parameters(node, scale, node.dtype(0))
+
+
+@role("QLinearWhere", domain=MICROSOFT)
+def where(node: Node) -> None:
+    dtype = _byte(node, 1)
+    left = node.draw(1, node.shape, dtype=dtype)
+    right = node.draw(4, node.chance.partner(left), dtype=node.dtype(1))
+    node.draw(0, node.chance.partner(broadcast(left, right)), dtype=ir.DataType.BOOL)
+    for scale in (2, 5, 7):
+        _parameters(node, scale, node.dtype(1))
+
+
+@role("QLinearConcat", domain=MICROSOFT)
+def concat(node: Node) -> None:
+    chance = node.chance
+    shape = node.known(2) or node.shape or chance.shape(chance.number(1, 4))
+    dtype = _byte(node, 2)
+    axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
+    if not -len(shape) <= axis < len(shape):
+        raise Rejected("no such axis")
+    for i in range(2, node.count, 3):
+        own = list(shape)
+        own[axis] = chance.number(1, 4)
+        node.draw(i, tuple(own), dtype=dtype)
+        _parameters(node, i + 1, dtype)
+    _parameters(node, 0, dtype)
+
+
+@role("QLinearAveragePool", domain=MICROSOFT)
+def average_pool(node: Node) -> None:
+    shape = node.known(0) or node.shape
+    rank = len(shape) - 2 if shape is not None and len(shape) >= 3 else 2
+    node.attr("dilations", (1,) * rank)  # The float operator has the attribute, this one has not.
+    if shape is None:
+        node.shape = node.chance.shape(4)
+    pool(node)
+    node.attr("count_include_pad", int(node.chance.happens(0.4)))
+    node.attrs.pop("dilations")
+    _result(node)
+
+
+@role("QLinearGlobalAveragePool", domain=MICROSOFT)
+def global_average_pool(node: Node) -> None:
+    global_pool(node)
+    _result(node)
+
+
+@role("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
+def unary(node: Node) -> None:
+    if node.op.name == "QLinearLeakyRelu":
+        node.real("alpha", 0.01, 0.5)
+    node.draw(0, node.shape, dtype=_byte(node, 0))
+    _result(node)
+
+
+@role("QLinearSoftmax", domain=MICROSOFT)
+def softmax(node: Node) -> None:
+    shape = node.draw(0, node.shape or node.chance.shape(least=1), dtype=_byte(node, 0))
+    node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
+    node.attr("opset", 13)
+    _result(node)
+
+
+def _result(node: Node) -> None:
+    for scale in (1, 3):
+        _parameters(node, scale, node.dtype(0))
+
+
+@role("QGemm", domain=MICROSOFT)
+def gemm(node: Node) -> None:
+    chance = node.chance
+    a_turned, b_turned = (node.attr(name, int(chance.happens(0.4))) for name in ("transA", "transB"))
+    left, right = node.known(0), node.known(3)
+    wish = node.shape if node.shape is not None and len(node.shape) == 2 else None
+    if any(s is not None and len(s) != 2 for s in (left, right)):
+        raise Rejected("no matrix")
+    rows = left[1 if a_turned else 0] if left else wish[0] if wish else chance.number(1, 4)
+    columns = right[0 if b_turned else 1] if right else wish[1] if wish else chance.number(1, 5)
+    inner = left[0 if a_turned else 1] if left else right[1 if b_turned else 0] if right else chance.number(1, 5)
+    dtype = _byte(node, 0)
+    node.draw(0, (inner, rows) if a_turned else (rows, inner), dtype=dtype)
+    weight = dtype if dtype == ir.DataType.INT8 else chance.one_of(_BYTES)
+    node.draw(3, (columns, inner) if b_turned else (inner, columns), dtype=weight)
+    _parameters(node, 1, dtype)
+    _parameters(node, 4, weight, (columns,) if chance.happens(0.3) else ())
+    if node.has(6):
+        node.draw(6, (columns,), dtype=ir.DataType.INT32)
+    if node.has(7):
+        _parameters(node, 7, dtype)
+
+
+@role("Requantize", domain=EQSAT)
+def requantize(node: Node) -> None:
+    kinds = (*_BYTES, ir.DataType.INT32)
+    node.draw(0, node.shape, dtype=node.chance.one_of(kinds))
+    own = node.dtype(0)
+    node.draw(1, (), fill="positive", dtype=ir.DataType.FLOAT)
+    node.draw(2, (), dtype=own)
+    node.draw(3, (), fill="positive", dtype=ir.DataType.FLOAT)
+    node.draw(4, (), dtype=node.chance.one_of(kinds))
+    wished = node.result()
+    node.attr("dtype", int(wished if wished in kinds else node.chance.one_of(kinds)))
