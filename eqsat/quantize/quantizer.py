@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.errors import QuantizationError
 from eqsat.ops.kernels.quantization import dequantize_linear, integer_range, quantize_linear, spread
 from eqsat.quantize.ranges import Range
 
 _TINY = float(np.finfo(np.float32).tiny)
+_LARGEST = float(np.finfo(np.float32).max)
 BIAS_LIMIT = 2**30
 """Largest bias as an integer: half of int32, the other half is left to the sum of products."""
 
@@ -73,15 +73,17 @@ def activation_quantizer(found: Range, dtype: str, *, symmetric: bool) -> Quanti
     least, greatest = limits
     middle = (least + greatest + 1) // 2
     if symmetric:
-        step = max(-found.low, found.high) / (greatest - middle)
-        return Quantizer(_scale(step), np.array(middle, kind))
-    scale = _scale(found.high / (greatest - least) - found.low / (greatest - least))
-    zero = np.clip(np.rint(least - found.low / float(scale)), least, greatest)
+        largest = min(max(-found.low, found.high), 0.99 * _LARGEST)
+        return Quantizer(_scale(largest / (greatest - middle)), np.array(middle, kind))
+    # The ends are met but for half a step, and must not become infinite by that.
+    low, high = max(found.low, -0.99 * _LARGEST), min(found.high, 0.99 * _LARGEST)
+    scale = _scale(high / (greatest - least) - low / (greatest - least))
+    zero = np.clip(np.rint(least - low / float(scale)), least, greatest)
     return Quantizer(scale, np.array(zero, kind))
 
 
 def weight_quantizer(weight: np.ndarray, axis: int | None) -> Quantizer:
-    """Symmetric int8 from -127 to 127, with a scale for each index of ``axis``.
+    """Symmetric int8 from -127 to 127 for finite weights, with a scale for each index of ``axis``.
 
     Channels of zeros get scale 1.
     """
@@ -111,15 +113,14 @@ def weight_quantizer_with_bias(weight: np.ndarray, axis: int | None, bias: np.nd
 
 def bias_quantizer(input_scale: np.ndarray, weight_scale: np.ndarray, length: int) -> Quantizer:
     """int32 with the scale of the products it is added to, one for each output channel."""
-    scale = np.broadcast_to(np.float32(input_scale) * weight_scale, (length,)).astype(np.float32)
+    product = np.minimum(weight_scale.astype(np.float64) * float(input_scale), _LARGEST)
+    scale = np.broadcast_to(product, (length,)).astype(np.float32)
     return Quantizer(scale, np.zeros(length, np.int32), 0)
 
 
 def _symmetric(step: np.ndarray, axis: int | None) -> Quantizer:
-    step = np.where(step > 0, np.maximum(step, _TINY), 1.0)
+    step = np.where(step > 0, np.clip(step, _TINY, _LARGEST), 1.0)
     scale = step.astype(np.float32).reshape(() if axis is None else -1)
-    if not np.isfinite(scale).all():
-        raise QuantizationError("weights that are finite numbers are required", actual="infinities or NaN")
     return Quantizer(scale, np.zeros(scale.shape, np.int8), axis)
 
 

@@ -16,6 +16,8 @@ from eqsat.quantize.histogram import Histogram
 from eqsat.quantize.options import Options
 from eqsat.quantize.squared_error import least_squared_error
 
+_INFINITE = float(np.finfo(np.float32).max) / 2
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -37,19 +39,28 @@ def ranges(calibration: Calibration, options: Options | None = None) -> dict[str
         options: Method and element type; the rest does not matter here.
 
     Returns:
-        Range by tensor name. Tensors with infinities or NaN, and those without elements, have none.
+        Range by tensor name. Tensors without elements have none, nor have those with NaN, infinities, or numbers that
+        stand for infinity: the lowest number of float32 in masks would leave nothing of all others.
     """
     options = options or Options()
     found = {
         name: tensor_range(histogram, options)
         for name, histogram in calibration.tensors.items()
-        if histogram.count and not histogram.nonfinite
+        if histogram.count and not histogram.nonfinite and max(-histogram.low, histogram.high) < _INFINITE
     }
     for name, array in calibration.constants.items():
-        wide = array.astype(np.float64)
-        if array.size and np.isfinite(wide).all():
-            found[name] = Range(min(0.0, float(wide.min())), max(0.0, float(wide.max())))
+        known = constant_range(array)
+        if known is not None:
+            found[name] = known
     return found
+
+
+def constant_range(array: np.ndarray) -> Range | None:
+    """The range of known values and zero, None where there can be none."""
+    wide = array.astype(np.float64)
+    if not array.size or not (np.abs(wide) < _INFINITE).all():
+        return None
+    return Range(min(0.0, float(wide.min())), max(0.0, float(wide.max())))
 
 
 def tensor_range(histogram: Histogram, options: Options) -> Range:

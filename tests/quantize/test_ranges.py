@@ -127,6 +127,7 @@ def test_any_values_give_a_range_and_a_scale(values: list[float], method, symmet
 
 def test_tensors_without_a_range():
     seen = Calibration({"a": histogram(np.array([np.inf, 1.0])), "b": Histogram(), "c": histogram(np.zeros(3))})
+    seen.tensors["mask"] = histogram(np.array([0, np.finfo(np.float32).min]))
     assert ranges(seen) == {"c": Range(0.0, 0.0)}
 
 

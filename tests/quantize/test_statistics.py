@@ -99,7 +99,7 @@ def test_every_tensor_is_seen_once_with_the_executors_value(name: str):
 
     trace = Trace(model)
     trace.observe(x, see)
-    computed = [v.name for node in model.graph for v in node.outputs if v.name not in trace.constants]
+    computed = [v.name or "" for node in model.graph for v in node.outputs if v.name not in trace.constants]
     assert list(seen) == [*x, *computed]
     expected = Executor(model).run(x, outputs=computed)
     state = trace.run(x)

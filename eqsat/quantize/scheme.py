@@ -1,0 +1,289 @@
+"""Which tensors of a model are quantized, how, and who reads the quantized form.
+
+- An operator that takes part reads integers and writes integers: its float inputs and outputs are quantized.
+- What it writes is quantized for every reader; what another operator or the caller wrote only for those that take part.
+- Between an operator and the Relu or Clip that alone reads its result nothing is quantized: they are one step.
+- Data movement passes integers on, with scale and zero point as they are. It does not, nor does a lone Relu or Clip,
+  ask for integers where there are none: that would cost accuracy and gain nothing.
+- Constants: weights int8, biases int32 with the scale of the products, other operands as activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import QuantizationError
+from eqsat.execute.trace import Trace
+from eqsat.model import opset
+from eqsat.quantize.calibrate import is_float
+from eqsat.quantize.operators import Role, bias_is_added_plainly, role, weight_axis
+from eqsat.quantize.options import Options
+from eqsat.quantize.quantizer import (
+    Quantizer,
+    activation_quantizer,
+    bias_quantizer,
+    weight_quantizer,
+    weight_quantizer_with_bias,
+)
+from eqsat.quantize.ranges import Range, constant_range
+
+Kind = Literal["activation", "constant", "weight", "bias"]
+Edge = tuple[int, int]
+"""An input of a node: position of the node in the graph, index of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedTensor:
+    """One tensor and the integers for it.
+
+    Attributes:
+        name: Of the tensor.
+        kind: What it is. All but activations are constant.
+        quantizer: Scale and zero point.
+        readers: Who reads the quantized form; None for everybody, outputs of the model included.
+        follows: The tensor whose integers data movement made these from; None where it is quantized itself.
+            The second rounding of such a tensor changes nothing, so it adds no noise.
+    """
+
+    name: str
+    kind: Kind
+    quantizer: Quantizer
+    readers: tuple[Edge, ...] | None
+    follows: str | None = None
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A quantization of a model: everything that :func:`eqsat.quantize.insert.quantize_dequantize` will insert.
+
+    Attributes:
+        tensors: In execution order.
+        operators: Positions of the nodes that take part.
+        unranged: Nodes that would take part but for a tensor without a range, and that tensor's name.
+    """
+
+    tensors: tuple[QuantizedTensor, ...]
+    operators: tuple[int, ...]
+    unranged: dict[int, str] = field(default_factory=dict)
+
+    def only(self, kept: frozenset[int]) -> Scheme:
+        """The scheme with some of its tensors, by position."""
+        return replace(self, tensors=tuple(t for i, t in enumerate(self.tensors) if i in kept))
+
+
+def make_scheme(model: ir.Model, ranges: Mapping[str, Range], options: Options | None = None) -> Scheme:
+    """Decide what is quantized.
+
+    Args:
+        model: A loaded model.
+        ranges: Range by tensor name (:func:`eqsat.quantize.ranges.ranges`). Constants need none.
+        options: Element types, skipped nodes, operators.
+
+    Raises:
+        QuantizationError: A skipped node or an operator does not exist.
+    """
+    options = options or Options()
+    _check_names(model, options)
+    return _Maker(model, ranges, options).make()
+
+
+class _Maker:
+    def __init__(self, model: ir.Model, ranges: Mapping[str, Range], options: Options) -> None:
+        self.graph = model.graph
+        self.nodes = list(model.graph)
+        self.index = {node: i for i, node in enumerate(self.nodes)}
+        self.options = options
+        self.constants = Trace(model).constants
+        known = {name: constant_range(a) for name, a in self.constants.items() if is_float(a)}
+        self.ranges = {**{name: r for name, r in known.items() if r is not None}, **ranges}
+        self.skip = set(options.skip)
+        self.outputs = set(self.graph.outputs)
+        self.written: dict[ir.Value, QuantizedTensor] = {}
+        self.fused: set[ir.Value] = set()
+        # What is quantized for some readers, in order of first use, with those readers.
+        self.found: dict[tuple, tuple[QuantizedTensor, list[Edge]]] = {}
+        self.unranged: dict[int, str] = {}
+
+    def make(self) -> Scheme:
+        taking_part = []
+        for i, node in enumerate(self.nodes):
+            found = self.role(node)
+            if found is None:
+                continue
+            if found.moves:
+                if self.move(node):
+                    taking_part.append(i)
+            elif self.compute(i, node, found):
+                taking_part.append(i)
+        tensors = [t if t.readers is None else replace(t, readers=tuple(readers)) for t, readers in self.found.values()]
+        return Scheme(tuple(tensors), tuple(taking_part), self.unranged)
+
+    def role(self, node: ir.Node) -> Role | None:
+        if node.name in self.skip or not self.skip.isdisjoint(v.name for v in node.outputs):
+            return None
+        if all(v.name in self.constants for v in node.outputs if v.name):
+            return None
+        return role(node, self.options.operators)
+
+    def move(self, node: ir.Node) -> bool:
+        """Quantize what a moving operator writes with the parameters of what it reads."""
+        source = self.written.get(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+        if source is None:
+            return False
+        for value in node.outputs:
+            if self.is_data(value):
+                self.write(value, source.quantizer, source.follows or source.name)
+        return True
+
+    def compute(self, i: int, node: ir.Node, found: Role) -> bool:
+        """Quantize what an operator reads and writes; False if it cannot take part."""
+        inputs = [
+            (k, v)
+            for k, v in enumerate(node.inputs)
+            if v is not None and (found.data is None or k in found.data) and self.is_data(v)
+        ]
+        outputs = [v for v in node.outputs if self.is_data(v)]
+        if found.limits and not self.is_settled(node.inputs[0]):
+            return False
+        if not inputs or not outputs or outputs[0] is not node.outputs[0]:
+            return False
+        fused = self.limited(outputs)
+        wanted = [v for _, v in inputs if not self.is_settled(v)] + [v for v in outputs if v is not fused]
+        lacking = next((v.name or "" for v in wanted if v.name not in self.ranges), None)
+        if lacking is not None:
+            self.unranged[i] = lacking
+            return False
+        scale: np.ndarray | None = None
+        weight: Quantizer | None = None
+        for k, value in inputs:
+            if found.weight == k and value.name in self.constants:
+                weight = self.read_weight(i, node, found, value, scale)
+                continue
+            quantizer = self.read(i, k, value)
+            if k == 0 and quantizer is not None:
+                scale = quantizer.scale
+        self.read_bias(i, node, found, scale, weight)
+        for value in outputs:
+            if value is fused:
+                self.fused.add(value)
+            else:
+                self.write(value, self.activation(value.name or ""), None)
+        return True
+
+    def read(self, i: int, k: int, value: ir.Value) -> Quantizer | None:
+        """Quantize an operand, unless it is already."""
+        if value in self.written:
+            return self.written[value].quantizer
+        if value in self.fused or _is_dequantized(value):
+            return None
+        name = value.name or ""
+        kind: Kind = "constant" if name in self.constants else "activation"
+        return self.add(name, kind, self.activation(name), (i, k))
+
+    def read_weight(
+        self, i: int, node: ir.Node, found: Role, value: ir.Value, scale: np.ndarray | None
+    ) -> Quantizer | None:
+        if _is_dequantized(value):
+            return None
+        array = self.constants[value.name or ""]
+        axis = weight_axis(node, array.ndim) if self.options.per_channel else None
+        bias = self.bias(node, found)
+        if bias is None or scale is None:
+            quantizer = weight_quantizer(array, axis)
+        else:
+            quantizer = weight_quantizer_with_bias(array, axis, bias, float(scale))
+        assert found.weight is not None
+        return self.add(value.name or "", "weight", quantizer, (i, found.weight))
+
+    def read_bias(self, i: int, node: ir.Node, found: Role, scale: np.ndarray | None, weight: Quantizer | None) -> None:
+        bias = self.bias(node, found)
+        if bias is None or scale is None or weight is None or found.bias is None:
+            return
+        value = node.inputs[found.bias]
+        assert value is not None
+        self.add(value.name or "", "bias", bias_quantizer(scale, weight.scale, bias.size), (i, found.bias))
+
+    def bias(self, node: ir.Node, found: Role) -> np.ndarray | None:
+        """The bias where it can be an integer: constant, one value a channel, added to the products as they are."""
+        value = node.inputs[found.bias] if found.bias is not None and len(node.inputs) > found.bias else None
+        if value is None or value.name not in self.constants or not bias_is_added_plainly(node):
+            return None
+        array = self.constants[value.name]
+        weight = self.constants.get((node.inputs[found.weight or 0] or value).name or "")
+        if weight is None or array.ndim != 1 or not np.isfinite(array).all() or _is_dequantized(value):
+            return None
+        axis = weight_axis(node, weight.ndim)
+        return array if axis is None or array.size == weight.shape[axis] else None
+
+    def limited(self, outputs: list[ir.Value]) -> ir.Value | None:
+        """The result that only a Relu or Clip which takes part reads."""
+        if len(outputs) != 1 or outputs[0] in self.outputs:
+            return None
+        uses = list(outputs[0].uses())
+        if len(uses) != 1 or uses[0].idx != 0 or uses[0].node not in self.index:
+            return None
+        node = uses[0].node
+        found = self.role(node)
+        if found is None or not found.limits or node.outputs[0].name not in self.ranges:
+            return None
+        bounds = [v for v in node.inputs[1:] if v is not None and v.name]
+        return outputs[0] if all(v.name in self.constants for v in bounds) else None
+
+    def add(self, name: str, kind: Kind, quantizer: Quantizer, edge: Edge) -> Quantizer:
+        key = (name, kind == "bias", quantizer.key)
+        if key not in self.found:
+            self.found[key] = (QuantizedTensor(name, kind, quantizer, ()), [])
+        self.found[key][1].append(edge)
+        return quantizer
+
+    def write(self, value: ir.Value, quantizer: Quantizer, follows: str | None) -> None:
+        uses = list(value.uses())
+        if value not in self.outputs and uses and all(_quantizes(use.node) for use in uses):
+            return
+        tensor = QuantizedTensor(value.name or "", "activation", quantizer, None, follows)
+        self.written[value] = tensor
+        self.found[(value.name, "written")] = (tensor, [])
+
+    def activation(self, name: str) -> Quantizer:
+        return activation_quantizer(self.ranges[name], self.options.activation, symmetric=self.options.symmetric)
+
+    def is_settled(self, value: ir.Value | None) -> bool:
+        """Whether a value is, or becomes within one step, integers without another pair."""
+        return value is not None and (value in self.written or value in self.fused or _is_dequantized(value))
+
+    def is_data(self, value: ir.Value) -> bool:
+        return bool(value.name) and value.dtype == ir.DataType.FLOAT
+
+
+def _is_dequantized(value: ir.Value) -> bool:
+    producer = value.producer()
+    return producer is not None and producer.op_type == "DequantizeLinear"
+
+
+def _quantizes(node: ir.Node) -> bool:
+    return node.op_type == "QuantizeLinear"
+
+
+def _check_names(model: ir.Model, options: Options) -> None:
+    known = dict.fromkeys(name for node in model.graph for name in (node.name, *(v.name for v in node.outputs)) if name)
+    for name in options.skip:
+        if name not in known:
+            raise QuantizationError(
+                "the name of a node, or of one of its outputs, is required",
+                place="option skip",
+                actual=repr(name),
+                hint=opset.did_you_mean(name, known),
+            )
+    for name in options.operators or ():
+        if name not in opset.operator_names():
+            raise QuantizationError(
+                "an operator of ONNX is required",
+                place="option operators",
+                actual=repr(name),
+                hint=opset.did_you_mean(name, opset.operator_names()),
+            )
