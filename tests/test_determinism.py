@@ -29,7 +29,8 @@ for name in sys.argv[1:]:
         told["seconds"] = None
         for rule in told["rules"]:
             rule["seconds"] = None
-        print(name, objective, hashlib.sha256(content).hexdigest(), hashlib.sha256(json.dumps(told).encode()).hexdigest())
+        digests = [hashlib.sha256(c).hexdigest() for c in (content, json.dumps(told).encode())]
+        print(name, objective, *digests)
 """
 
 
