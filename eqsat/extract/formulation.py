@@ -11,7 +11,7 @@ Rows, beside the obvious ones:
   the activity of the component to what it reads. Several may be outside producers at once, so "at most one of
   them" would cut off programs; "one of them leads" does not, and gives as strong a bound.
 
-What remains of acyclicity, and rows over dominators, are added as solutions violate them (``eqsat.extract.cuts``).
+What remains of acyclicity, and rows over dominators, are added as solutions violate them (``eqsat.extract.implied``, ``acyclic``).
 """
 
 from __future__ import annotations

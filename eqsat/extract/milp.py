@@ -1,6 +1,6 @@
 """Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
 
-The relaxation is solved again and again with the rows it violates (``eqsat.extract.cuts``, ``eqsat.extract.launches``);
+The relaxation is solved again and again with the rows it violates (``eqsat.extract.implied``, ``acyclic``, ``launches``);
 on networks it mostly ends in a program, and that program is optimal. Else e-nodes whose reduced cost
 exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches cost more than
 the rows knew, adds rows and the search goes on. Every program on the way is priced exactly, every bound is one
@@ -14,19 +14,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from eqsat.extract.acyclic import Acyclicity
 from eqsat.extract.cost import cost_of, needed
-from eqsat.extract.cuts import Separator
 from eqsat.extract.dominators import Dominators, least_cost
+from eqsat.extract.facts import placed_facts, unplaced_facts
 from eqsat.extract.formulation import Formulation
 from eqsat.extract.highs import Outcome, Program, Rows
+from eqsat.extract.implied import Implications
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.launches import Launches
 from eqsat.extract.problem import Choice, Problem
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6
-STALLED_ROUNDS = 2
-STALLED_GAIN = 0.3
+STALLED_ROUNDS = 4
+STALLED_GAIN = 1e-4
 
 @dataclass
 class Search:
@@ -46,7 +48,11 @@ class Search:
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
-        self.separator = Separator(self.formulation)
+        self.acyclicity = Acyclicity(self.formulation)
+        graphs = [unplaced_facts(self.formulation)]
+        if len(self.problem.targets) > 1:
+            graphs.append(placed_facts(self.formulation))
+        self.implications = [Implications(graph) for graph in graphs]
         formulation = self.formulation
         size = self.best.cost if np.isfinite(self.best.cost) else float(formulation.cost.sum())
         self.scale = LARGEST_COST / size if size > 0 else 1.0
@@ -55,6 +61,7 @@ class Search:
         self.upper[cyclic[cyclic >= 0]] = 0.0
         self.program = Program(formulation.cost * self.scale, np.zeros(formulation.columns), self.upper,
                                formulation.integer, formulation.rows, self.seed)
+        self._add(self.acyclicity.pair_rows())
         self._idle: set[int] = set()
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
@@ -81,11 +88,10 @@ class Search:
                 return True
             x = outcome.x
             count = 0
-            for find in (self.separator.need_rows, self.separator.support_rows, self.separator.shared_rows):
-                if not count:
-                    count += self._add(find(x))
+            for implications in self.implications:
+                count += self._add(implications.rows(x))
             count += self._add(self.launches.chain_rows(x))
-            count += self._add(self.separator.unfounded_rows(x))
+            count += self._add(self.acyclicity.cycle_rows(x))
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
             if whole:
                 # Also where rows were violated: every program on the way may become the incumbent.
@@ -111,14 +117,14 @@ class Search:
         computed = self.formulation.decode(x)
         choices = needed(self.problem, computed)
         if choices is None:
-            return self._add(self.separator.unfounded_rows(x))
+            return self._add(self.acyclicity.cycle_rows(x))
         cost = cost_of(self.problem, choices)
         self.best.offer(step, choices, cost.total)
         idle = [c for c in computed if c not in choices and c not in self._idle]
         rows = self._add(self.launches.program_rows(x, choices, cost.staging))
         if rows and idle:
             self._idle.update(idle)
-            rows += self._add(self.separator.unread_rows(idle))
+            rows += self._add(self.acyclicity.unread_rows(idle))
         return rows
 
     def _fix(self, outcome: Outcome) -> None:
