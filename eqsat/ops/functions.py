@@ -87,23 +87,45 @@ STOP_FUSION = declare(
     )
 )
 
+
+def _requantize(attrs: Mapping[str, AttrValue]) -> Body:
+    real = (
+        ("Cast", (0,), {"to": int(ir.DataType.INT32)}),
+        ("Cast", (2,), {"to": int(ir.DataType.INT32)}),
+        ("Sub", (5, 6), {}),
+        ("DequantizeLinear", (7, 1), {"axis": attrs["axis"]}),
+    )
+    if attrs["dtype"] != ir.DataType.INT32:
+        return straight_line(5, *real, ("Cast", (4,), {"to": attrs["dtype"]}), ("QuantizeLinear", (8, 3, 9), {}))
+    # QuantizeLinear gives 16 bits at most. float64 holds whatever int32 does, so that this saturates as exactly.
+    wide = int(ir.DataType.DOUBLE)
+    low, high = -(2**31), 2**31 - 1
+    return straight_line(
+        5,
+        *real,
+        ("Div", (8, 3), {}),
+        ("Round", (9,), {}),
+        ("Cast", (10,), {"to": wide}),
+        ("Cast", (4,), {"to": wide}),
+        ("Add", (11, 12), {}),
+        ("Constant", (), {"value_int": low}),
+        ("Cast", (14,), {"to": wide}),
+        ("Constant", (), {"value_int": high}),
+        ("Cast", (16,), {"to": wide}),
+        ("Clip", (13, 15, 17), {}),
+        ("Cast", (18,), {"to": int(ir.DataType.INT32)}),
+    )
+
+
 REQUANTIZE = declare(
     Function(
         OpKey(opset.EQSAT, "Requantize"),
         ("x", "in_scale", "in_zero", "out_scale", "out_zero"),
         (("axis", 1), ("dtype", int(ir.DataType.INT8))),
-        lambda attrs: straight_line(
-            5,
-            ("Cast", (0,), {"to": int(ir.DataType.INT32)}),
-            ("Cast", (2,), {"to": int(ir.DataType.INT32)}),
-            ("Sub", (5, 6), {}),
-            ("DequantizeLinear", (7, 1), {"axis": attrs["axis"]}),
-            ("Cast", (4,), {"to": attrs["dtype"]}),
-            ("QuantizeLinear", (8, 3, 9), {}),
-        ),
+        _requantize,
         "Integers of one scale and zero point as integers of another: (x - in_zero) * in_scale / out_scale, rounded "
-        "half to even, plus out_zero, saturated to dtype. in_scale is a scalar or one value an index of axis; the "
-        "others are scalars, zero points of any integer type. The subtraction is in int32, the product and the "
-        "quotient in float32.",
+        "half to even, plus out_zero, saturated to dtype, which has 16 bits at most or is int32. in_scale is a scalar "
+        "or one value an index of axis; the others are scalars, zero points of any integer type. The subtraction is in "
+        "int32, the product and the quotient in float32.",
     )
 )

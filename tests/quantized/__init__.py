@@ -1,0 +1,1 @@
+"""Quantized networks: the exact rules, both spellings, and the targets that run them."""
