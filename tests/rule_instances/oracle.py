@@ -36,7 +36,9 @@ def onnx_runtime(
     body = opset.function_body(op, attrs)
     if body is not None:
         return _run_body(body, inputs)
-    signature = tuple(None if x is None else (x.dtype, x.ndim) for x in inputs)
+    # ONNX's shape inference wants to know how many sizes a Resize is given.
+    static = op == OpKey("", "Resize")
+    signature = tuple(None if x is None else (x.dtype, x.shape if static else (None,) * x.ndim) for x in inputs)
     session = _session(op, attrs, signature, outputs)
     if session is not None:
         feed = {f"i{k}": np.asarray(x, order="C") for k, x in enumerate(inputs) if x is not None}
@@ -107,7 +109,7 @@ def _session(op: OpKey, attrs: Attrs, signature: tuple[Any, ...], outputs: int) 
         [node],
         "node",
         [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(s[0]), [None] * s[1])
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(s[0]), s[1])
             for n, s in zip(names, signature, strict=True)
             if s is not None
         ],

@@ -21,7 +21,7 @@ def _byte(node: Node, i: int) -> ir.DataType:
     if node.kind(i) == "known":
         return node.dtype(i)
     wished = node.result()
-    return wished if wished in _BYTES else node.chance.one_of(_BYTES)
+    return wished if wished is not None and wished in _BYTES else node.chance.one_of(_BYTES)
 
 
 def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
@@ -139,4 +139,4 @@ def requantize(node: Node) -> None:
     node.draw(3, (), fill="positive", dtype=ir.DataType.FLOAT)
     node.draw(4, (), dtype=node.chance.one_of(kinds))
     wished = node.result()
-    node.attr("dtype", int(wished if wished in kinds else node.chance.one_of(kinds)))
+    node.attr("dtype", int(wished if wished is not None and wished in kinds else node.chance.one_of(kinds)))
