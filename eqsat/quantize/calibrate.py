@@ -27,7 +27,7 @@ class Progress:
     Attributes:
         stage: ``"calibrate"`` counts samples, ``"measure"`` runs.
         done: How many are done.
-        total: How many there are, None where that is not known.
+        total: How many there are at most, None where that is not known.
     """
 
     stage: str
