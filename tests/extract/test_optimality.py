@@ -132,7 +132,7 @@ def test_regions_are_as_few_as_possible(start):
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 5, 16, 64])
 def test_a_node_waits_for_others_of_its_region(k, first):
-    """a = p + p; b = q + q; h_i = f_i(b) on the host; n = a * b; d_i = a o h_i: two regions, in any order of the nodes."""
+    """a = p + p; b = q + q; h_i = f_i(b) on the host; n = a * b; d_i = a o h_i: two regions, in any order."""
     names = ["a", "b"] + (["n"] if first else []) + [f"h{i}" for i in range(k)] + [f"d{i}" for i in range(k)]
     names += [] if first else ["n"]
     number = {name: i for i, name in enumerate(names)}
