@@ -92,10 +92,6 @@ class Dominators:
             mask |= self.of_class[root]
         return mask
 
-    def cyclic_nodes(self) -> list[int]:
-        """E-nodes that no acyclic program contains."""
-        return [n for n, c in enumerate(self.problem.node_class.tolist()) if self.of_node(n) >> c & 1]
-
     def beyond(self, target: int) -> list[int]:
         """Per class what lies behind another target: the k for which every program with c has a path c → … → w → … → k
         with a w off the target, w ≠ k (w may be c).

@@ -40,6 +40,24 @@ def greedy(problem: Problem) -> dict[int, Choice] | None:
     return None
 
 
+def guided(problem: Problem, share: np.ndarray) -> tuple[float, dict[int, Choice]] | None:
+    """The best program, and its cost, found where e-nodes are the cheaper the more a solution uses them.
+
+    Args:
+        problem: The problem.
+        share: Shape (nodes, targets), from 0 to 1: use in a solution that need not be a program.
+    """
+    cost = np.where(np.isfinite(problem.cost), problem.cost * (1.0 - np.clip(share, 0.0, 1.0)), INF)
+    best: tuple[float, dict[int, Choice]] | None = None
+    for labels in (_tree_labels, _set_labels):
+        choices = _assemble(replace(problem, cost=cost), labels)
+        if choices is not None and _keeps_budgets(problem, choices):
+            price = program_cost(problem, choices)
+            if best is None or price < best[0]:
+                best = price, choices
+    return best
+
+
 def _keeps_budgets(problem: Problem, choices: dict[int, Choice]) -> bool:
     return all(
         math.fsum(float(budget.weight[choice.node]) for choice in choices.values()) <= budget.limit * (1 + 1e-12)

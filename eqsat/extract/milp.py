@@ -19,16 +19,20 @@ from eqsat.extract.cost import cost_of, needed
 from eqsat.extract.dominators import Dominators, least_cost
 from eqsat.extract.facts import placed_facts, unplaced_facts
 from eqsat.extract.formulation import Formulation
+from eqsat.extract.greedy import guided
 from eqsat.extract.highs import Outcome, Program, Rows
 from eqsat.extract.implied import Implications
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.launches import Launches
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.reduce import hopeless_nodes
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6
-STALLED_ROUNDS = 4
-STALLED_GAIN = 1e-4
+STALLED_ROUNDS = 3
+STALLED_GAIN = 3e-6
+"""Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
+problem, the dearer a round."""
 
 @dataclass
 class Search:
@@ -57,8 +61,8 @@ class Search:
         size = self.best.cost if np.isfinite(self.best.cost) else float(formulation.cost.sum())
         self.scale = LARGEST_COST / size if size > 0 else 1.0
         self.upper = formulation.upper.copy()
-        cyclic = formulation.x[self.dominators.cyclic_nodes()].ravel()
-        self.upper[cyclic[cyclic >= 0]] = 0.0
+        hopeless = formulation.x[hopeless_nodes(self.problem, self.dominators, self.best.cost)].ravel()
+        self.upper[hopeless[hopeless >= 0]] = 0.0
         self.program = Program(formulation.cost * self.scale, np.zeros(formulation.columns), self.upper,
                                formulation.integer, formulation.rows, self.seed)
         self._add(self.acyclicity.pair_rows())
@@ -103,7 +107,8 @@ class Search:
                 return False
             history.append(outcome.value)
             gain = outcome.value - history[-STALLED_ROUNDS] if len(history) >= STALLED_ROUNDS else np.inf
-            if gain < STALLED_GAIN * (self.best.cost * self.scale - outcome.value) and not whole:
+            least = min(0.1, STALLED_GAIN * self.problem.nodes)
+            if gain < least * (self.best.cost * self.scale - outcome.value) and not whole:
                 self._fix(outcome)
                 return False
         return False
@@ -117,6 +122,7 @@ class Search:
         computed = self.formulation.decode(x)
         choices = needed(self.problem, computed)
         if choices is None:
+            self._round(step, x)
             return self._add(self.acyclicity.cycle_rows(x))
         cost = cost_of(self.problem, choices)
         self.best.offer(step, choices, cost.total)
@@ -127,8 +133,16 @@ class Search:
             rows += self._add(self.acyclicity.unread_rows(idle))
         return rows
 
+    def _round(self, step: str, x: np.ndarray) -> None:
+        """Look for a program near a point that is none."""
+        found = guided(self.problem, np.append(x, 0.0)[self.formulation.x])
+        if found is not None:
+            self.best.offer(step, found[1], found[0])
+
     def _fix(self, outcome: Outcome) -> None:
         """Drop columns that no program better than the incumbent uses (reduced cost fixing)."""
+        if outcome.x is not None:
+            self._round("relaxation", outcome.x)
         if outcome.reduced is None or outcome.x is None or not np.isfinite(self.best.cost):
             return
         room = (self.best.cost * (1 + 1e-9)) * self.scale - outcome.value
