@@ -2,9 +2,11 @@
 
     python -m benchmarks.extraction [DIRECTORY] [--only NAME ...] [--time-limit SECONDS] [--json FILE]
 
-DIRECTORY holds ``*/*.json.gz`` (or ``.json``) files in the format of egraph-serialize, where a child is the name of an e-node
+DIRECTORY holds ``*/*.json.gz`` (or ``.json``) files in the format of egraph-serialize, where a child is the
+name of an e-node
 that stands for its class, and ``best_known.csv`` with what others reach: greedy extraction, an integer program
-without the rows of :mod:`eqsat.extract.formulation`, SmoothE on a GPU, SCIP, CPLEX. One target, no copies; the cost of a
+without the rows of :mod:`eqsat.extract.formulation`, SmoothE on a GPU, SCIP, CPLEX. One target, no copies; the
+cost of a
 program counts each e-node once. E-graphs with negative costs are left out.
 """
 
@@ -98,8 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     published = read_published(options.directory)
     results: dict[str, Any] = {}
-    print(f"{'e-graph':<44}{'cost':>12}{'bound':>12}{'gap':>8}{'CPU s':>8}  "
-          f"{'bottom-up':>10}{'greedy':>10}{'ILP':>10}{'best':>10}  against best")
+    print(
+        f"{'e-graph':<44}{'cost':>12}{'bound':>12}{'gap':>8}{'CPU s':>8}  "
+        f"{'bottom-up':>10}{'greedy':>10}{'ILP':>10}{'best':>10}  against best"
+    )
     for path in paths:
         name = name_of(path, options.directory)
         if options.only and not any(part in name for part in options.only):
@@ -113,8 +117,13 @@ def main(arguments: list[str] | None = None) -> int:
         results[name] = result | {"published": known}
         best = known.get("best_known")
         ratio = f"{result['cost'] / best - 1:+.3%}" if best else ""
-        print(f"{name[-43:]:<44}{result['cost']:>12.6g}{result['bound']:>12.6g}{result['gap']:>8.1%}{result['cpu']:>8.2f}  "
-              + "".join(f"{known.get(key, float('nan')):>10.5g}" for key in PUBLISHED) + f"  {ratio:>9}", flush=True)
+        print(
+            f"{name[-43:]:<44}{result['cost']:>12.6g}{result['bound']:>12.6g}"
+            f"{result['gap']:>8.1%}{result['cpu']:>8.2f}  "
+            + "".join(f"{known.get(key, float('nan')):>10.5g}" for key in PUBLISHED)
+            + f"  {ratio:>9}",
+            flush=True,
+        )
     if options.json is not None:
         write_json(options.json, results)
     return 0

@@ -70,7 +70,7 @@ class QueryBuilder:
         options = [self._options(m) for m in matches.values()]
         if not all(options):
             return
-        nodes = [_node(m) for m in matches.values()]
+        nodes = [node_of(m) for m in matches.values()]
         for choice in itertools.product(*options):
             if len(set(zip(nodes, choice, strict=True))) > len(set(nodes)):
                 continue
@@ -113,7 +113,7 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
         yield pattern
 
 
-def _node(match: Match) -> Match:
+def node_of(match: Match) -> Match:
     """A pattern but for which output is meant: ``Split(x, s)[0]`` and ``Split(x, s)[1]`` are one node."""
     plain = without_places(replace(match, output=0, bind=None))
     assert isinstance(plain, Match)
@@ -155,7 +155,7 @@ class _Builder:
     def _site(self, match: Match) -> str:
         query = self.query
         constructor = self.chosen[id(match)]
-        node = _node(match)
+        node = node_of(match)
         known = self._nodes.get(node)
         if known is None or not constructor.outputs:
             operands = self._operands(match, constructor)

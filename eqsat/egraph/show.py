@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from eqsat.egraph.compile import Compiler
 from eqsat.egraph.language import Constructor
-from eqsat.egraph.query import trim
+from eqsat.egraph.query import node_of, trim
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Match, Pattern, Rest, Rule
 from eqsat.rules.expand import Clause, expand
@@ -47,12 +47,15 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
 
 
 def _needed(clause: Clause) -> Iterator[Constructor]:
-    for root in clause.roots:
-        for match in _matches(root):
-            args = trim(match.args, clause.absent)
-            rest = bool(args) and isinstance(args[-1], Rest)
-            inputs = len(args) - 1 + _REST if rest else len(args)
-            yield Constructor(match.ops[0], inputs, match.output + 1 if match.output else 0)
+    matches = [match for root in clause.roots for match in _matches(root)]
+    outputs: dict[Match, int] = {}
+    for match in matches:
+        outputs[node_of(match)] = max(outputs.get(node_of(match), 0), match.output + 1 if match.output else 0)
+    for match in matches:
+        args = trim(match.args, clause.absent)
+        rest = bool(args) and isinstance(args[-1], Rest)
+        inputs = len(args) - 1 + _REST if rest else len(args)
+        yield Constructor(match.ops[0], inputs, outputs[node_of(match)])
 
 
 def _matches(pattern: Pattern | None) -> Iterator[Match]:

@@ -94,7 +94,8 @@ class Acyclicity:
     def unread_rows(self, classes: Iterable[int]) -> Rows:
         """Rows that let classes be computed only for an e-node that reads them.
 
-        A relaxation that pays nothing for a class may compute it to no end, and pretend that it holds a region together.
+        A relaxation that pays nothing for a class may compute it to no end, and pretend that it holds a region
+        together.
         """
         formulation = self.formulation
         rows = Rows()
@@ -107,8 +108,9 @@ class Acyclicity:
         formulation = self.formulation
         children = formulation.problem.children
         inside = frozenset(cycle)
-        support = [n for c in sorted(inside) for n in formulation.dominators.options[c]
-                   if inside.isdisjoint(children[n])]
+        support = [
+            n for c in sorted(inside) for n in formulation.dominators.options[c] if inside.isdisjoint(children[n])
+        ]
         _at_most(rows, formulation.made[klass], formulation.x[np.array(support, dtype=np.int64)].ravel())
 
 

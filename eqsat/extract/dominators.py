@@ -2,7 +2,8 @@
 
 An e-node needs all of its inputs (AND), a class one of its e-nodes (OR). The classes that every derivation of c
 contains are D(c) = {c} ∪ ⋂ over e-nodes of ⋃ over inputs of D(input), of which the greatest solution is
-sought, since derivations are finite. Sets are bit masks in integers. Three uses: an e-node one of whose inputs needs its own class can
+sought, since derivations are finite. Sets are bit masks in integers. Three uses: an e-node one of whose inputs
+needs its own class can
 be dropped; the costs of what is needed anyway bound any program from below; and "if c then d" are the rows that
 make the linear relaxation strong where alternatives meet again further down.
 """

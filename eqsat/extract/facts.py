@@ -1,8 +1,11 @@
 """What every derivation of something contains: dominators of a problem as facts that derive from each other.
 
-A program is a derivation in an AND/OR graph of facts. There are two such graphs of a problem. Without places: class c is
-computed, by an e-node, from its inputs. With places: class c is computed on d; it is copied out of d, or into d; it is in the
-memory of d, because it was computed there or came there; to run on d, an e-node needs its inputs in d's memory. A fact that
+A program is a derivation in an AND/OR graph of facts. There are two such graphs of a problem. Without places:
+class c is
+computed, by an e-node, from its inputs. With places: class c is computed on d; it is copied out of d, or into
+d; it is in the
+memory of d, because it was computed there or came there; to run on d, an e-node needs its inputs in d's
+memory. A fact that
 every derivation of another one contains gives a valid row, activity of the one at most that of the
 other (``eqsat.extract.implied``). Facts that every program contains are left out, which keeps the sets small:
 nothing reaches beyond the next such fact.
@@ -183,7 +186,8 @@ def placed_facts(formulation: Formulation) -> Facts:
             if fact >= 0:
                 graph.facts[fact].options = [
                     Option((x[node][target],), [held[k][target] for k in problem.children[node]])
-                    for node in dominators.options[klass] if x[node][target] >= 0
+                    for node in dominators.options[klass]
+                    if x[node][target] >= 0
                 ]
     _add_leaders(graph, formulation, rings, anywhere)
     certain = [anywhere[klass] for klass in formulation.must.tolist()]
@@ -198,5 +202,7 @@ def _add_leaders(graph: Facts, formulation: Formulation, rings: list[int], numbe
     for ring, fact in zip(formulation.dominators.rings, rings, strict=True):
         graph.facts[fact].options = [
             Option((lead[node],), [number[k] for k in children[node]])
-            for klass in ring for node in formulation.dominators.options[klass] if lead[node] >= 0
+            for klass in ring
+            for node in formulation.dominators.options[klass]
+            if lead[node] >= 0
         ]

@@ -1,6 +1,7 @@
 """The extraction problem as an integer program.
 
-Columns: ``x[n,d]`` e-node n runs on target d; ``made[c,d]`` class c is computed on d (the sum of its x, or the x itself if there
+Columns: ``x[n,d]`` e-node n runs on target d; ``made[c,d]`` class c is computed on d (the sum of its x, or the
+x itself if there
 is but one); ``out[c,d]`` and ``come[c,d]`` its value is copied from d to the host and from the host to d.
 Rows, beside the obvious ones:
 
@@ -11,7 +12,8 @@ Rows, beside the obvious ones:
   the activity of the component to what it reads. Several may be outside producers at once, so "at most one of
   them" would cut off programs; "one of them leads" does not, and gives as strong a bound.
 
-What remains of acyclicity, and rows over dominators, are added as solutions violate them (``eqsat.extract.implied``, ``acyclic``).
+What remains of acyclicity, and rows over dominators, are added as solutions violate them
+(``eqsat.extract.implied``, ``acyclic``).
 """
 
 from __future__ import annotations
@@ -103,8 +105,9 @@ class Formulation:
         arrives[:, HOST] = False
         self.come = self._at(arrives, problem.copy_in, False)
 
-    def _block(self, parts: list[tuple[np.ndarray, np.ndarray, float]], count: int,
-               lower: float | np.ndarray, upper: float) -> None:
+    def _block(
+        self, parts: list[tuple[np.ndarray, np.ndarray, float]], count: int, lower: float | np.ndarray, upper: float
+    ) -> None:
         """Rows from (row, column, coefficient) triplets; entries whose column is -1 are left out."""
         row = np.concatenate([r[c >= 0] for r, c, _ in parts])
         column = np.concatenate([c[c >= 0] for _, c, _ in parts])
@@ -120,8 +123,15 @@ class Formulation:
         node, at = np.nonzero(self.x >= 0)
         row = place[klass[node], at]
         summed = row >= 0
-        self._block([(row[summed], self.x[node[summed], at[summed]], 1.0),
-                     (np.arange(len(several)), self.made[several, target], -1.0)], len(several), 0.0, 0.0)
+        self._block(
+            [
+                (row[summed], self.x[node[summed], at[summed]], 1.0),
+                (np.arange(len(several)), self.made[several, target], -1.0),
+            ],
+            len(several),
+            0.0,
+            0.0,
+        )
         every = np.arange(count)
         least = np.full(count, -np.inf)
         least[self.must] = 1.0
@@ -155,12 +165,12 @@ class Formulation:
             into = np.flatnonzero(self.come[:, d] >= 0)
             here = np.arange(len(into))
             ways = [(here, self.out[into, e], -1.0) for e in range(1, targets) if e != d]
-            self._block([(here, self.come[into, d], 1.0), (here, self.made[into, HOST], -1.0), *ways],
-                        len(into), -np.inf, 0.0)
+            self._block(
+                [(here, self.come[into, d], 1.0), (here, self.made[into, HOST], -1.0), *ways], len(into), -np.inf, 0.0
+            )
             from_ = np.flatnonzero(self.out[:, d] >= 0)
             here = np.arange(len(from_))
-            self._block([(here, self.out[from_, d], 1.0), (here, self.made[from_, d], -1.0)],
-                        len(from_), -np.inf, 0.0)
+            self._block([(here, self.out[from_, d], 1.0), (here, self.made[from_, d], -1.0)], len(from_), -np.inf, 0.0)
         roots = np.array(problem.roots, dtype=np.int64)
         here = np.arange(len(roots))
         arrive = [(here, self.made[roots, HOST], 1.0), *[(here, self.out[roots, e], 1.0) for e in range(1, targets)]]
@@ -184,15 +194,24 @@ class Formulation:
         self.lead[outside] = self.new(np.zeros(len(outside)))
         leaders = np.arange(len(outside))
         targets = self.made.shape[1]
-        self._block([(leaders, self.lead[outside], 1.0)]
-                    + [(leaders, self.x[outside, d], -1.0) for d in range(targets)], len(outside), -np.inf, 0.0)
+        self._block(
+            [(leaders, self.lead[outside], 1.0)] + [(leaders, self.x[outside, d], -1.0) for d in range(targets)],
+            len(outside),
+            -np.inf,
+            0.0,
+        )
         all_rings = np.arange(len(rings))
-        self._block([(ring[self.klass[outside]], self.lead[outside], 1.0), (all_rings, self.active, -1.0)],
-                    len(rings), 0.0, 0.0)
+        self._block(
+            [(ring[self.klass[outside]], self.lead[outside], 1.0), (all_rings, self.active, -1.0)], len(rings), 0.0, 0.0
+        )
         members = np.flatnonzero(ring >= 0)
         here = np.arange(len(members))
-        self._block([(here, self.made[members, d], 1.0) for d in range(targets)]
-                    + [(here, self.active[ring[members]], -1.0)], len(members), -np.inf, 0.0)
+        self._block(
+            [(here, self.made[members, d], 1.0) for d in range(targets)] + [(here, self.active[ring[members]], -1.0)],
+            len(members),
+            -np.inf,
+            0.0,
+        )
         self._connect_rings(ring)
 
     def _connect_rings(self, ring: np.ndarray) -> None:
@@ -239,7 +258,4 @@ class Formulation:
         """The producers that a 0/1 point names, for all classes that have one."""
         node, target = np.nonzero(self.x >= 0)
         chosen = x[self.x[node, target]] > 0.5
-        return {
-            int(self.klass[n]): Choice(int(n), int(d))
-            for n, d in zip(node[chosen], target[chosen], strict=True)
-        }
+        return {int(self.klass[n]): Choice(int(n), int(d)) for n, d in zip(node[chosen], target[chosen], strict=True)}

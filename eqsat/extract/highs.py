@@ -48,8 +48,9 @@ class Rows:
         columns = np.asarray(index, dtype=np.int64)
         self.add_block(np.zeros(len(columns), dtype=np.int64), columns, value, 1, lower, upper)
 
-    def add_block(self, row: np.ndarray, column: np.ndarray, value: object, count: int, lower: object,
-                  upper: object) -> None:
+    def add_block(
+        self, row: np.ndarray, column: np.ndarray, value: object, count: int, lower: object, upper: object
+    ) -> None:
         """Append ``count`` rows given as triplets; triplets of one place add up.
 
         Args:
@@ -86,15 +87,21 @@ class Rows:
             nothing = np.zeros(0)
             return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.int32), nothing, nothing, nothing
         starts = np.concatenate([[0], np.cumsum(np.concatenate(self._length))]).astype(np.int32)
-        return (starts, np.concatenate(self._index), np.concatenate(self._value), np.concatenate(self._lower),
-                np.concatenate(self._upper))
+        return (
+            starts,
+            np.concatenate(self._index),
+            np.concatenate(self._value),
+            np.concatenate(self._lower),
+            np.concatenate(self._upper),
+        )
 
 
 class Program:
     """Minimise ``cost @ x`` over rows and bounds; columns stay, rows may be added between two solves."""
 
-    def __init__(self, cost: np.ndarray, lower: np.ndarray, upper: np.ndarray, integer: np.ndarray, rows: Rows,
-                 seed: int = 0) -> None:
+    def __init__(
+        self, cost: np.ndarray, lower: np.ndarray, upper: np.ndarray, integer: np.ndarray, rows: Rows, seed: int = 0
+    ) -> None:
         self.cost = np.asarray(cost, dtype=np.float64)
         self._integer = np.asarray(integer, dtype=bool)
         starts, index, value, row_lower, row_upper = rows.arrays()
@@ -126,16 +133,25 @@ class Program:
     def bound_columns(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
         """Replace the bounds of some columns."""
         if len(columns):
-            self._highs.changeColsBounds(len(columns), np.asarray(columns, dtype=np.int32),
-                                         np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64))
+            self._highs.changeColsBounds(
+                len(columns),
+                np.asarray(columns, dtype=np.int32),
+                np.asarray(lower, dtype=np.float64),
+                np.asarray(upper, dtype=np.float64),
+            )
 
     def relaxation(self, time_limit: float = np.inf) -> Outcome:
         """Solve without integrality, from the last basis if there is one."""
         self._set_integral(False)
         return self._run(time_limit)
 
-    def integer(self, time_limit: float = np.inf, gap: float = 0.0, start: np.ndarray | None = None,
-                node_limit: int | None = None) -> Outcome:
+    def integer(
+        self,
+        time_limit: float = np.inf,
+        gap: float = 0.0,
+        start: np.ndarray | None = None,
+        node_limit: int | None = None,
+    ) -> Outcome:
         """Solve by branch and cut.
 
         Args:

@@ -1,6 +1,7 @@
 """Rows that say what follows from what, added where a solution violates them.
 
-The relaxation loves to split a class between ways that meet again further down, and to pay only once, for a part, what lies
+The relaxation loves to split a class between ways that meet again further down, and to pay only once, for a
+part, what lies
 below. Three kinds of rows stop it, from the cheapest to find to the most general. For a fact and its ways:
 
 - *needs*: the ways all of which need another fact are taken only if that fact holds. The rows per (class, child
@@ -39,10 +40,12 @@ class Implications:
 
     def rows(self, x: np.ndarray) -> Rows:
         """Rows that a point violates, of the first kind for which there are any."""
-        values = x.tolist()
+        values: list[float] = x.tolist()
         facts = self.graph.facts
-        activity = [sum([values[column] for column in fact.columns]) for fact in facts]
-        weights = [[sum([values[column] for column in option.columns]) for option in fact.options] for fact in facts]
+        activity: list[float] = [sum([values[column] for column in fact.columns]) for fact in facts]
+        weights: list[list[float]] = [
+            [sum([values[column] for column in option.columns]) for option in fact.options] for fact in facts
+        ]
         for find in (self._need_rows, self._support_rows, self._cut_rows):
             rows = find(activity, weights)
             if rows.count:
@@ -95,8 +98,9 @@ class Implications:
                         for other in found:
                             demand[other] += weight
                 below.append(found)
-            excess = {other: wanted + groundless - activity[other] for other, wanted in demand.items()
-                      if other != number}
+            excess = {
+                other: wanted + groundless - activity[other] for other, wanted in demand.items() if other != number
+            }
             if groundless:
                 excess[NO_FACT] = groundless
             for other in _nearest(excess, needs):
@@ -140,8 +144,9 @@ class Implications:
                         heappush(heap, reader)
         return known
 
-    def _other_ways(self, number: int, left: list[int], other: int, weights: list[list[float]],
-                    needs: Sets) -> set[tuple[int, int]]:
+    def _other_ways(
+        self, number: int, left: list[int], other: int, weights: list[list[float]], needs: Sets
+    ) -> set[tuple[int, int]]:
         """Unused options at which a derivation could leave the used ones before it comes to a fact they all need.
 
         One input of each used option is followed, one that needs the fact. A derivation that takes none of these
@@ -187,8 +192,12 @@ class Implications:
             if weight < activity[number] - LEAST_VIOLATION:
                 columns = [facts[f].columns if o < 0 else facts[f].options[o].columns for f, o in sorted(cut)]
                 rows_of = [column for group in columns for column in group]
-                rows.add([*fact.columns, *rows_of],
-                         np.concatenate([np.ones(len(fact.columns)), -np.ones(len(rows_of))]), -np.inf, 0.0)
+                rows.add(
+                    [*fact.columns, *rows_of],
+                    np.concatenate([np.ones(len(fact.columns)), -np.ones(len(rows_of))]),
+                    -np.inf,
+                    0.0,
+                )
             elif weight <= activity[number] + LEAST_VIOLATION:
                 cuts[number], weight_of[number] = cut, weight
         return rows

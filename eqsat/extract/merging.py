@@ -17,8 +17,9 @@ from eqsat.extract.multicut import Knot, untie
 ALONE = -1
 
 
-def minimal_parts(preds: Sequence[Sequence[int]], colour: Sequence[int],
-                  weight: Sequence[float]) -> tuple[list[int], bool]:
+def minimal_parts(
+    preds: Sequence[Sequence[int]], colour: Sequence[int], weight: Sequence[float]
+) -> tuple[list[int], bool]:
     """Number of the part of each node, and whether no cut costs less.
 
     Args:
@@ -32,7 +33,7 @@ def minimal_parts(preds: Sequence[Sequence[int]], colour: Sequence[int],
         for earlier in before:
             succs[earlier].append(node)
     # Nodes that stay alone get colours of their own, so that equal colours always may join.
-    distinct = [colour[v] if colour[v] != ALONE else -2 - v for v in range(count)]
+    distinct = {v: c if c != ALONE else -2 - v for v, c in enumerate(colour)}
     whole = DisjointSets(count)
     proven = True
     work = [(list(range(count)), distinct)]
@@ -66,8 +67,9 @@ def minimal_parts(preds: Sequence[Sequence[int]], colour: Sequence[int],
     return [number.setdefault(whole.find(v), len(number)) for v in range(count)], proven
 
 
-def _pieces(nodes: Sequence[int], succs: Sequence[Sequence[int]], colour: Sequence[int] | dict[int, int],
-            parted: dict[int, set[int]] | None) -> dict[int, int]:
+def _pieces(
+    nodes: Sequence[int], succs: Sequence[Sequence[int]], colour: dict[int, int], parted: dict[int, set[int]] | None
+) -> dict[int, int]:
     """Connected pieces of equal colour, by their smallest node; edges of ``parted`` (node -> inputs) do not connect."""
     inside = {v: i for i, v in enumerate(nodes)}
     sets = DisjointSets(len(nodes))
@@ -117,8 +119,9 @@ def _local_order(group: Sequence[int], inside: set[int], preds: Sequence[Sequenc
     return ready
 
 
-def _parted(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]],
-            colour: dict[int, int]) -> dict[int, set[int]]:
+def _parted(
+    group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]], colour: dict[int, int]
+) -> dict[int, set[int]]:
     """Per node the inputs of its colour that it also reaches through another colour: they are never in one part."""
     bit = {v: 1 << i for i, v in enumerate(group)}
     above: dict[int, int] = {}
@@ -138,8 +141,14 @@ def _parted(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int
     return parted
 
 
-def _joined(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]], succs: Sequence[Sequence[int]],
-            colour: dict[int, int], parted: dict[int, set[int]]) -> list[tuple[int, int]]:
+def _joined(
+    group: Sequence[int],
+    inside: set[int],
+    preds: Sequence[Sequence[int]],
+    succs: Sequence[Sequence[int]],
+    colour: dict[int, int],
+    parted: dict[int, set[int]],
+) -> list[tuple[int, int]]:
     """Edges that lie inside a part of some optimal cut.
 
     For u -> v of one colour: if all other readers of u come after v, u can always wait for v, and nothing falls
@@ -174,8 +183,14 @@ def _joined(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int
     return joined
 
 
-def _contracted(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]], colour: dict[int, int],
-                weight: Sequence[float], whole: DisjointSets) -> tuple[list[int], bool]:
+def _contracted(
+    group: Sequence[int],
+    inside: set[int],
+    preds: Sequence[Sequence[int]],
+    colour: dict[int, int],
+    weight: Sequence[float],
+    whole: DisjointSets,
+) -> tuple[list[int], bool]:
     """Solve the group with the parts found so far as single nodes."""
     number: dict[int, int] = {}
     for v in group:
@@ -192,10 +207,20 @@ def _contracted(group: Sequence[int], inside: set[int], preds: Sequence[Sequence
     return [parts[place[v]] for v in group], exact
 
 
-def _knot(group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]], colour: dict[int, int],
-          weight: Sequence[float], parted: dict[int, set[int]]) -> Knot:
+def _knot(
+    group: Sequence[int],
+    inside: set[int],
+    preds: Sequence[Sequence[int]],
+    colour: dict[int, int],
+    weight: Sequence[float],
+    parted: dict[int, set[int]],
+) -> Knot:
     place = {v: i for i, v in enumerate(group)}
     reads = [[place[u] for u in preds[v] if u in inside] for v in group]
-    edges = [(place[u], place[v]) for v in group for u in preds[v]
-             if u in inside and colour[u] == colour[v] and u not in parted[v]]
+    edges = [
+        (place[u], place[v])
+        for v in group
+        for u in preds[v]
+        if u in inside and colour[u] == colour[v] and u not in parted[v]
+    ]
     return Knot(reads, [colour[v] for v in group], [weight[v] for v in group], edges)

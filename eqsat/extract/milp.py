@@ -1,8 +1,10 @@
 """Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
 
-The relaxation is solved again and again with the rows it violates (``eqsat.extract.implied``, ``acyclic``, ``launches``);
+The relaxation is solved again and again with the rows it violates (``eqsat.extract.implied``, ``acyclic``,
+``launches``);
 on networks it mostly ends in a program, and that program is optimal. Else e-nodes whose reduced cost
-exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches cost more than
+exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches
+cost more than
 the rows knew, adds rows and the search goes on. Every program on the way is priced exactly, every bound is one
 of the true cost, so that a stop at any time leaves a program and its gap.
 """
@@ -24,7 +26,7 @@ from eqsat.extract.highs import Outcome, Program, Rows
 from eqsat.extract.implied import Implications
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.launches import Launches
-from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.problem import Problem
 from eqsat.extract.reduce import hopeless_nodes
 
 LARGEST_COST = 1000.0
@@ -33,6 +35,7 @@ STALLED_ROUNDS = 3
 STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
 problem, the dearer a round."""
+
 
 @dataclass
 class Search:
@@ -50,6 +53,8 @@ class Search:
         clock = time.perf_counter()
         self.dominators = Dominators(self.problem)
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
+        if self.best.closed(self.gap) or self._left() <= 0:
+            return self.best.closed(self.gap)
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
         self.acyclicity = Acyclicity(self.formulation)
@@ -63,8 +68,14 @@ class Search:
         self.upper = formulation.upper.copy()
         hopeless = formulation.x[hopeless_nodes(self.problem, self.dominators, self.best.cost)].ravel()
         self.upper[hopeless[hopeless >= 0]] = 0.0
-        self.program = Program(formulation.cost * self.scale, np.zeros(formulation.columns), self.upper,
-                               formulation.integer, formulation.rows, self.seed)
+        self.program = Program(
+            formulation.cost * self.scale,
+            np.zeros(formulation.columns),
+            self.upper,
+            formulation.integer,
+            formulation.rows,
+            self.seed,
+        )
         self._add(self.acyclicity.pair_rows())
         self._idle: set[int] = set()
         self.seconds["model"] = time.perf_counter() - clock
@@ -156,7 +167,7 @@ class Search:
         while self._left() > 0:
             outcome = self.program.integer(self._left(), self.gap / 2, self._start())
             if outcome.status == "infeasible":
-                # Fixing left nothing better than the incumbent.
+                # There is nothing better than the incumbent, or nothing at all.
                 self.best.raise_bound("branch", self.best.cost)
                 return True
             self.best.raise_bound("branch", outcome.bound / self.scale)

@@ -183,8 +183,15 @@ def _violated(knot: Knot, chosen: list[int]) -> list[list[int]]:
     return cuts
 
 
-def _ring(knot: Knot, part: list[int], leaving: dict[int, list[tuple[int, int]]], inside: set[int],
-          touching: list[list[tuple[int, int]]], start: int, entry: int) -> list[int]:
+def _ring(
+    knot: Knot,
+    part: list[int],
+    leaving: dict[int, list[tuple[int, int]]],
+    inside: set[int],
+    touching: list[list[tuple[int, int]]],
+    start: int,
+    entry: int,
+) -> list[int]:
     """Edges that hold together the parts of one cycle through ``start`` that goes on to ``entry``."""
     came: dict[int, tuple[int, int]] = {}
     queue = deque([part[entry]])

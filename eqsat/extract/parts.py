@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from eqsat.extract.cost import needed, program_cost
-from eqsat.extract.dominators import Dominators
+from eqsat.extract.dominators import Dominators, least_cost
 from eqsat.extract.greedy import greedy
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp import Search
@@ -22,11 +22,19 @@ class PartwiseSearch:
     Attributes:
         choices: The best program found, None if there is none.
         cost: Its cost.
+        impossible: There is no program, for certain.
         seconds: By step, over all parts.
     """
 
-    def __init__(self, problem: Problem, start: Mapping[int, Choice] | None, deadline: float, gap: float, seed: int,
-                 best: Incumbent) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        start: Mapping[int, Choice] | None,
+        deadline: float,
+        gap: float,
+        seed: int,
+        best: Incumbent,
+    ) -> None:
         self.problem = problem
         self.start = start
         self.deadline = deadline
@@ -35,8 +43,10 @@ class PartwiseSearch:
         self.best = best
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
+        self.impossible = False
         self.seconds: dict[str, float] = {}
-        # By (root of a part, target that computes it): cost, bound, and the choices within the part.
+        # By (root of a part, target that computes it): what all at and below it costs, and at least costs; and
+        # the choices within the part, as e-node of the whole (-1 - leaf for a leaf) and target.
         self._value: dict[tuple[int, int], float] = {}
         self._bound: dict[tuple[int, int], float] = {}
         self._within: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -45,45 +55,52 @@ class PartwiseSearch:
         """Solve all parts and put them together; raises the incumbent's bound."""
         clock = time.perf_counter()
         self.dominators = Dominators(self.problem)
+        self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
         parts = split(self.problem, self.dominators)
         work = sum(len(part.classes) * len(targets_of(self.problem, self.dominators, part)) for part in parts)
+        self.gap /= 2 * len(parts)
         self.seconds["split"] = time.perf_counter() - clock
-        for part in parts:
+        for number, part in enumerate(parts, 1):
             for target in targets_of(self.problem, self.dominators, part):
                 # Easy parts leave their time to the others; a hard one may take three times its share.
                 left = self.deadline - time.perf_counter()
                 share = left if part.root is None else left * min(0.6, 3 * len(part.classes) / work)
                 work -= len(part.classes)
                 self._solve(part, target, time.perf_counter() + share)
+            self.best.tell(f"part {number} of {len(parts)}")
 
     def _solve(self, part: Part, target: int, deadline: float) -> None:
         problem, nodes = part_problem(self.problem, self.dominators, part, target, self._value)
         final = part.root is None
         start = dict(self.start) if final and not part.leaves and self.start is not None else greedy(problem)
         cost = INF if start is None else program_cost(problem, start)
-        # What the parts below may still cost less than their solutions do.
-        slack = sum(
-            max(self._value[leaf, d] - self._bound[leaf, d] for d in range(len(problem.targets))
-                if (leaf, d) in self._value)
-            for leaf in part.leaves
-        )
-        report = self.best.report if final else None
-        local = Incumbent(start, cost, 0.0, report if slack == 0 and report else None)
-        search = Search(problem, local, deadline, self.gap / 2, self.seed)
+        whole = final and not part.leaves
+        local = Incumbent(start, cost, 0.0, self.best.report if whole else None)
+        search = Search(problem, local, deadline, self.gap, self.seed)
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds
-        bound = max(0.0, local.bound - slack)
-        if final:
+        slack = sum(self._slack(leaf) for leaf in part.leaves)
+        bound = max(0.0, local.bound - slack) if slack < INF else 0.0
+        if part.root is None:
+            self.impossible = bound == INF
             self.best.raise_bound("parts", bound)
             if local.choices is not None:
                 self.choices = self._together(nodes, local.choices)
                 self.cost = program_cost(self.problem, self.choices)
-        elif local.choices is not None:
-            assert part.root is not None
-            key = part.root, target
-            self._value[key], self._bound[key] = local.cost, bound
+            return
+        key = part.root, target
+        self._bound[key] = bound
+        if local.choices is not None:
+            self._value[key] = local.cost
             self._within[key] = [(nodes[choice.node], choice.target) for choice in local.choices.values()]
+
+    def _slack(self, leaf: int) -> float:
+        """By how much the parts at and below a leaf may cost less than the part above was told."""
+        told = [
+            (self._value.get((leaf, d), INF), self._bound.get((leaf, d), INF)) for d in range(len(self.problem.targets))
+        ]
+        return max((value - bound for value, bound in told if bound < INF), default=0.0)
 
     def _together(self, nodes: list[int], choices: Mapping[int, Choice]) -> dict[int, Choice]:
         """The program of the whole from the top part's."""

@@ -139,7 +139,9 @@ def _touchy(options: Options) -> set[int]:
         return set()
     readers = options.readers()
     found = {
-        klass for klass, group in options.of.items() if any(options.launch[t] for option in group for t in option.targets)
+        klass
+        for klass, group in options.of.items()
+        if any(options.launch[t] for option in group for t in option.targets)
     }
     todo = list(found)
     while todo:

@@ -1,6 +1,7 @@
 """Programs that are not meant to be good: the costliest that is easily found, and random ones.
 
-Both test the rules that filled the e-graph: all programs must compute the same, so one that an ordinary extraction would
+Both test the rules that filled the e-graph: all programs must compute the same, so one that an ordinary
+extraction would
 never choose finds the rule that is wrong (as PolyJuice does with compilers, Zhou et al. 2024).
 
 Classes are ranked by the order in which they become derivable, and an e-node is taken only if its inputs rank

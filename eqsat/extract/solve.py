@@ -1,7 +1,8 @@
 """Choose the program: reduce the problem, find a good program fast, prove how far from optimal it is.
 
 One function for all objectives. The best program is sought part by part where the problem falls into parts
-(``eqsat.extract.split``), each by integer programming. The result is never dearer than a known program, and out of time means the best
+(``eqsat.extract.split``), each by integer programming. The result is never dearer than a known program, and
+out of time means the best
 program found with its gap.
 """
 
@@ -83,6 +84,12 @@ def solve(
         if search.choices is not None:
             best.offer("parts", reduced.expand(search.choices), search.cost)
         clock.seconds.update(search.seconds)
+        if best.choices is None and not search.impossible:
+            raise OptimizationError(
+                "a program must be found within the time limit",
+                actual=f"none in {time_limit:g} s",
+                hint="raise the time limit",
+            )
     else:
         best.raise_bound("greedy", least_cost(reduced.problem, Dominators(reduced.problem)))
         clock.lap("bound")
@@ -109,14 +116,21 @@ class _Clock:
 
 
 def _validate(problem: Problem) -> None:
-    for name, values in (("cost", problem.cost), ("copy_in", problem.copy_in), ("copy_out", problem.copy_out),
-                         ("dispatch", problem.dispatch)):
+    for name, values in (
+        ("cost", problem.cost),
+        ("copy_in", problem.copy_in),
+        ("copy_out", problem.copy_out),
+        ("dispatch", problem.dispatch),
+    ):
         wrong = ~(np.asarray(values) >= 0)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            raise OptimizationError("costs must be numbers that are not negative", place=f"{name}{list(place)}",
-                                    actual=str(np.asarray(values)[place]),
-                                    hint="check the cost expressions of the target file")
+            raise OptimizationError(
+                "costs must be numbers that are not negative",
+                place=f"{name}{list(place)}",
+                actual=str(np.asarray(values)[place]),
+                hint="check the cost expressions of the target file",
+            )
 
 
 def _infeasible(problem: Problem) -> OptimizationError:

@@ -126,8 +126,9 @@ def _enclosed(problem: Problem, dominators: Dominators, reach: list[int]) -> lis
     return size
 
 
-def part_problem(problem: Problem, dominators: Dominators, part: Part, target: int,
-                 value: dict[tuple[int, int], float]) -> tuple[Problem, list[int]]:
+def part_problem(
+    problem: Problem, dominators: Dominators, part: Part, target: int, value: dict[tuple[int, int], float]
+) -> tuple[Problem, list[int]]:
     """The problem of one part, its root computed on a given target.
 
     Args:

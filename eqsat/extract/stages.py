@@ -4,7 +4,8 @@ A region is one launch: a connected piece of the program on one target, such tha
 other. Give each node a stage, no smaller than its inputs' and larger where the target changes: the connected
 pieces of equal (target, stage) are regions, and every valid cut into regions arises so (number the regions in an
 execution order). A node may wait for a later stage, which is what makes the count depend on more than the longest path:
-in ``a=p+p; b=q+q; h=tanh(b); n=a*b; d_i=a∘h`` with ``tanh`` on the host, waiting makes {b}, {a, n, d_1 .. d_k} of k+1 regions.
+in ``a=p+p; b=q+q; h=tanh(b); n=a*b; d_i=a∘h`` with ``tanh`` on the host, waiting makes {b}, {a, n, d_1 .. d_k}
+of k+1 regions.
 
 First the regions of targets whose launch costs something are made as few as possible, then, the rest being
 equal, the pieces of the host.
@@ -50,7 +51,6 @@ def stages(preds: Sequence[Sequence[int]], target: Sequence[int], dispatch: Sequ
     Raises:
         ValueError: The graph has a cycle.
     """
-    count = len(preds)
     reads = [sorted(set(before)) for before in preds]
     if topological_order(reads) is None:
         raise ValueError("a program must be acyclic")
@@ -82,8 +82,9 @@ def _quotient(reads: Sequence[Sequence[int]], part: Sequence[int], count: int) -
     return [sorted(pieces) for pieces in before]
 
 
-def _staging(reads: list[list[int]], part: list[int], target: Sequence[int], dispatch: Sequence[float],
-             proven: bool) -> Staging:
+def _staging(
+    reads: list[list[int]], part: list[int], target: Sequence[int], dispatch: Sequence[float], proven: bool
+) -> Staging:
     members = _members(part)
     between = _quotient(reads, part, len(members))
     depth = [0] * len(members)

@@ -1,12 +1,13 @@
-"""Extraction problems with the structure of real networks: spellings, composites, residual edges, host-only operators."""
+"""Extraction problems with the structure of real networks: spellings, composites, residual edges, host-only nodes."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 
-from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.problem import Budget, Choice, Problem
 
 INF = float("inf")
 
@@ -49,8 +50,16 @@ class Builder:
         )
 
 
-def residual_network(blocks: int, *, targets: int = 2, seed: int = 0, duplicates: int = 5, host_only: float = 0.0,
-                     dispatch: float = 20e-6, branches: int = 1) -> tuple[Problem, dict[int, Choice]]:
+def residual_network(
+    blocks: int,
+    *,
+    targets: int = 2,
+    seed: int = 0,
+    duplicates: int = 5,
+    host_only: float = 0.0,
+    dispatch: float = 20e-6,
+    branches: int = 1,
+) -> tuple[Problem, dict[int, Choice]]:
     """Residual blocks of conv + batch norm + relu.
 
     Args:
@@ -116,3 +125,46 @@ def residual_network(blocks: int, *, targets: int = 2, seed: int = 0, duplicates
     operator(out, (flat,), everywhere(5e-5, 1e-5), own=True)
     problem = build.problem((out,), 8e9, 5e-6, dispatch)
     return problem, build.host
+
+
+def quantized_network(blocks: int, *, seed: int = 0, share: float = 0.2) -> tuple[Problem, dict[int, Choice]]:
+    """Residual blocks in which each tensor has a float and an integer spelling, under a noise budget.
+
+    Args:
+        blocks: Number of blocks of two convolutions and an addition.
+        seed: Of costs and noise.
+        share: Budget as a share of the noise of everything.
+
+    Returns:
+        The problem, and the float program on the host.
+    """
+    rng = random.Random(seed)
+    build = Builder(2)
+    noise: dict[int, float] = {}
+
+    def tensor(size: float) -> tuple[int, int]:
+        real, whole = build.value(size), build.value(size / 4)
+        weight = rng.lognormvariate(0, 1)
+        # Q(X) and X = DQ(Q(X)); the noise is that of whoever uses the integer spelling.
+        noise[len(build.rows)] = weight
+        build.add(whole, (real,), size / 1e10 + 1e-6)
+        build.add(real, (whole,), size / 1e10 + 1e-6)
+        return real, whole
+
+    def operator(reads: list[tuple[int, int]], size: float, work: float) -> tuple[int, int]:
+        real, whole = tensor(size)
+        build.add(real, tuple(r for r, _ in reads), work, work / 4, own=True)
+        noise[len(build.rows)] = noise[len(build.rows) - 3]
+        build.add(whole, tuple(w for _, w in reads), INF, work / 10)
+        return real, whole
+
+    x = tensor(6e5)
+    build.add(x[0], (), 0.0, own=True)
+    for _ in range(blocks):
+        y = operator([x], 8e5, rng.uniform(0.5, 4) * 1e-4)
+        z = operator([y], 8e5, rng.uniform(0.5, 4) * 1e-4)
+        x = operator([z, x], 8e5, 3e-5)
+    problem = build.problem((x[0],), 8e9, 5e-6, 20e-6)
+    weights = np.array([noise.get(node, 0.0) for node in range(problem.nodes)])
+    total = sum({klass: w for klass, w in zip(problem.node_class.tolist(), weights, strict=True) if w}.values())
+    return replace(problem, budgets=(Budget("noise", weights, share * float(total)),)), build.host

@@ -154,14 +154,21 @@ def random_problem(seed: int, *, targets: int | None = None, cyclic: bool = True
         for node, target in itertools.product(range(nodes), range(width)):
             if rng.random() < (0.05 if target == 0 else 0.25):
                 price[node, target] = INF
-        copies = [np.array([[0.0 if t == 0 else rng.choice([0, 1, 2, 4] + [INF] * (rng.random() < 0.1))
-                             for t in range(width)] for _ in range(count)]) for _ in range(2)]
+        copies = [
+            np.array(
+                [
+                    [0.0 if t == 0 else rng.choice([0, 1, 2, 4] + [INF] * (rng.random() < 0.1)) for t in range(width)]
+                    for _ in range(count)
+                ]
+            )
+            for _ in range(2)
+        ]
         launch = np.array([0.0] + [rng.choice([0, 1, 3, 6]) for _ in range(width - 1)])
         budgets = ()
         if rng.random() < 0.25:
             weight = np.array([rng.choice([0, 0, 1, 2]) for _ in range(nodes)], dtype=float)
             budgets = (Budget("noise", weight, float(rng.randint(0, 5))),)
-        roots = tuple(sorted(rng.sample(order[count // 2:], rng.choice([1, 1, 2]) if count - count // 2 > 1 else 1)))
+        roots = tuple(sorted(rng.sample(order[count // 2 :], rng.choice([1, 1, 2]) if count - count // 2 > 1 else 1)))
         if math.prod(1 + np.isfinite(price[[c == k for c, _ in rows]]).sum() for k in range(count)) > 40 * most:
             continue
         return Problem(
@@ -176,3 +183,35 @@ def random_problem(seed: int, *, targets: int | None = None, cyclic: bool = True
             roots=roots,
             budgets=budgets,
         )
+
+
+def launch_problem(seed: int) -> Problem:
+    """A small problem in which launches decide: few spellings, many ways to cut."""
+    rng = random.Random(seed)
+    count = rng.randint(5, 8)
+    width = rng.choice([2, 2, 3])
+    rows: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    for klass in range(1, count):
+        reads = {rng.randrange(max(0, klass - 3), klass) for _ in range(rng.choice([1, 2, 2, 3]))}
+        rows.append((klass, tuple(sorted(reads))))
+        if rng.random() < 0.2:
+            rows.append((klass, tuple(sorted({rng.randrange(klass) for _ in range(2)}))))
+    price = np.array([[float(rng.randint(0, 4)) for _ in range(width)] for _ in rows])
+    for node in range(len(rows)):
+        kind = rng.random()
+        if kind < 0.3:
+            price[node, 1:] = INF
+        elif kind < 0.55:
+            price[node, [t for t in range(width) if t != rng.randrange(1, width)]] = INF
+    copies = np.array([[0.0 if t == 0 else float(rng.choice([0, 0, 1])) for t in range(width)] for _ in range(count)])
+    return Problem(
+        targets=tuple(f"t{i}" for i in range(width)),
+        classes=count,
+        node_class=np.array([c for c, _ in rows]),
+        children=tuple(reads for _, reads in rows),
+        cost=price,
+        copy_in=copies,
+        copy_out=copies[::-1].copy(),
+        dispatch=np.array([0.0] + [float(rng.choice([2, 5, 9])) for _ in range(width - 1)]),
+        roots=tuple(sorted({count - 1, rng.randrange(count)})),
+    )
