@@ -100,6 +100,8 @@ class Acyclicity:
         formulation = self.formulation
         rows = Rows()
         for c in classes:
+            if c in formulation.problem.roots:
+                continue
             readers = formulation.edge_node[formulation.edge_child == c]
             _at_most(rows, formulation.made[c], formulation.x[readers].ravel())
         return rows
