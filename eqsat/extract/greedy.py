@@ -86,12 +86,17 @@ class Labels:
     Attributes:
         held: ``held[c][d]``: to have class c in the memory of d, ``inf`` if impossible.
         rank: Per class its place in the order, -1 without label.
+        paid: What a label consists of, by (class, target), if it is a set: costs by key, of which ``key // width`` is
+            the class.
+        width: Keys per class.
     """
 
     def __init__(self, problem: Problem) -> None:
         targets = len(problem.targets)
         self.held = [[INF] * targets for _ in range(problem.classes)]
         self.rank = [-1] * problem.classes
+        self.paid: dict[tuple[int, int], dict[int, float]] | None = None
+        self.width = 3 * targets
 
 
 class Queue:
@@ -159,9 +164,9 @@ def _set_labels(problem: Problem) -> Labels:
     labels = Labels(problem)
     queue = Queue(problem)
     targets = queue.targets
-    # What a label pays for: computing class c on d has key (c, d), copies from and to d have keys of their own.
-    width = 3 * targets
-    paid: dict[tuple[int, int], dict[int, float]] = {}
+    # Computing class c on d has a key, and so have copies from and to d.
+    width = labels.width
+    paid = labels.paid = {}
     heap: list[tuple[float, int, int, int]] = []
     waiting: list[dict[int, float]] = []
 
@@ -205,11 +210,12 @@ def _set_labels(problem: Problem) -> Labels:
 
 def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels]) -> dict[int, Choice] | None:
     labels = find_labels(problem)
-    held, rank = labels.held, labels.rank
+    rank = labels.rank
     options: list[list[int]] = [[] for _ in range(problem.classes)]
     for node, klass in enumerate(problem.node_class.tolist()):
         options[klass].append(node)
     cost = problem.cost.tolist()
+    copy_in = problem.copy_in.tolist()
     wanted: dict[int, set[int]] = {}
     heap: list[tuple[int, int]] = []
 
@@ -236,12 +242,7 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels]) -> dic
                 total = own + moved[target]
                 if total == INF or (best is not None and total >= best[0]):
                     continue
-                for k in children:
-                    # What others compute anyway costs at most its copy.
-                    if k not in wanted:
-                        total += held[k][target]
-                    elif target not in wanted[k]:
-                        total += min(held[k][target], problem.copy_in[k, target] if target else 0.0)
+                total += _of_inputs(labels, children, target, wanted, copy_in)
                 if total < INF and (best is None or total < best[0]):
                     best = total, Choice(node, target)
         if best is None:
@@ -250,3 +251,20 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels]) -> dic
         for k in problem.children[best[1].node]:
             want(k, best[1].target)
     return needed(problem, choices)
+
+
+def _of_inputs(
+    labels: Labels, children: tuple[int, ...], target: int, wanted: dict[int, set[int]], copy_in: list[list[float]]
+) -> float:
+    """What the inputs of an e-node cost, if what others compute anyway costs at most its copy."""
+    total = 0.0
+    merged: dict[int, float] = {}
+    for k in children:
+        if k in wanted:
+            if target not in wanted[k]:
+                total += min(labels.held[k][target], copy_in[k][target])
+        elif labels.held[k][target] == INF or labels.paid is None:
+            total += labels.held[k][target]
+        else:
+            merged.update(labels.paid[k, target])
+    return total + sum(value for key, value in merged.items() if key // labels.width not in wanted)

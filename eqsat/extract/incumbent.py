@@ -21,13 +21,14 @@ class Incumbent:
     bound: float = 0.0
     report: Callable[[str, float, float], None] | None = None
 
-    def offer(self, step: str, choices: dict[int, Choice], cost: float) -> bool:
-        """Take a program if it is cheaper."""
-        if cost >= self.cost:
-            return False
-        self.choices, self.cost = choices, cost
-        self.tell(step)
-        return True
+    def offer(self, step: str, choices: dict[int, Choice], cost: float, bound: float = 0.0) -> None:
+        """Take a program if it is cheaper, and the bound that was found with it if it is higher."""
+        if cost < self.cost:
+            self.choices, self.cost = choices, cost
+            self.bound = max(self.bound, min(bound, cost))
+            self.tell(step)
+        else:
+            self.raise_bound(step, bound)
 
     def raise_bound(self, step: str, bound: float) -> None:
         """Take a bound if it is higher."""

@@ -22,7 +22,7 @@ class PartwiseSearch:
     Attributes:
         choices: The best program found, None if there is none.
         cost: Its cost.
-        impossible: There is no program, for certain.
+        bound: No program costs less; ``inf`` if there is none, for certain.
         seconds: By step, over all parts.
     """
 
@@ -43,7 +43,7 @@ class PartwiseSearch:
         self.best = best
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
-        self.impossible = False
+        self.bound = 0.0
         self.seconds: dict[str, float] = {}
         # By (root of a part, target that computes it): what all at and below it costs, and at least costs; and
         # the choices within the part, as e-node of the whole (-1 - leaf for a leaf) and target.
@@ -52,7 +52,7 @@ class PartwiseSearch:
         self._within: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def run(self) -> None:
-        """Solve all parts and put them together; raises the incumbent's bound."""
+        """Solve all parts and put them together."""
         clock = time.perf_counter()
         self.dominators = Dominators(self.problem)
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
@@ -67,7 +67,8 @@ class PartwiseSearch:
                 share = left if part.root is None else left * min(0.6, 3 * len(part.classes) / work)
                 work -= len(part.classes)
                 self._solve(part, target, time.perf_counter() + share)
-            self.best.tell(f"part {number} of {len(parts)}")
+            if len(parts) > 1:
+                self.best.tell(f"part {number} of {len(parts)}")
 
     def _solve(self, part: Part, target: int, deadline: float) -> None:
         problem, nodes = part_problem(self.problem, self.dominators, part, target, self._value)
@@ -75,7 +76,7 @@ class PartwiseSearch:
         start = dict(self.start) if final and not part.leaves and self.start is not None else greedy(problem)
         cost = INF if start is None else program_cost(problem, start)
         whole = final and not part.leaves
-        local = Incumbent(start, cost, 0.0, self.best.report if whole else None)
+        local = Incumbent(start, cost, 0.0, self._report if whole else None)
         search = Search(problem, local, deadline, self.gap, self.seed)
         search.run()
         for step, seconds in search.seconds.items():
@@ -83,8 +84,7 @@ class PartwiseSearch:
         slack = sum(self._slack(leaf) for leaf in part.leaves)
         bound = max(0.0, local.bound - slack) if slack < INF else 0.0
         if part.root is None:
-            self.impossible = bound == INF
-            self.best.raise_bound("parts", bound)
+            self.bound = bound
             if local.choices is not None:
                 self.choices = self._together(nodes, local.choices)
                 self.cost = program_cost(self.problem, self.choices)
@@ -94,6 +94,10 @@ class PartwiseSearch:
         if local.choices is not None:
             self._value[key] = local.cost
             self._within[key] = [(nodes[choice.node], choice.target) for choice in local.choices.values()]
+
+    def _report(self, step: str, cost: float, bound: float) -> None:
+        if self.best.report is not None and self.best.choices is not None:
+            self.best.report(step, min(cost, self.best.cost), max(bound, self.best.bound))
 
     def _slack(self, leaf: int) -> float:
         """By how much the parts at and below a leaf may cost less than the part above was told."""

@@ -155,25 +155,38 @@ def _touchy(options: Options) -> set[int]:
 def drop_free(options: Options) -> None:
     """Leave out classes that cost nothing wherever they are read, all of their inputs being such classes."""
     readers = options.readers()
+
+    def free(klass: int) -> Option | None:
+        for option in options.of[klass]:
+            if option.cost[HOST] == 0 and option.reads <= gone and not any(option.weight):
+                return option
+        return None
+
+    def elsewhere(klass: int) -> bool:
+        """Whether it matters where the class is."""
+        if len(options.launch) == 1:
+            return False
+        return any(options.launch[t] for option in options.of[klass] for t in option.targets) or any(
+            options.copy_in[klass][t] > 0 for _, option in readers[klass] for t in option.targets
+        )
+
     todo = [klass for klass, group in options.of.items() if not all(option.reads for option in group)]
     gone: set[int] = set()
+    barred = set(options.roots)
     while todo:
         klass = todo.pop()
-        if klass in options.roots or klass in gone:
+        if klass in gone or klass in barred:
             continue
-        group = options.of[klass]
-        if any(options.launch[t] for option in group for t in option.targets):
+        option = free(klass)
+        if option is None:
             continue
-        if any(options.copy_in[klass][t] > 0 for _, option in readers[klass] for t in option.targets):
+        if elsewhere(klass):
+            barred.add(klass)
             continue
-        for option in group:
-            origin = option.origin[HOST]
-            if option.cost[HOST] == 0 and option.reads <= gone and not any(option.weight) and origin is not None:
-                gone.add(klass)
-                for node in origin:
-                    options.free[int(options.problem.node_class[node])] = node
-                todo += [reader for reader, _ in readers[klass]]
-                break
+        gone.add(klass)
+        for node in option.origin[HOST] or ():
+            options.free[int(options.problem.node_class[node])] = node
+        todo += {reader for reader, _ in readers[klass]}
     for klass in gone:
         del options.of[klass]
     for group in options.of.values():

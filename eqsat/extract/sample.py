@@ -20,9 +20,11 @@ from eqsat.extract.greedy import INF, Queue
 from eqsat.extract.problem import Choice, Problem
 
 ATTEMPTS = 50
+ENOUGH = 15
 LARGE = 1e250
 
-Pick = Callable[[int, list[Choice]], Choice]
+Pick = Callable[[list[Choice], list[float]], Choice]
+"""Picks from the possible choices for a class, given what it costs per target to bring the value to its readers."""
 
 
 def random_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
@@ -30,31 +32,37 @@ def random_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
     rng = random.Random(seed)
     for _ in range(ATTEMPTS):
         rank, _ = _ranks(problem, rng)
-        choices = _grow(problem, rank, lambda _, options: rng.choice(options))
+        choices = _grow(problem, rank, lambda options, _: rng.choice(options))
         if choices is not None:
             return choices
     return None
 
 
 def costly_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
-    """The costliest of a few programs that take costly e-nodes wherever they can, children first."""
+    """The costliest of some programs that take what is costly wherever they can, children first."""
     rng = random.Random(seed)
+    cost = problem.cost.tolist()
     best: tuple[float, dict[int, Choice]] | None = None
     for attempt in range(ATTEMPTS):
         rank, order = _ranks(problem, rng)
-        values = _costliest(problem, rank, order) if attempt % 2 else [0.0] * problem.classes
-        cost = problem.cost.tolist()
+        values = _costliest(problem, rank, order) if attempt % 3 == 0 else [0.0] * problem.classes
 
-        def worth(choice: Choice, values: list[float] = values, cost: list[list[float]] = cost) -> float:
-            below = math.fsum(values[k] for k in problem.children[choice.node])
-            return cost[choice.node][choice.target] + below
+        def costliest(options: list[Choice], moved: list[float], values: list[float] = values) -> Choice:
+            def worth(choice: Choice) -> float:
+                below = math.fsum(values[k] for k in problem.children[choice.node])
+                return cost[choice.node][choice.target] + moved[choice.target] + below
 
-        choices = _grow(problem, rank, lambda _, options, worth=worth: max(options, key=worth))
+            return max(options, key=worth)
+
+        def anything(options: list[Choice], moved: list[float]) -> Choice:
+            return rng.choice(options)
+
+        choices = _grow(problem, rank, anything if attempt % 3 == 2 else costliest)
         if choices is not None:
             total = program_cost(problem, choices)
             if best is None or total > best[0]:
                 best = total, choices
-        if best is not None and attempt >= 5:
+        if best is not None and attempt >= ENOUGH:
             break
     return None if best is None else best[1]
 
@@ -126,17 +134,17 @@ def _grow(problem: Problem, rank: list[int], pick: Pick) -> dict[int, Choice] | 
         _, klass = heappop(heap)
         if rank[klass] < 0:
             return None
-        reachable = [copies(problem, klass, target, wanted[klass]) < INF for target in range(len(problem.targets))]
+        moved = [copies(problem, klass, target, wanted[klass]) for target in range(len(problem.targets))]
         possible = [
             Choice(node, target)
             for node in options[klass]
             if all(0 <= rank[k] < rank[klass] for k in problem.children[node])
             for target, own in enumerate(cost[node])
-            if own < INF and reachable[target]
+            if own < INF and moved[target] < INF
         ]
         if not possible:
             return None
-        choices[klass] = pick(klass, possible)
+        choices[klass] = pick(possible, moved)
         for child in problem.children[choices[klass].node]:
             want(child, choices[klass].target)
     program = needed(problem, choices)

@@ -82,9 +82,11 @@ def solve(
         search = PartwiseSearch(reduced.problem, start, clock.deadline, gap, seed, best)
         search.run()
         if search.choices is not None:
-            best.offer("parts", reduced.expand(search.choices), search.cost)
+            best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
+        else:
+            best.raise_bound("parts", search.bound)
         clock.seconds.update(search.seconds)
-        if best.choices is None and not search.impossible:
+        if best.choices is None and search.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
                 actual=f"none in {time_limit:g} s",
