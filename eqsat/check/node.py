@@ -157,6 +157,11 @@ class Node:
             return self._wished  # A function of ours has no schema.
         return self._types.get(schema.outputs[0].type_str) if schema.outputs else None
 
+    def usual(self, kinds: Sequence[ir.DataType]) -> ir.DataType:
+        """One of some element types: mostly the one that a leaf drawn before has."""
+        seen = next((t for leaf in self._attempt.leaves.values() if (t := leaf.type.dtype) in kinds), None)
+        return seen if seen is not None and self.chance.happens(0.8) else self.chance.one_of(kinds)
+
     def _formal(self, i: int) -> Any:
         schema = self._schema
         if schema is None or not schema.inputs:

@@ -215,12 +215,12 @@ def test_raw_egglog_runs_beside_the_rules():
     assert operators(read(graph, raw=raw), graph) == {"Neg", "input"}
 
 
-@pytest.mark.parametrize("numerics", ["exact", "real"])
+@pytest.mark.parametrize("numerics", ["exact", "lsb", "real"])
 def test_numerics_gate_the_shipped_rules(numerics):
     from eqsat.rules.select import select_rules
 
     kinds = {r.numerics.kind for r in select_rules(None, numerics).rules}
-    assert kinds == ({"exact"} if numerics == "exact" else {"exact", "real"})
+    assert kinds == {"exact": {"exact"}, "lsb": {"exact", "lsb"}, "real": {"exact", "lsb", "real"}}[numerics]
 
 
 def test_outputs_of_one_pattern_are_outputs_of_one_node():

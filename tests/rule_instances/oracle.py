@@ -76,6 +76,8 @@ def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
     if op.name in ("MaxPool", "Clip") and first is not None and first.dtype.kind == "f" and np.isinf(first).any():
         # ONNX Runtime begins with the lowest finite number.
         raise Unsupported("an infinity among what is compared")
+    if op.name == "QLinearSoftmax" and first is not None and not first.size:
+        raise Unsupported("an empty tensor, for which ONNX Runtime gives nothing")
     if op.name in ("GlobalAveragePool", "GlobalMaxPool") and first is not None and not first.size:
         raise Unsupported("an image without pixels")
 

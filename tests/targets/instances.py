@@ -19,12 +19,14 @@ from eqsat.rules.expand import Clause
 from eqsat.rules.expression import NodeFacts, TensorFacts, holds
 
 FLOAT = ir.DataType.FLOAT
-Operand = tuple[int, ...] | np.ndarray
-"""A tensor of float32 by its shape, or a constant."""
+Operand = tuple[int, ...] | np.ndarray | TensorType
+"""A tensor of float32 by its shape, one of another element type, or a constant."""
 
 
 def facts(operand: Operand, dtype: ir.DataType = FLOAT) -> TensorFacts:
     """What is known of an operand."""
+    if isinstance(operand, TensorType):
+        return TensorFacts(operand)
     if isinstance(operand, np.ndarray):
         return TensorFacts(TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape), operand, True)
     return TensorFacts(TensorType(dtype, operand))

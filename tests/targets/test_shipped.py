@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from eqsat.model.types import TensorType
 from eqsat.rules.ast import Composite
 from eqsat.rules.expand import expand
 from eqsat.targets.cost import CostModel
@@ -23,11 +24,67 @@ IMAGE: dict[str, Operand] = {"x": (2, 4, 9, 9), "w": (6, 4, 3, 3), "b": (6,), "r
 MATRIX: dict[str, Operand] = {"x": (3, 5, 8), "w": (3, 8, 8), "b": (8,), "r": (3, 5, 8), "f": (), **BOUNDS}
 DENSE: dict[str, Operand] = {"x": (4, 8), "w": (8, 6), "b": (6,), "r": (4, 6), **BOUNDS}
 FACTORS = np.array([1, 1, 2, 2], np.float32)
+
+
+def byte(*shape: int) -> TensorType:
+    return TensorType(ir.DataType.UINT8, shape)
+
+
+def weight(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.uint8)
+
+
+def scale(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+ZERO, WIDE = np.array(0, np.uint8), np.array(0, np.int32)
+SCALES: dict[str, Operand] = {
+    **{"sx": scale(0.02), "sw": scale(0.01), "sr": scale(0.03), "sk": scale(0.04), "sy": scale(0.05), "s": scale(0.02)},
+    **{"zx": ZERO, "zw": ZERO, "zr": ZERO, "zk": ZERO, "zy": ZERO, "z": ZERO},
+    **{"si": scale(0.0002), "so": scale(0.05), "zi": WIDE, "zo": WIDE},
+}
+BYTES: dict[str, Operand] = {"x": byte(1, 16, 64, 64), "w": weight(32, 16, 3, 3), **SCALES}
+PADDED = {"widths": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+UNSIGNED: dict[str, dict[str, object]] = {"Requantize": {"dtype": 2}, "r": {"dtype": 2}}
 SHUFFLED = {"s": np.array([2, 3, 4, 5, 5]), "u": np.array([2, 12, 5, 5])}
 
 CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]]]]] = {
     "cpu": {},
     "ccompiler": {"add_subtract_multiply": (SAME, {})},
+    "ethos_n": {
+        "qnn_conv2d": (
+            BYTES | PADDED | {"b": np.zeros(32, np.int32), "k": np.zeros((32, 1, 1), np.int32)},
+            UNSIGNED,
+        ),
+        "qnn_conv2d_transpose": (BYTES | {"w": weight(16, 32, 3, 3), "b": np.zeros(32, np.float32)}, {}),
+        "qnn_fc": (
+            SCALES
+            | {"x": byte(1, 512), "w": weight(512, 256), "b": np.zeros(256, np.int32), "k": np.zeros(256, np.int32)},
+            UNSIGNED,
+        ),
+        "qnn_add": (BYTES | {"r": byte(1, 16, 64, 64)}, {}),
+        "qnn_add_to_depthwise": (BYTES | {"k": weight(1, 16, 1, 1)}, {}),
+        "qnn_mul_to_depthwise": (BYTES | {"k": weight(1, 16, 1, 1)}, {}),
+        "qnn_add_to_reinterpret_quantize": (
+            BYTES | {"k": np.array(3, np.uint8), "sy": scale(0.02), "zx": np.array(6, np.uint8)},
+            {},
+        ),
+        "qnn_mul_to_reinterpret_quantize": (BYTES | {"k": np.array(3, np.uint8), "sy": scale(0.0024)}, {}),
+        "qnn_avg_pool2d": (
+            BYTES,
+            {"p": {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1, 1, 1, 1]}},
+        ),
+        "qnn_mean": (BYTES | {"x": byte(1, 16, 7, 7)}, {}),
+        "qnn_resize": (
+            BYTES | {"roi": (8,), "scales": FACTORS, "sizes": np.array([1, 16, 128, 128])},
+            {"Resize": {"mode": "nearest"}, "n": {"mode": "nearest"}},
+        ),
+        "qnn_sigmoid": (BYTES | {"sy": scale(1 / 256)}, {}),
+        "qnn_tanh": (BYTES | {"sy": scale(1 / 128), "zy": np.array(128, np.uint8)}, {}),
+        "qnn_leaky_relu": (BYTES, {}),
+        "qnn_requantize": (BYTES | {"si": scale(0.01)}, UNSIGNED),
+    },
     "toy_chain": {"add_relu": (SAME, {}), "relu_mul": (SAME, {}), "mul_add": (SAME, {})},
     "toy_regions": {},
     "toy_shared": {"add_relu": (SAME, {}), "add_sigmoid": (SAME, {})},

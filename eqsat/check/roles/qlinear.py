@@ -21,12 +21,12 @@ def _byte(node: Node, i: int) -> ir.DataType:
     if node.kind(i) == "known":
         return node.dtype(i)
     wished = node.result()
-    return wished if wished is not None and wished in _BYTES else node.chance.one_of(_BYTES)
+    return wished if wished is not None and wished in _BYTES else node.usual(_BYTES)
 
 
 def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
     """Draws a scale, and the zero point behind it."""
-    found = node.draw(scale, own, fill="positive")
+    found = node.draw(scale, own, fill="positive", dtype=ir.DataType.FLOAT)
     if node.has(scale + 1):
         node.draw(scale + 1, found, dtype=dtype)
 

@@ -30,7 +30,7 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
 def quantize(node: Node) -> None:
     shape = node.draw(0, node.shape)
     wished = node.result()
-    dtype = wished if wished is not None and wished in _QUANTIZED else node.chance.one_of(_QUANTIZED)
+    dtype = wished if wished is not None and wished in _QUANTIZED else node.usual(_QUANTIZED)
     if not node.has(2):
         node.attr("output_dtype", int(dtype))
     _parameters(node, shape, 1, 2, dtype)
@@ -38,7 +38,7 @@ def quantize(node: Node) -> None:
 
 @role("DequantizeLinear")
 def dequantize(node: Node) -> None:
-    dtype = node.dtype(0) if node.kind(0) == "known" else node.chance.one_of((*_QUANTIZED, ir.DataType.INT32))
+    dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*_QUANTIZED, ir.DataType.INT32))
     shape = node.draw(0, node.shape, dtype=dtype)
     if node.has(2) and dtype == ir.DataType.INT32 and node.kind(2) == "input":
         node.draw(1, (), fill="positive")
