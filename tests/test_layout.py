@@ -22,7 +22,7 @@ ROOMS = (
     "extract",
     "partition",
     "execute",
-    "quantize",
+    "quantization",
     "check",
     "codegen",
     "report",

@@ -14,10 +14,10 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from eqsat.execute.trace import Trace
 from eqsat.partition.names import Namer
-from eqsat.quantize.options import Options
-from eqsat.quantize.quantizer import Quantizer
-from eqsat.quantize.ranges import Range
-from eqsat.quantize.scheme import QuantizedTensor, Scheme, make_scheme
+from eqsat.quantization.options import Options
+from eqsat.quantization.quantizer import Quantizer
+from eqsat.quantization.ranges import Range
+from eqsat.quantization.scheme import QuantizedTensor, Scheme, make_scheme
 
 
 def quantize_dequantize(model: ir.Model, ranges: Mapping[str, Range], options: Options | None = None) -> ir.Model:
@@ -25,7 +25,7 @@ def quantize_dequantize(model: ir.Model, ranges: Mapping[str, Range], options: O
 
     Args:
         model: A loaded model; not changed.
-        ranges: Range by tensor name (:func:`eqsat.quantize.ranges.ranges`).
+        ranges: Range by tensor name (:func:`eqsat.quantization.ranges.ranges`).
         options: Element types, skipped nodes, operators.
 
     Raises:

@@ -14,8 +14,8 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.executor import Executor
 from eqsat.execute.trace import Trace
 from eqsat.model.load import load
-from eqsat.quantize.calibrate import Progress, calibrate
-from eqsat.quantize.histogram import SIDE, Histogram
+from eqsat.quantization.calibrate import Progress, calibrate
+from eqsat.quantization.histogram import SIDE, Histogram
 from tests.quantize.networks import NETWORKS, convolution, samples
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)

@@ -25,10 +25,10 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
-from eqsat.quantize.calibrate import Progress, is_float
-from eqsat.quantize.data import CalibrationData, DataSource
-from eqsat.quantize.insert import with_taps
-from eqsat.quantize.scheme import Scheme
+from eqsat.quantization.calibrate import Progress, is_float
+from eqsat.quantization.data import CalibrationData, DataSource
+from eqsat.quantization.insert import with_taps
+from eqsat.quantization.scheme import Scheme
 
 
 @dataclass(frozen=True)

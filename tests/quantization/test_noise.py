@@ -7,12 +7,12 @@ import pytest
 
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
-from eqsat.quantize.calibrate import Progress, calibrate
-from eqsat.quantize.insert import apply_scheme
-from eqsat.quantize.noise import decibel, error_power, measure_noise, measure_sqnr
-from eqsat.quantize.options import Options
-from eqsat.quantize.ranges import ranges
-from eqsat.quantize.scheme import make_scheme
+from eqsat.quantization.calibrate import Progress, calibrate
+from eqsat.quantization.insert import apply_scheme
+from eqsat.quantization.noise import decibel, error_power, measure_noise, measure_sqnr
+from eqsat.quantization.options import Options
+from eqsat.quantization.ranges import ranges
+from eqsat.quantization.scheme import make_scheme
 from tests.quantize import runtime
 from tests.quantize.networks import NETWORKS, convolution, residual, samples
 

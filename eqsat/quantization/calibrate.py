@@ -16,8 +16,8 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
-from eqsat.quantize.data import CalibrationData, DataSource
-from eqsat.quantize.histogram import Histogram
+from eqsat.quantization.data import CalibrationData, DataSource
+from eqsat.quantization.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def calibrate(
 
     Args:
         model: A loaded model (:func:`eqsat.model.load.load`).
-        data: Samples; see :class:`~eqsat.quantize.data.CalibrationData`.
+        data: Samples; see :class:`~eqsat.quantization.data.CalibrationData`.
         limit: Samples to use at most.
         progress: Called after each sample.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.quantize.quantizer import (
+from eqsat.quantization.quantizer import (
     BIAS_LIMIT,
     Quantizer,
     activation_quantizer,
@@ -17,7 +17,7 @@ from eqsat.quantize.quantizer import (
     weight_quantizer,
     weight_quantizer_with_bias,
 )
-from eqsat.quantize.ranges import Range
+from eqsat.quantization.ranges import Range
 from tests.quantize import runtime
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)

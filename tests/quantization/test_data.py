@@ -11,7 +11,7 @@ import pytest
 
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
-from eqsat.quantize.data import CalibrationData
+from eqsat.quantization.data import CalibrationData
 
 TWO = """<ir_version: 10, opset_import: ["": 21]>
 g (float[1, 3] image, int64[2] ids) => (float[1, 3] y) { k = Cast<to=1>(ids)  s = ReduceSum(k)  y = Add(image, s) }"""

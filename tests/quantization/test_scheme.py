@@ -12,12 +12,12 @@ import pytest
 from eqsat.errors import QuantizationError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from eqsat.quantize.calibrate import calibrate
-from eqsat.quantize.insert import apply_scheme, quantize_dequantize, with_taps
-from eqsat.quantize.options import METHODS, Options
-from eqsat.quantize.quantizer import Quantizer
-from eqsat.quantize.ranges import Range, ranges
-from eqsat.quantize.scheme import QuantizedTensor, make_scheme
+from eqsat.quantization.calibrate import calibrate
+from eqsat.quantization.insert import apply_scheme, quantize_dequantize, with_taps
+from eqsat.quantization.options import METHODS, Options
+from eqsat.quantization.quantizer import Quantizer
+from eqsat.quantization.ranges import Range, ranges
+from eqsat.quantization.scheme import QuantizedTensor, make_scheme
 from tests.quantize import runtime
 from tests.quantize.networks import NETWORKS, convolution, he, normal, perceptron, residual, samples
 

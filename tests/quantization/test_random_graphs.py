@@ -10,11 +10,11 @@ import pytest
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.quantize.calibrate import calibrate
-from eqsat.quantize.insert import apply_scheme
-from eqsat.quantize.options import ACTIVATIONS, METHODS, Options
-from eqsat.quantize.ranges import ranges
-from eqsat.quantize.scheme import make_scheme
+from eqsat.quantization.calibrate import calibrate
+from eqsat.quantization.insert import apply_scheme
+from eqsat.quantization.options import ACTIVATIONS, METHODS, Options
+from eqsat.quantization.ranges import ranges
+from eqsat.quantization.scheme import make_scheme
 from tests.fuzz.generator import generate
 from tests.quantize import runtime
 

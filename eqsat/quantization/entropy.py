@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.quantize.histogram import SIDE, Histogram
+from eqsat.quantization.histogram import SIDE, Histogram
 
 _CANDIDATES = 128
 _LEVELS = 256

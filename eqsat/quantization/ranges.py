@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.quantize.calibrate import Calibration
-from eqsat.quantize.entropy import least_divergence
-from eqsat.quantize.histogram import Histogram
-from eqsat.quantize.options import Options
-from eqsat.quantize.squared_error import least_squared_error
+from eqsat.quantization.calibrate import Calibration
+from eqsat.quantization.entropy import least_divergence
+from eqsat.quantization.histogram import Histogram
+from eqsat.quantization.options import Options
+from eqsat.quantization.squared_error import least_squared_error
 
 _INFINITE = float(np.finfo(np.float32).max) / 2
 

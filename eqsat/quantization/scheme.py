@@ -20,17 +20,17 @@ import onnx_ir as ir
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.model import opset
-from eqsat.quantize.calibrate import is_float
-from eqsat.quantize.operators import Role, bias_is_added_plainly, role, weight_axis
-from eqsat.quantize.options import Options
-from eqsat.quantize.quantizer import (
+from eqsat.quantization.calibrate import is_float
+from eqsat.quantization.operators import Role, bias_is_added_plainly, role, weight_axis
+from eqsat.quantization.options import Options
+from eqsat.quantization.quantizer import (
     Quantizer,
     activation_quantizer,
     bias_quantizer,
     weight_quantizer,
     weight_quantizer_with_bias,
 )
-from eqsat.quantize.ranges import Range, constant_range
+from eqsat.quantization.ranges import Range, constant_range
 
 Kind = Literal["activation", "constant", "weight", "bias"]
 Edge = tuple[int, int]
@@ -59,7 +59,7 @@ class QuantizedTensor:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A quantization of a model: everything that :func:`eqsat.quantize.insert.quantize_dequantize` will insert.
+    """A quantization of a model: everything that :func:`eqsat.quantization.insert.quantize_dequantize` will insert.
 
     Attributes:
         tensors: In execution order.
@@ -81,7 +81,7 @@ def make_scheme(model: ir.Model, ranges: Mapping[str, Range], options: Options |
 
     Args:
         model: A loaded model.
-        ranges: Range by tensor name (:func:`eqsat.quantize.ranges.ranges`). Constants need none.
+        ranges: Range by tensor name (:func:`eqsat.quantization.ranges.ranges`). Constants need none.
         options: Element types, skipped nodes, operators.
 
     Raises:

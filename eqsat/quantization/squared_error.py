@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.quantize.histogram import SIDE, Histogram
+from eqsat.quantization.histogram import SIDE, Histogram
 
 _LEVELS = 256
 _COARSE = 64

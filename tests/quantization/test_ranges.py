@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import QuantizationError
-from eqsat.quantize.calibrate import Calibration
-from eqsat.quantize.histogram import Histogram
-from eqsat.quantize.options import METHODS, Options
-from eqsat.quantize.quantizer import activation_quantizer
-from eqsat.quantize.ranges import Range, ranges, tensor_range
+from eqsat.quantization.calibrate import Calibration
+from eqsat.quantization.histogram import Histogram
+from eqsat.quantization.options import METHODS, Options
+from eqsat.quantization.quantizer import activation_quantizer
+from eqsat.quantization.ranges import Range, ranges, tensor_range
 
 RNG = np.random.default_rng(0)
 DATA = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.ops.kernels.quantization import dequantize_linear, integer_range, quantize_linear, spread
-from eqsat.quantize.ranges import Range
+from eqsat.quantization.ranges import Range
 
 _TINY = float(np.finfo(np.float32).tiny)
 _LARGEST = float(np.finfo(np.float32).max)
