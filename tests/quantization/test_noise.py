@@ -13,8 +13,8 @@ from eqsat.quantization.noise import decibel, error_power, measure_noise, measur
 from eqsat.quantization.options import Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import make_scheme
-from tests.quantize import runtime
-from tests.quantize.networks import NETWORKS, convolution, residual, samples
+from tests.quantization import runtime
+from tests.quantization.networks import NETWORKS, convolution, residual, samples
 
 
 def measured(name: str, count: int = 16, **options):

@@ -18,7 +18,7 @@ from eqsat.quantization.quantizer import (
     weight_quantizer_with_bias,
 )
 from eqsat.quantization.ranges import Range
-from tests.quantize import runtime
+from tests.quantization import runtime
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 lows, highs = finite.map(lambda x: -abs(x)), finite.map(abs)

@@ -16,7 +16,7 @@ from eqsat.quantization.options import ACTIVATIONS, METHODS, Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import make_scheme
 from tests.fuzz.generator import generate
-from tests.quantize import runtime
+from tests.quantization import runtime
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -18,8 +18,8 @@ from eqsat.quantization.options import METHODS, Options
 from eqsat.quantization.quantizer import Quantizer
 from eqsat.quantization.ranges import Range, ranges
 from eqsat.quantization.scheme import QuantizedTensor, make_scheme
-from tests.quantize import runtime
-from tests.quantize.networks import NETWORKS, convolution, he, normal, perceptron, residual, samples
+from tests.quantization import runtime
+from tests.quantization.networks import NETWORKS, convolution, he, normal, perceptron, residual, samples
 
 
 def text(body: str, opset: int = 21) -> ir.Model:
@@ -189,7 +189,7 @@ def test_channels_of_products(name: str, per_channel: bool):
 def test_transposed_convolution(group: int):
     from eqsat import input as graph_input
     from eqsat import op
-    from tests.quantize.networks import built
+    from tests.quantization.networks import built
 
     x = graph_input("x", (1, 4, 5, 5))
     model = built(op.ConvTranspose(x, he(4, 6 // group, 3, 3, seed=1), normal(6, seed=2), group=group))

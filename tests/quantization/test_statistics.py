@@ -16,7 +16,7 @@ from eqsat.execute.trace import Trace
 from eqsat.model.load import load
 from eqsat.quantization.calibrate import Progress, calibrate
 from eqsat.quantization.histogram import SIDE, Histogram
-from tests.quantize.networks import NETWORKS, convolution, samples
+from tests.quantization.networks import NETWORKS, convolution, samples
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
