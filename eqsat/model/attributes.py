@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
+from eqsat.model.dtypes import to_dtype
 from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 
 _Kind = ir.AttributeType
@@ -62,16 +63,21 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
     found = opset.find_schema(op)
     result: dict[str, AttrValue] = dict(default_attrs(op))
     kinds = opset.attribute_types(op) if found is not None else {}
+    function = opset.find_function(op) if found is None else None
+    known = None if found is None and function is None else kinds if function is None else dict(function.attrs)
     for name, value in values.items():
         if value is None:
             continue
-        if found is not None and name not in kinds:
+        if known is not None and name not in known:
             raise ModelError(
                 f"an attribute of {op} is required",
                 place=place,
                 actual=f"`{name}`",
-                hint=opset.did_you_mean(name, kinds) or f"its attributes: {', '.join(kinds) or 'none'}",
+                hint=opset.did_you_mean(name, known) or f"its attributes: {', '.join(known) or 'none'}",
             )
+        if function is not None and name == "dtype":
+            # Operators of ours call what is an element type so, and take it by any name.
+            value = value if isinstance(value, int) else to_dtype(value, place=place)
         try:
             result[name] = _coerce(value, kinds.get(name))
         except (TypeError, ValueError) as error:
@@ -162,7 +168,8 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 def default_attrs(op: OpKey) -> Attrs:
     """The bundle of an operator of which no attribute is given."""
     if opset.find_schema(op) is None:
-        return ()
+        function = opset.find_function(op)
+        return () if function is None else function.attrs
     return tuple((name, plain_value(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
 
 

@@ -85,7 +85,7 @@ class Operators:
         return Operators(domain)
 
     def __dir__(self) -> list[str]:
-        own = [o.name for o in opset.functions() if o.domain == self._domain]
+        own = [o.name for o in opset.functions() if o.domain == (self._domain or opset.EQSAT)]
         return sorted({*opset.operator_names(self._domain), *own})
 
     def __repr__(self) -> str:
@@ -95,6 +95,8 @@ class Operators:
         if name.startswith("_"):
             raise AttributeError(name)
         key = OpKey(self._domain, name)
+        if not self._domain and opset.find_schema(key) is None and opset.find_function(OpKey(opset.EQSAT, name)):
+            key = OpKey(opset.EQSAT, name)
         known = opset.find_schema(key) is not None or opset.find_function(key) is not None
         if not known and self._domain in opset.OPSETS:
             error = opset.unknown_operator(key)
@@ -113,7 +115,7 @@ class Operators:
 
 
 op = Operators()
-"""The operators of the default ONNX domain as functions; see :class:`Operators`."""
+"""The operators of the default ONNX domain, and those of eqsat that it lacks, as functions; see :class:`Operators`."""
 
 
 def graph(

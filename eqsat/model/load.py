@@ -19,6 +19,7 @@ from eqsat.model.annotate import annotate
 from eqsat.model.dims import bind, name_dims
 from eqsat.model.read import ModelSource, read
 from eqsat.model.read import Source as _Read
+from eqsat.model.recognize import recognize
 from eqsat.model.strict import check, validate
 from eqsat.model.tidy import tidy
 from eqsat.model.upgrade import inline_foreign, upgrade
@@ -83,6 +84,7 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
         raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
     model.ir_version = opset.IR_VERSION
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
+    recognize(model)
     tidy(model, source.weights)
     name_dims(model)
     bound = bind(model, dims or {}, source.place)

@@ -76,7 +76,8 @@ def inline_foreign(source: Source) -> None:
         if not is_own(function):
             return False
         versions = {e.domain: e.version for e in function.opset_import}
-        nodes = [n for n in function.node if n.domain == ""]
+        # Identity gained element types with each opset and never changed; annotations consist of it.
+        nodes = [n for n in function.node if n.domain == "" and n.op_type != "Identity"]
         version = versions.get("", pinned)
         return all(_unchanged(OpKey("", n.op_type), version) for n in nodes)
 

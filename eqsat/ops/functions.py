@@ -73,7 +73,7 @@ CAST_HINT = declare(
         ("x",),
         (("dtype", int(ir.DataType.INT8)),),
         lambda attrs: straight_line(1, ("Identity", (0,), {})),
-        "An identity that says in which element type a value may be computed; annotation passes read and remove it.",
+        "An identity that says which integers a value should become: quantizing the model takes them where it can.",
     )
 )
 
@@ -86,6 +86,11 @@ STOP_FUSION = declare(
         "An identity that no composite may contain: what is before it and what is behind it stay apart.",
     )
 )
+
+ANNOTATIONS = frozenset({CAST_HINT.op, STOP_FUSION.op})
+"""Identities that say something about a value. They are no work: they cost nothing, on whatever target they lie. No
+shipped rule sees through them, so that what is before one and what is behind it are different values to every rule
+and composite; a rule may still rewrite either side."""
 
 
 def _requantize(attrs: Mapping[str, AttrValue]) -> Body:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.model.types import OpKey
+from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
 
@@ -112,7 +113,7 @@ def describe(plan: Plan, regions: Sequence[Region]) -> list[RegionDescription]:
 
 
 def operators(node: PlanNode) -> tuple[str, ...]:
-    """The standard operators that a kernel computes."""
+    """The operators that a kernel computes; annotations compute nothing."""
     if node.body is None:
-        return (str(node.op),)
-    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != _CONSTANT)
+        return () if node.op in ANNOTATIONS else (str(node.op),)
+    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != _CONSTANT and inner.op not in ANNOTATIONS)

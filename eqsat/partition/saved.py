@@ -10,6 +10,7 @@ from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
 from eqsat.model.attributes import subgraphs
+from eqsat.model.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.emit import REGION, TARGET, is_ours
 from eqsat.partition.subgraphs import rename_defined
@@ -73,19 +74,38 @@ def read_regions(model: ir.Model) -> list[SavedRegion]:
     return result
 
 
-def inline(model: ir.Model) -> ir.Model:
+def is_partitioned(model: ir.Model) -> bool:
+    """Whether the model has regions or composites of eqsat."""
+    return any(_is_piece(function) for function in model.functions.values())
+
+
+def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     """The model in plain ONNX: without regions, composites and functions of eqsat, and without its marks.
 
     Other functions of the model stay. Tensors are shared, the given model is left as it is.
+
+    Args:
+        model: Partitioned or not.
+        operators: Whether the operators that eqsat defines go as well. Without them annotations are lost: what is to be
+            optimized again keeps them.
     """
-    result = model.clone()
-    InlinePass(criteria=lambda function: is_ours(function.domain))(result)
-    for identifier in [f.identifier() for f in result.functions.values() if is_ours(f.domain)]:
+    if operators:
+        result = with_definitions(model)
+        result = model.clone() if result is model else result
+    else:
+        result = model.clone()
+
+    def goes(function: ir.Function) -> bool:
+        return is_ours(function.domain) if operators else _is_piece(function)
+
+    InlinePass(criteria=goes)(result)
+    for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
         del result.functions[identifier]
     _unshadow(result.graph)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
-        for domain in [d for d in scope.opset_imports if is_ours(d)]:
+        used = {node.domain for node in _all_nodes(scope)}
+        for domain in [d for d in scope.opset_imports if is_ours(d) and d not in used]:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
             for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
@@ -93,6 +113,11 @@ def inline(model: ir.Model) -> ir.Model:
     for key in [k for k in result.metadata_props if k.startswith(_PREFIX)]:
         del result.metadata_props[key]
     return result
+
+
+def _is_piece(function: ir.Function) -> bool:
+    """Whether the function is a region or a composite."""
+    return is_ours(function.domain) and TARGET in function.metadata_props
 
 
 def _unshadow(graph: ir.Graph) -> None:

@@ -12,6 +12,7 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
+from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
@@ -58,7 +59,7 @@ def collect(
     plan = assembled.plan
     rows = _region_rows(formulation, solution, assembled, pieces)
     on_host = [n for n in plan.nodes if n.target == 0]
-    own = [formulation.snapshot.nodes[n] for n in formulation.original_nodes]
+    own = [n for n in (formulation.snapshot.nodes[i] for i in formulation.original_nodes) if n.op not in ANNOTATIONS]
     before = report.Totals(formulation.baseline, len(own), 0, 0, len(own))
     after = report.Totals(
         cost=solution.cost,
@@ -167,7 +168,7 @@ def _host_rows(assembled: Assembled, pricing: Pricing) -> tuple[report.HostRow, 
     names = value_names(assembled.plan).of
     rows = []
     for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
-        if node.target != 0:
+        if node.target != 0 or node.op in ANNOTATIONS:
             continue
         name = next((names[v] for v in node.outputs if v is not None), "")
         refusals = []

@@ -18,6 +18,7 @@ from eqsat.errors import OptimizationError, TargetError
 from eqsat.model.body import Body
 from eqsat.model.infer import infer_body
 from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.macs import macs
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.dtypes import dtype_name
@@ -77,6 +78,8 @@ class CostModel:
             OptimizationError: The size of a tensor is a symbol that the user can bind.
             TargetError: The target file's own expression gives no cost.
         """
+        if op in ANNOTATIONS:
+            return 0.0
         entries = self._entries[target]
         key = (target, op, attrs, tuple(_fact_key(f, entries.looks_at_values) for f in inputs), tuple(outputs))
         if key not in self._operators:
