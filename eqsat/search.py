@@ -6,7 +6,7 @@ load -> encode and saturate -> price -> extract -> assemble -> regions -> ONNX m
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 
-from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor
-from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
+from eqsat.extract.from_egraph import Pricing, formulate, require_static_types
 from eqsat.extract.solve import solve
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
@@ -129,10 +128,7 @@ class _Clock:
 
 
 class Search:
-    """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`.
-
-    With ``approximations``, tensors that may be rounded, the formulation to extract from should be one that limits them.
-    """
+    """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`."""
 
     def __init__(
         self,
@@ -146,7 +142,6 @@ class Search:
         iterations: int | None = None,
         enodes: int | None = None,
         progress: Progress | None = None,
-        approximations: Sequence[Approximation] = (),
     ) -> None:
         if time_limit <= 0:
             raise OptimizationError("a positive time limit is required", actual=f"{time_limit}")
@@ -168,30 +163,18 @@ class Search:
                 Limits(Limits.iterations if iterations is None else iterations, enodes, time_limit / 2),
                 lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
                 selected.egg,
-                approximations,
             )
         with clock.stage("saturate"):
             self.saturation.run()
-            self.snapshot = snapshot(self.saturation)
+            egraph = snapshot(self.saturation)
         with clock.stage("price"):
-            require_static_types(self.saturation.encoding, self.snapshot)
-            self.pricing = Pricing(self.snapshot, CostModel(self.targets))
-            self.formulation = self.formulate()
+            require_static_types(self.saturation.encoding, egraph)
+            self.pricing = Pricing(egraph, CostModel(self.targets))
+            self.formulation = formulate(egraph, self.saturation.encoding, self.outputs, self.pricing)
 
-    def formulate(self, forbidden: Container[int] = ()) -> Formulation:
-        """The extraction problem without some e-nodes."""
-        return formulate(self.snapshot, self.saturation.encoding, self.outputs, self.pricing, forbidden)
-
-    def extract(self, objective: Objective = "best", seed: int = 0, formulation: Formulation | None = None) -> Result:
-        """One program; the least costly within what is left of the time, or another one to test rules with.
-
-        Args:
-            objective: Which one.
-            seed: Of a random one.
-            formulation: The problem, if it is not that of the whole e-graph.
-        """
-        clock, encoding = self.clock, self.saturation.encoding
-        formulation = formulation or self.formulation
+    def extract(self, objective: Objective = "best", seed: int = 0) -> Result:
+        """One program; the least costly within what is left of the time, or another one to test rules with."""
+        clock, formulation, encoding = self.clock, self.formulation, self.saturation.encoding
         with clock.stage("extract"):
             solution = solve(
                 formulation.problem,
