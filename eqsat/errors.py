@@ -58,3 +58,7 @@ class OptimizationError(EqsatError):
 
 class QuantizationError(EqsatError):
     """Calibration data that do not fit the model, or a quantization that cannot be carried out."""
+
+
+class CodegenError(EqsatError):
+    """A model that cannot become C code, or C code that cannot be compiled or loaded."""
