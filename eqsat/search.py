@@ -25,6 +25,7 @@ from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.assemble import assemble
 from eqsat.partition.functions import to_model
+from eqsat.partition.place import place, split
 from eqsat.partition.plan import Plan
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline, is_partitioned
@@ -154,11 +155,13 @@ class Search:
                 self.model = load(inline(self.model, operators=False))
             self.targets = load_targets(targets)
             selected = select_rules(rules, numerics)
+            placing, rewriting = split(selected.rules)
+            self.model, placed = place(self.model, placing)
         self.outputs = list(self.model.graph.outputs)
         with clock.stage("encode"):
             self.saturation = Saturation(
                 self.model,
-                selected.rules,
+                rewriting,
                 self.targets,
                 Limits(Limits.iterations if iterations is None else iterations, enodes, time_limit / 2),
                 lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
@@ -166,6 +169,7 @@ class Search:
             )
         with clock.stage("saturate"):
             self.saturation.run()
+            self.saturation.statistics += placed
             egraph = snapshot(self.saturation)
         with clock.stage("price"):
             require_static_types(self.saturation.encoding, egraph)

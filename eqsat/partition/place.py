@@ -1,0 +1,187 @@
+"""Annotations that rules place: wherever the left side stands in the model, the right side takes its place.
+
+The pattern is matched in an e-graph of the model as it stands and of these rules alone, so that operand order does not
+matter and every form of pattern and condition is available; one round of it, so that a rule whose right side contains
+its left (``x * y => StopFusion(x * y)``) applies once to each product. What the rules made is then written into the
+model. The saturation that follows knows these rules no more: to it a value before an annotation and the one behind it
+are different, and no composite reaches across. An annotation that a value already bears is not placed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from eqsat.egraph.limits import Limits, RuleStatistics
+from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
+from eqsat.model import opset
+from eqsat.model.attributes import op_key, to_attrs
+from eqsat.model.load import load
+from eqsat.model.types import Attrs, OpKey
+from eqsat.ops.functions import ANNOTATIONS
+from eqsat.partition.emit import make_attributes, make_node, set_type
+from eqsat.partition.names import Namer
+from eqsat.rules.annotating import places_annotations
+from eqsat.rules.ast import Rule
+
+_OWN_RULES = 2
+"""Rule numbers below are the model itself and commutativity."""
+_ALL_MATCHES = 1 << 62
+
+
+def split(rules: Sequence[Rule]) -> tuple[list[Rule], list[Rule]]:
+    """Rules that place annotations, and all others."""
+    placing = [rule for rule in rules if places_annotations(rule)]
+    return placing, [rule for rule in rules if rule not in placing]
+
+
+def place(model: ir.Model, rules: Sequence[Rule]) -> tuple[ir.Model, list[RuleStatistics]]:
+    """Applies rules that place annotations.
+
+    Args:
+        model: Loaded; not changed.
+        rules: All of them are obeyed, in their order where several match one value.
+
+    Returns:
+        The annotated model, loaded as well, and what each rule did.
+    """
+    if not rules:
+        return model, []
+    result = model.clone()
+    saturation = Saturation(result, rules, (), Limits(iterations=1, nodes=_ALL_MATCHES, matches=_ALL_MATCHES))
+    saturation.run()
+    writer = _Writer(result, snapshot(saturation))
+    for node in list(result.graph):
+        for value in node.outputs:
+            writer.place(value)
+    return load(result), saturation.statistics
+
+
+class _Writer:
+    def __init__(self, model: ir.Model, egraph: Snapshot) -> None:
+        self.graph = model.graph
+        self.egraph = egraph
+        everywhere = ir.traversal.RecursiveGraphIterator(model.graph)
+        leaves = (*self.graph.inputs, *self.graph.initializers.values())
+        self.namer = Namer(v.name for v in (*leaves, *(o for n in everywhere for o in n.outputs)) if v.name)
+        self.current: dict[int, ir.Value] = {}
+        """Class -> the value that stands for it, annotations included; of all that is defined so far."""
+        for value in leaves:
+            if value in egraph.refs:
+                self.current[egraph.refs[value]] = value
+
+    def place(self, value: ir.Value) -> None:
+        """Puts what the rules made of a value in its place."""
+        eclass = self.egraph.refs.get(value)
+        if eclass is None:
+            return
+        self.current[eclass] = value
+        made = [n for n in self._made(eclass) if not self.egraph.constant[eclass]]
+        # What is built from the value itself stands behind what replaces it.
+        for enode in sorted(made, key=lambda n: (self._reads(n, eclass), n.rule)):
+            self._replace(self.current[eclass], eclass, enode)
+
+    def _made(self, eclass: int) -> list[ENode]:
+        nodes = (self.egraph.nodes[n] for n in self.egraph.classes[eclass])
+        return [n for n in nodes if n.rule >= _OWN_RULES or (n.kind == "part" and self._is_made_tuple(n))]
+
+    def _is_made_tuple(self, part: ENode) -> bool:
+        holder = part.children[0]
+        assert holder is not None
+        return all(self.egraph.nodes[n].rule >= _OWN_RULES for n in self.egraph.classes[holder])
+
+    def _reads(self, enode: ENode, eclass: int, depth: int = 64) -> bool:
+        """Whether what an e-node computes is built from a class."""
+        for child in enode.children:
+            if child == eclass:
+                return True
+            if child is not None and child not in self.current and depth:
+                if any(self._reads(n, eclass, depth - 1) for n in self._made(child)):
+                    return True
+        return False
+
+    def _replace(self, old: ir.Value, eclass: int, enode: ENode) -> None:
+        nodes: list[ir.Node] = []
+        new = self._build(enode, nodes, {eclass})
+        if new is None or new is old:
+            return
+        producer = old.producer()
+        assert producer is not None
+        self.graph.insert_after(producer, nodes)
+        readers = [(n, i) for n, i in old.uses() if n not in nodes]
+        survives = any(n in nodes for n, _ in old.uses())
+        for reader, index in readers:
+            reader.replace_input_with(index, new)
+        is_output = old.is_graph_output()
+        for i, output in enumerate(self.graph.outputs):
+            if output is old:
+                self.graph.outputs[i] = new
+        if is_output or not survives:
+            name = old.name
+            old.name = self.namer.keep(f"{name}_value")
+            new.name = name
+        self.current[eclass] = new
+
+    def _build(self, enode: ENode, nodes: list[ir.Node], open_: set[int]) -> ir.Value | None:
+        """The value of an e-node, with the nodes that it needs; None if it needs itself."""
+        if enode.kind == "part":
+            holder = enode.children[0]
+            assert holder is not None
+            whole = next((n for n in self._made(holder) if n.kind == "op"), None)
+            return None if whole is None else self._node(whole, nodes, open_, enode.eclass, enode.number)
+        return self._node(enode, nodes, open_, enode.eclass, 0)
+
+    def _node(self, enode: ENode, nodes: list[ir.Node], open_: set[int], eclass: int, index: int) -> ir.Value | None:
+        inputs: list[ir.Value | None] = []
+        for child in enode.children:
+            value = None if child is None else self._value(child, nodes, open_)
+            if child is not None and value is None:
+                return None
+            inputs.append(value)
+        if enode.op in ANNOTATIONS and (bearer := inputs[0]) is not None and _bears(bearer, enode.op, enode.attrs):
+            return bearer
+        outputs = [ir.Value(name=self.namer.keep(enode.op.name.lower())) for _ in range(max(enode.outputs, 1))]
+        set_type(outputs[index], self.egraph.types[eclass])
+        nodes.append(make_node(enode.op, make_attributes(enode.op, enode.attrs), inputs, outputs))
+        self.graph.opset_imports.setdefault(enode.op.domain, opset.opset_version(enode.op.domain))
+        return outputs[index]
+
+    def _value(self, eclass: int, nodes: list[ir.Node], open_: set[int]) -> ir.Value | None:
+        if eclass in self.current:
+            return self.current[eclass]
+        constant = self._constant(eclass)
+        if constant is not None:
+            return constant
+        if eclass in open_:
+            return None
+        for enode in self._made(eclass):
+            value = self._build(enode, nodes, open_ | {eclass})
+            if value is not None:
+                return value
+        return None
+
+    def _constant(self, eclass: int) -> ir.Value | None:
+        leaves = (self.egraph.nodes[n] for n in self.egraph.classes[eclass])
+        number = next((n.number for n in leaves if n.kind == "const"), None)
+        found = self.egraph.value[eclass] or (None if number is None else self.egraph.tables.constants[number])
+        if found is None or found.tensor is None:
+            return None
+        tensor = ir.tensor(found.tensor.numpy(), dtype=found.tensor.dtype, name=self.namer.keep("constant"))
+        value = ir.Value(name=tensor.name, const_value=tensor)
+        set_type(value, found.type)
+        self.graph.register_initializer(value)
+        self.current[eclass] = value
+        return value
+
+
+def _bears(value: ir.Value, op: OpKey, attrs: Attrs) -> bool:
+    """Whether a value has an annotation already, with others behind it or not."""
+    node = value.producer()
+    while node is not None and op_key(node) in ANNOTATIONS:
+        if (op_key(node), to_attrs(node)) == (op, attrs):
+            return True
+        first = node.inputs[0]
+        node = None if first is None else first.producer()
+    return False
