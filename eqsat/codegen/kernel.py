@@ -268,6 +268,8 @@ class Kernel:
             instruction set end in its name.
         specialised: Whether the text is worth compiling with the instruction set's flags although it may be the same
             text for several (loops that the compiler vectorises). False: emitted once with default flags.
+        contract: Whether the compiler may make one fused operation of a product and a sum, which rounds once. Not where
+            results must agree to the bit with another implementation, as in what is rounded to integers behind.
     """
 
     body: str
@@ -275,6 +277,7 @@ class Kernel:
     scratch: int = 0
     helpers: tuple[str, ...] = ()
     specialised: bool = True
+    contract: bool = True
 
 
 @dataclass(frozen=True, slots=True)

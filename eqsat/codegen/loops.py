@@ -242,6 +242,8 @@ class LoopWriter:
 
     # ---- the result ----------------------------------------------------------------------------------
 
-    def kernel(self, *, scratch: int = 0, specialised: bool = True) -> Kernel:
-        """What was written."""
-        return Kernel("\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised)
+    def kernel(self, *, scratch: int = 0, specialised: bool = True, contract: bool = False) -> Kernel:
+        """What was written; see :class:`~eqsat.codegen.kernel.Kernel` for the arguments."""
+        return Kernel(
+            "\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract
+        )
