@@ -16,7 +16,7 @@ from eqsat.check import Unsupported
 from eqsat.model import opset
 from eqsat.model.attributes import to_protos
 from eqsat.model.body import Body
-from eqsat.model.types import Attrs, OpKey
+from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.reference import ReferenceNode
 
 onnxruntime.set_default_logger_severity(4)
@@ -53,6 +53,15 @@ def onnx_runtime(
         return _reference(op, attrs, inputs, outputs, version)
     except (NotImplementedError, RuntimeError, TypeError) as error:
         raise Unsupported(str(error)) from error
+
+
+def has_kernel(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: int) -> bool:
+    """Whether ONNX Runtime runs the operator for operands of these element types and ranks."""
+    static = op == OpKey("", "Resize")
+    signature = tuple(
+        None if t is None else (t.dtype.numpy(), t.shape if static else (None,) * len(t.shape or ())) for t in inputs
+    )
+    return _session(op, attrs, signature, outputs) is not None
 
 
 def _run_body(body: Body, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
