@@ -1,0 +1,148 @@
+"""Elementwise operators of several operands; mirrors ``eqsat/ops/kernels/binary.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.basic import arithmetic
+from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, SIGNED, fill, form, gaps, kind
+from eqsat.codegen.expressions.functions import needed
+from eqsat.codegen.expressions.registry import Argument, Expression, expression
+
+Attributes = Mapping[str, Any]
+Arguments = Sequence[Argument | None]
+
+for _name, _symbol in {
+    "Equal": "==",
+    "Greater": ">",
+    "GreaterOrEqual": ">=",
+    "Less": "<",
+    "LessOrEqual": "<=",
+}.items():
+    form(_name, any=f"({{a}} {_symbol} {{b}})")
+for _name, _symbol in {"And": "&&", "Or": "||", "Xor": "!="}.items():
+    form(_name, boolean=f"({{a}} {_symbol} {{b}})")
+for _name, _symbol in {"BitwiseAnd": "&", "BitwiseOr": "|", "BitwiseXor": "^"}.items():
+    form(_name, integers=f"({{T}})({{a}} {_symbol} {{b}})", boolean=f"({{a}} {_symbol} {{b}})")
+
+form("Div", floats="{a} / {b}", signed="({T})divide_i{bits}({a}, {b})", unsigned="({T})({b} == 0 ? 0 : {a} / {b})")
+
+
+@expression("Mod")
+def modulo(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Remainder with the divisor's sign, or with ``fmod`` the dividend's; by zero it is 0 in integers."""
+    fmod = bool(attributes.get("fmod"))
+    text = {
+        "floats": "fmod{f}({a}, {b})" if fmod else "modulo_{T}({a}, {b})",
+        "signed": "({T})remainder_i{bits}({a}, {b})" if fmod else "({T})modulo_i{bits}({a}, {b})",
+        "unsigned": "({T})({b} == 0 ? 0 : {a} % {b})",
+    }.get(kind(result))
+    return None if text is None else fill(text, arguments, gaps(result, result, {}))
+
+
+@expression("Pow")
+def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """``a ** b`` in the type of ``a``; integers wrap around, and a negative or real exponent goes through float64."""
+    a, b = arguments
+    assert a is not None and b is not None
+    values = gaps(result, result, {})
+    if a.dtype == b.dtype and a.dtype in FLOATS:
+        return fill("power_{T}({a}, {b})", arguments, values)
+    if a.dtype in FLOATS and b.dtype in FLOATS | INTEGERS:
+        # numpy computes in the wider of both types, which is float64 for integers of more than 16 bits.
+        narrow = dtypes.computed(a.dtype) == "float" and (
+            dtypes.computed(b.dtype) == "float" or (b.dtype in INTEGERS and dtypes.size(b.dtype) <= 2)
+        )
+        return fill("({T})pow{f}({a}, {b})" if narrow else "({T})pow({a}, {b})", arguments, values)
+    if a.dtype not in INTEGERS or b.dtype not in INTEGERS | FLOATS:
+        return None
+    real = converted("pow((double){a}, (double){b})", ir.DataType.DOUBLE, result)
+    mixed = {a.dtype, b.dtype} & SIGNED and ir.DataType.UINT64 in (a.dtype, b.dtype)
+    if b.dtype in FLOATS or mixed:
+        return fill(real, arguments, values)
+    exact = "({T})power_u64((uint64_t){a}, (uint64_t){b})"
+    return fill(f"({{b}} < 0 ? {real} : {exact})" if b.dtype in SIGNED else exact, arguments, values)
+
+
+@expression("BitShift")
+def bit_shift(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Logical shift of unsigned integers; by all bits or more it gives 0."""
+    if kind(result) != "unsigned":
+        return None
+    symbol = "<<" if attributes["direction"] == "LEFT" else ">>"
+    bits = 8 * dtypes.size(result)
+    return fill(f"({{b}} < {bits} ? ({{T}})(({{U}}){{a}} {symbol} {{b}}) : 0)", arguments, gaps(result, result, {}))
+
+
+def _extreme(name: str, symbol: str, function: str) -> None:
+    """Largest or smallest of any number of operands; NaN where any is NaN."""
+
+    def pair(a: str, b: str, result: ir.DataType) -> str:
+        if result in FLOATS:
+            return f"{function}_{dtypes.computed(result)}({a}, {b})"
+        return f"({a} {symbol} {b} ? {a} : {b})"
+
+    def write(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+        if result not in FLOATS and (result not in INTEGERS or len(arguments) > 8):
+            return None
+        text = reduce(lambda a, b: pair(a, b, result), [str(x) for x in arguments if x is not None])
+        return Expression(text, needed(text))
+
+    expression(name)(write)
+
+
+_extreme("Max", ">", "maximum")
+_extreme("Min", "<", "minimum")
+
+
+@expression("Sum")
+def total(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+    """Sum of the operands, from left to right."""
+    if result not in FLOATS:
+        return None
+    return reduce(lambda a, b: f"({arithmetic('+', a, b, result)})", [str(x) for x in arguments if x is not None])
+
+
+@expression("Mean")
+def mean(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+    """Mean of the operands."""
+    found = total(attributes, arguments, result)
+    return None if found is None else f"{found} / {len(arguments)}"
+
+
+@expression("Clip")
+def clip(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """``min(max(x, low), high)``; with ``low > high`` everything is ``high``."""
+    x, low, high = [*arguments, None, None][:3]
+    if result not in FLOATS | INTEGERS:
+        return None
+    text = str(x)
+    if result in FLOATS:
+        c = dtypes.computed(result)
+        text = text if low is None else f"maximum_{c}({text}, {low})"
+        text = text if high is None else f"minimum_{c}({text}, {high})"
+    else:
+        raised = text if low is None else f"({x} > {low} ? {x} : {low})"
+        text = raised if high is None else f"({raised} < {high} ? {raised} : {high})"
+    return Expression(text, needed(text))
+
+
+@expression("Where")
+def where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> str | None:
+    """``x`` where the condition holds, else ``y``."""
+    condition, x, y = arguments
+    return f"({condition} ? {x} : {y})"
+
+
+def converted(text: str, source: ir.DataType, target: ir.DataType) -> str:
+    """A value of a computed type in that of another element type, as numpy converts."""
+    from eqsat.codegen.expressions.casting import conversion
+
+    found = conversion(text, source, target)
+    assert found is not None
+    return found

@@ -1,0 +1,86 @@
+"""Expressions as text with gaps: one entry of a table for each operator and kind of element type.
+
+Gaps are ``{a} {b} {c} ...`` the arguments, ``{T}`` the C type of the first argument, ``{U}`` an unsigned type in which
+its arithmetic wraps around, ``{f}`` the suffix of C's mathematics in that type, ``{bits}`` 32 or 64, those of the
+type that integers are computed in, ``{R}`` the C type of the result, and the operator's numeric attributes by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.functions import needed
+from eqsat.codegen.expressions.registry import Argument, Expression, expression
+
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+SIGNED = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
+UNSIGNED = frozenset({ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64})
+INTEGERS = SIGNED | UNSIGNED
+
+
+def kind(dtype: ir.DataType) -> str:
+    """``floats``, ``signed``, ``unsigned``, ``boolean`` or ``other``."""
+    if dtype in FLOATS:
+        return "floats"
+    if dtype in SIGNED:
+        return "signed"
+    if dtype in UNSIGNED:
+        return "unsigned"
+    return "boolean" if dtype == ir.DataType.BOOL else "other"
+
+
+def gaps(dtype: ir.DataType, result: ir.DataType, attributes: Mapping[str, Any]) -> dict[str, str]:
+    """What fills the gaps other than the arguments, for operands of an element type."""
+    c = dtypes.computed(dtype)
+    numbers = dtype if dtype in FLOATS else ir.DataType.DOUBLE
+    filled = {
+        name: dtypes.literal(value, numbers if isinstance(value, float) else ir.DataType.INT32)
+        for name, value in attributes.items()
+        if isinstance(value, int | float) and abs(value) < 2**31
+    }
+    wide = dtypes.size(dtype) == 8 and c != "double"
+    return filled | {
+        "T": c,
+        "R": dtypes.computed(result),
+        "U": "uint64_t" if wide else "uint32_t",
+        "bits": "64" if wide else "32",
+        "f": "f" if c == "float" else "",
+    }
+
+
+def fill(text: str, arguments: Sequence[Argument | None], values: Mapping[str, str]) -> Expression:
+    """Put arguments and values into the gaps of a form."""
+    letters = {chr(ord("a") + i): str(argument) for i, argument in enumerate(arguments) if argument is not None}
+    filled = text.format(**letters, **values)
+    return Expression(filled, needed(filled))
+
+
+def form(*names: str, domain: str = "", **texts: str) -> None:
+    """Register operators whose expression depends on the kind of their first argument.
+
+    Args:
+        names: The operators.
+        domain: Their domain.
+        texts: A form for each kind, see :func:`kind`; ``integers`` stands for both kinds of integers, ``any`` for all.
+    """
+    if "any" in texts:
+        texts = dict.fromkeys(("floats", "signed", "unsigned", "boolean"), texts["any"])
+    if "integers" in texts:
+        both = texts.pop("integers")
+        texts = {"signed": both, "unsigned": both} | texts
+
+    def write(
+        attributes: Mapping[str, Any], arguments: Sequence[Argument | None], result: ir.DataType
+    ) -> Expression | None:
+        first = arguments[0]
+        assert first is not None
+        text = texts.get(kind(first.dtype))
+        if text is None:
+            return None
+        return fill(text, arguments, gaps(first.dtype, result, attributes))
+
+    expression(*names, domain=domain)(write)

@@ -1,0 +1,201 @@
+/* Functions that kernels call. Each is emitted where a body names it, with those that it names itself.
+   A blank line ends a function. Conversions to integers are those of numpy on x86: what does not fit into 32 (or 64)
+   bits becomes the least integer, and narrower types keep the low bits. Nothing here has undefined behaviour. */
+
+static inline float maximum_float(float a, float b) {
+    return a > b || a != a ? a : b;
+}
+
+static inline double maximum_double(double a, double b) {
+    return a > b || a != a ? a : b;
+}
+
+static inline float minimum_float(float a, float b) {
+    return a < b || a != a ? a : b;
+}
+
+static inline double minimum_double(double a, double b) {
+    return a < b || a != a ? a : b;
+}
+
+static inline float clamp_float(float v, float low, float high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+static inline double clamp_double(double v, double low, double high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+static inline int32_t saturate_float(float v, float low, float high) {
+    v = v < low ? low : v;
+    v = v > high ? high : v;
+    return v == v ? (int32_t)v : 0;
+}
+
+static inline int32_t saturate_double(double v, double low, double high) {
+    v = v < low ? low : v;
+    v = v > high ? high : v;
+    return v == v ? (int32_t)v : 0;
+}
+
+static inline int32_t double_to_i32(double v) {
+    return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
+}
+
+static inline int64_t double_to_i64(double v) {
+    return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
+}
+
+static inline uint64_t double_to_u64(double v) {
+    if (v >= 9223372036854775808.0) {
+        return v < 18446744073709551616.0 ? (uint64_t)v : 0;
+    }
+    return (uint64_t)double_to_i64(v);
+}
+
+static inline int8_t double_to_i4(double v) {
+    return (int8_t)((double_to_i32(v) & 15) ^ 8) - 8;
+}
+
+static inline int32_t divide_i32(int32_t a, int32_t b) {
+    return b == 0 ? 0 : b == -1 ? (int32_t)(0u - (uint32_t)a) : a / b;
+}
+
+static inline int64_t divide_i64(int64_t a, int64_t b) {
+    return b == 0 ? 0 : b == -1 ? (int64_t)(UINT64_C(0) - (uint64_t)a) : a / b;
+}
+
+static inline int32_t remainder_i32(int32_t a, int32_t b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+
+static inline int64_t remainder_i64(int64_t a, int64_t b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+
+static inline int32_t modulo_i32(int32_t a, int32_t b) {
+    const int32_t r = remainder_i32(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static inline int64_t modulo_i64(int64_t a, int64_t b) {
+    const int64_t r = remainder_i64(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static inline float modulo_float(float a, float b) {
+    const float r = fmodf(a, b);
+    if (b == 0.0f || r != r) {
+        return r;
+    }
+    return r == 0.0f ? copysignf(0.0f, b) : (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+
+static inline double modulo_double(double a, double b) {
+    const double r = fmod(a, b);
+    if (b == 0.0 || r != r) {
+        return r;
+    }
+    return r == 0.0 ? copysign(0.0, b) : (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+
+static inline uint64_t power_u64(uint64_t base, uint64_t exponent) {
+    uint64_t result = 1;
+    for (; exponent > 0; exponent >>= 1) {
+        result *= exponent & 1 ? base : 1;
+        base *= base;
+    }
+    return result;
+}
+
+/* A single exponent: numpy's executor computes the usual ones without pow. */
+static inline float power_float(float a, float b) {
+    return b == 0.5f ? sqrtf(a) : b == 1.0f ? a : b == 2.0f ? a * a : b == 3.0f ? a * a * a : powf(a, b);
+}
+
+static inline double power_double(double a, double b) {
+    return b == 0.5 ? sqrt(a) : b == 1.0 ? a : b == 2.0 ? a * a : b == 3.0 ? a * a * a : pow(a, b);
+}
+
+static inline float sigmoid_float(float x) {
+    return 1.0f / (expf(-x) + 1.0f);
+}
+
+static inline double sigmoid_double(double x) {
+    return 1.0 / (exp(-x) + 1.0);
+}
+
+static inline float softplus_float(float x) {
+    return maximum_float(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+static inline double softplus_double(double x) {
+    return maximum_double(x, 0.0) + log1p(exp(-fabs(x)));
+}
+
+/* The rational approximation of erf on [-4, 4] that Eigen and XLA use; below 4 units in the last place. */
+static inline float erf_float(float x) {
+    const float v = clamp_float(x, -4.0f, 4.0f);
+    const float s = v * v;
+    float odd = -2.72614225801306e-10f;
+    odd = odd * s + 2.77068142495902e-08f;
+    odd = odd * s + -2.10102402082508e-06f;
+    odd = odd * s + -5.69250639462346e-05f;
+    odd = odd * s + -7.34990630326855e-04f;
+    odd = odd * s + -2.95459980854025e-03f;
+    odd = odd * s + -1.60960333262415e-02f;
+    float even = -1.45660718464996e-05f;
+    even = even * s + -2.13374055278905e-04f;
+    even = even * s + -1.68282697438203e-03f;
+    even = even * s + -7.37332916720468e-03f;
+    even = even * s + -1.42647390514189e-02f;
+    return clamp_float(odd * v / even, -1.0f, 1.0f);
+}
+
+static inline double erf_double(double x) {
+    return erf(x);
+}
+
+static inline float gelu_float(float x) {
+    return 0.5f * x * (1.0f + erf_float(x * 0.707106769f));
+}
+
+static inline double gelu_double(double x) {
+    return 0.5 * x * (1.0 + erf(x * 0.70710678118654757));
+}
+
+static inline float gelu_tanh_float(float x) {
+    return 0.5f * x * (1.0f + tanhf(0.797884583f * (x + 0.0447149985f * x * x * x)));
+}
+
+static inline double gelu_tanh_double(double x) {
+    return 0.5 * x * (1.0 + tanh(0.79788456080286541 * (x + 0.044714999999999998 * x * x * x)));
+}
+
+static inline ptrdiff_t clamped_index(int64_t i, ptrdiff_t n) {
+    const int64_t wrapped = i < 0 ? i + n : i;
+    return (ptrdiff_t)(wrapped < 0 ? 0 : wrapped >= n ? n - 1 : wrapped);
+}
+
+/* A double as a float from which rounding once more, to half precision, gives what rounding at once would. */
+static inline float round_to_odd(double v) {
+    union { float f; uint32_t u; } r;
+    r.f = (float)v;
+    if (r.f - r.f == 0.0f && (double)r.f != v && !(r.u & 1u)) {
+        r.u += ((double)r.f < v) == (v > 0.0) ? 1u : UINT32_MAX;
+    }
+    return r.f;
+}
+
+static inline float qlinear_sum(int32_t a, int32_t b, float ra, float rb, float za, float zb, float zc) {
+    const float offsets = (float)((double)ra * (double)za + (double)(rb * zb));
+    const float constant = zc - offsets;
+    const float right = (float)((double)b * (double)rb + (double)constant);
+    return (float)((double)a * (double)ra + (double)right);
+}
+
+/* The product is a variable of its own, so that no compiler may fuse it with the sum. */
+static inline float qlinear_product(float a, float b, float scale, float zero) {
+    const float product = a * b * scale;
+    return product + zero;
+}

@@ -1,0 +1,87 @@
+"""ONNX Runtime's elementwise operators on quantized tensors; mirrors ``eqsat/ops/kernels/qlinear.py``, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.functions import needed
+from eqsat.codegen.expressions.quantization import saturated
+from eqsat.codegen.expressions.registry import Argument, Expression, expression
+
+_MS = "com.microsoft"
+_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+Attributes = Mapping[str, Any]
+Arguments = Sequence[Argument | None]
+
+
+def _zero(argument: Argument | None) -> str:
+    return "0.0f" if argument is None else f"(float){argument}"
+
+
+def _rounded(value: str, result: ir.DataType) -> Expression:
+    text = saturated(f"rintf({value})", result)
+    return Expression(text, needed(text))
+
+
+def _real(x: Argument | None, scale: Argument | None, zero: Argument | None) -> str:
+    return f"(((float){x} - {_zero(zero)}) * {scale})"
+
+
+def quantized(value: str, scale: Argument | None, zero: Argument | None, result: ir.DataType) -> Expression:
+    """A real value in 8 bits."""
+    text = saturated(f"rintf({value} / {scale}) + {_zero(zero)}", result)
+    return Expression(text, needed(text))
+
+
+@expression("QLinearAdd", domain=_MS)
+def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Sum: the zero points in one constant, then one fused multiply-add (exact in double) for each operand."""
+    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = [*arguments, None][:8]
+    if result not in _BYTES:
+        return None
+    values = f"{a}, {b}, {a_scale} / {c_scale}, {b_scale} / {c_scale}"
+    return _rounded(f"qlinear_sum({values}, {_zero(a_zero)}, {_zero(b_zero)}, {_zero(c_zero)})", result)
+
+
+@expression("QLinearMul", domain=_MS)
+def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Product: the exact integer product, scaled, offset and then rounded."""
+    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = [*arguments, None][:8]
+    if result not in _BYTES:
+        return None
+    values = f"(float){a} - {_zero(a_zero)}, (float){b} - {_zero(b_zero)}, {a_scale} * {b_scale} / {c_scale}"
+    return _rounded(f"qlinear_product({values}, {_zero(c_zero)})", result)
+
+
+@expression("QLinearLeakyRelu", domain=_MS)
+def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Leaky ReLU of a quantized operand."""
+    x, x_scale, x_zero, y_scale, y_zero = [*arguments, None][:5]
+    if result not in _BYTES:
+        return None
+    slope = f"((float){x} - {_zero(x_zero)} >= 0 ? 1.0f : {dtypes.literal(attributes['alpha'], ir.DataType.FLOAT)})"
+    return quantized(f"{_real(x, x_scale, x_zero)} * {slope}", y_scale, y_zero, result)
+
+
+@expression("QLinearSigmoid", domain=_MS)
+def qlinear_sigmoid(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Sigmoid of a quantized operand."""
+    x, x_scale, x_zero, y_scale, y_zero = [*arguments, None][:5]
+    if result not in _BYTES:
+        return None
+    return quantized(f"sigmoid_float({_real(x, x_scale, x_zero)})", y_scale, y_zero, result)
+
+
+@expression("QLinearWhere", domain=_MS)
+def qlinear_where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+    """Selection, both operands converted to the output's parameters."""
+    condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = arguments
+    if result not in _BYTES:
+        return None
+    left = quantized(_real(x, x_scale, x_zero), z_scale, z_zero, result)
+    right = quantized(_real(y, y_scale, y_zero), z_scale, z_zero, result)
+    return Expression(f"({condition} ? {left.text} : {right.text})", left.helpers)
