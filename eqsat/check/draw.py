@@ -63,6 +63,14 @@ class Drawn:
         return TensorFacts(self.type, self.value, self.constant, True)
 
 
+@dataclass(frozen=True)
+class _Twins:
+    """What patterns that may be one node share."""
+
+    results: list[Drawn]
+    step: Step
+
+
 @dataclass
 class _Demands:
     """What a rule's text says of its leaves: which are constants, and of which the contents matter."""
@@ -150,7 +158,7 @@ class _Attempt:
     names: dict[str, Drawn] = field(default_factory=dict)
     env: dict[str, object] = field(default_factory=dict)
     made: dict[int, Drawn] = field(default_factory=dict)
-    shared: dict[Any, list[Drawn]] = field(default_factory=dict)
+    shared: dict[Any, _Twins] = field(default_factory=dict)
     sites: dict[Match, Step] = field(default_factory=dict)
 
     def instance(self) -> Instance:
@@ -272,12 +280,16 @@ class _Attempt:
         twins = self.shared.get(key)
         # Outputs of one pattern are outputs of one node; patterns of one output may also be two equal nodes.
         if twins is not None and (self.drawing.outputs[key] > 1 or self.chance.happens(0.65)):
-            drawn = twins[pattern.output]
+            drawn = twins.results[pattern.output]
+            self._bind(pattern, twins.step.attrs)
+            self.sites[pattern] = twins.step
         else:
             drawn = self._node(pattern, key, dtype, shape)
         self.made[id(pattern)] = drawn
         if pattern.bind is not None:
+            step = self.sites[pattern]
             self.names[pattern.bind] = drawn
+            self.env[pattern.bind] = NodeFacts(step.op, step.attrs, drawn.facts)
         return drawn
 
     def _node(self, pattern: Match, key: Any, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
@@ -302,14 +314,11 @@ class _Attempt:
             if known is None or not known.is_static:
                 raise Rejected(f"the type of {op} is not known")
             results.append(Drawn(name, known, constant))
-        self.shared[key] = results
-        chosen = results[pattern.output]
         inputs = tuple(None if o is None else o.name for o in operands)
         self.steps.append(Step(op, attrs, inputs, tuple(names), results[0].type))
         self.sites[pattern] = self.steps[-1]
-        if pattern.bind is not None:
-            self.env[pattern.bind] = NodeFacts(op, attrs, chosen.facts)
-        return chosen
+        self.shared[key] = _Twins(results, self.steps[-1])
+        return results[pattern.output]
 
     def _args(self, pattern: Match) -> list[Pattern | None]:
         args: list[Pattern | None] = []

@@ -15,7 +15,8 @@ from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
-from eqsat.rules.ast import Build, Number, Place, Rest, Template, Tensor, Var
+from eqsat.rules.ast import Build, ListExpr, Literal_, Number, Place, Rest, Template, Tensor, Var
+from eqsat.rules.expand import without_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +128,30 @@ class LayoutBuilder:
         return Layout(tuple(self._steps), tuple(roots))
 
     def _count_outputs(self, template: Template | None) -> None:
-        """Notes how many outputs each built operator must have: as many as the templates name."""
+        """Notes how many outputs each built operator must have: as many as the templates name, or as it says."""
         if isinstance(template, Build):
             key = _identity(template)
-            self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1)
+            self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1, self._said(template))
             for arg in template.args:
                 self._count_outputs(arg)
+
+    def _said(self, template: Build) -> int:
+        """The number of outputs that a Split's own attribute or operand prescribes, 0 where it is not known here."""
+        if template.op != OpKey("", "Split"):
+            return 0
+        attrs = dict(template.attrs)
+        if "num_outputs" in attrs:
+            said = attrs["num_outputs"]
+            return said.value if isinstance(said, Literal_) and isinstance(said.value, int) else 0
+        sizes = template.args[1] if len(template.args) > 1 else None
+        if isinstance(sizes, Tensor) and isinstance(sizes.value, ListExpr):
+            return len(sizes.value.items)
+        # The sizes, or the number, of a matched node: as many outputs as that has.
+        sites = [s for s in self.query.sites if s.constructor.op == template.op]
+        if isinstance(sizes, Var):
+            variable = self.query.tensors.get(sizes.name)
+            return max((s.constructor.outputs for s in sites if s.operands[1:] == (variable,)), default=0)
+        return max((s.constructor.outputs for s in sites if s.match.bind in template.spread), default=0)
 
     def _operand(self, template: Template | None) -> Operand | None:
         if template is None:
@@ -191,5 +210,5 @@ class LayoutBuilder:
 
 
 def _identity(template: Build) -> tuple[Any, ...]:
-    """What makes two templates the same e-node: all but which output is meant."""
-    return (template.op, template.args, template.attrs, template.spread, template.place)
+    """What makes two templates the same e-node: all but which output is meant and where it is written."""
+    return without_places((template.op, template.args, template.attrs, template.spread, template.name))

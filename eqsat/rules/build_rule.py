@@ -109,7 +109,11 @@ def _left(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], list[as
         for i, name in enumerate(targets):
             check_output(i, [known(op) for op in node.ops], name.place, context)
             context.bind(name.name, Binding("node", name.place, node.ops))
-            patterns.append(replace(node, output=i, bind=name.name))
+            if node.bind is not None and not i:
+                # The node's own name, `(a, b) = n: Split(x)`, is another one of its first output.
+                patterns.append(ast.Alternatives((node,), node.place, name.name))
+            else:
+                patterns.append(replace(node, output=i, bind=name.name))
     return names, patterns
 
 

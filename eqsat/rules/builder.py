@@ -61,10 +61,10 @@ class Builder:
         assert isinstance(pattern, ast.Match | ast.Alternatives)
         if name is None or place is None:
             return pattern
-        if pattern.bind is not None:
-            raise self.context.error(place, "one name for a node is enough", actual=f"`{name}` and `{pattern.bind}`")
         ops = tuple(dict.fromkeys(o for m in operators(pattern) for o in m.ops))
         self.context.bind(name, Binding("node", place, ops))
+        if pattern.bind is not None:
+            return ast.Alternatives((pattern,), pattern.place, name)
         return replace(pattern, bind=name)
 
     def resolve(

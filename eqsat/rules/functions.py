@@ -78,9 +78,13 @@ def _whole(value: object) -> int:
 
 
 def _members(args: tuple[object, ...]) -> list[Any]:
-    """The numbers meant by ``min(xs)`` or ``min(a, b)``; arrays count with all their elements."""
+    """The numbers meant by ``min(xs)`` or ``min(a, b)``; arrays count with all their elements, a scalar's is one."""
     found: list[Any] = []
-    for item in items(args[0]) if len(args) == 1 else args:
+    if len(args) == 1:
+        (only,) = args
+        is_list = isinstance(only, tuple | list) or (isinstance(only, np.ndarray) and only.ndim > 0)
+        args = tuple(items(only)) if is_list else args
+    for item in args:
         found += [as_number(i) for i in item.flat] if isinstance(item, np.ndarray) else [as_number(item)]
     return found
 

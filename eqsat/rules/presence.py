@@ -6,9 +6,11 @@ negation absent as well. Operators take it where their operand is optional; anyw
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eqsat.errors import EqsatError
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import Build, Template, Var
+from eqsat.rules.ast import Build, Match, Pattern, Template, Var
 from eqsat.rules.callee import known
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
@@ -44,7 +46,7 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
             raise _missing(template, f"the operator `{op}`", op, context)
         op = clause.operators[op]
     for name in template.spread:
-        if name in clause.absent or name in clause.aliases:
+        if clause.aliases.get(name, name) not in _nodes(clause.roots):
             raise _missing(template, f"the attributes of `{name}`", name, context)
     there = [a is not None and _is_present(a, clause, context) for a in template.args]
     if op in _SUMS and len(there) == 2:
@@ -65,6 +67,12 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
                 hint="absent values may be added, subtracted, multiplied, and given for optional operands",
             )
     return True
+
+
+def _nodes(patterns: Iterable[Pattern | None]) -> set[str]:
+    """Names of the operators that patterns match."""
+    matches = [p for p in patterns if isinstance(p, Match)]
+    return {m.bind for m in matches if m.bind is not None}.union(*(_nodes(m.args) for m in matches))
 
 
 def _missing(template: Build, what: str, name: str, context: Context) -> EqsatError:
