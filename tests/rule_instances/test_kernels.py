@@ -28,7 +28,10 @@ from eqsat.rules.select import select_rules
 from tests.rule_instances.oracle import has_kernel
 
 RULES = select_rules(None, "approximate").rules
-DTYPES = "INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 FLOAT DOUBLE BOOL".split()
+DTYPES = (
+    *("INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"),
+    *("FLOAT16", "FLOAT", "DOUBLE", "BOOL"),
+)
 PATIENCE = 12
 """Attempts to find an instance of a clause with an element type; the conditions of many rules exclude most types."""
 
