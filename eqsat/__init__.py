@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import Result, compare, load, optimize, run, save
+    from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save
     from eqsat.model.builder import graph, input, op
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "QuantizationResult",
     "Result",
     "__version__",
     "compare",
@@ -26,11 +27,13 @@ __all__ = [
     "load",
     "op",
     "optimize",
+    "quantize",
     "run",
     "save",
 ]
 
 _HOME = {
+    "QuantizationResult": "eqsat.api",
     "Result": "eqsat.api",
     "compare": "eqsat.api",
     "errors": "eqsat.errors",
@@ -39,6 +42,7 @@ _HOME = {
     "load": "eqsat.api",
     "op": "eqsat.model.builder",
     "optimize": "eqsat.api",
+    "quantize": "eqsat.api",
     "run": "eqsat.api",
     "save": "eqsat.api",
 }

@@ -11,6 +11,7 @@ from eqsat.execute.compare import compare as compare_models
 from eqsat.execute.executor import Executor
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
+from eqsat.quantizing import QuantizationResult, quantize
 from eqsat.report.event import Event
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
@@ -19,7 +20,7 @@ from eqsat.search import Objective, Result, Search
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Result", "compare", "load", "optimize", "run", "save"]
+__all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save"]
 
 
 def optimize(

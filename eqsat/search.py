@@ -6,7 +6,7 @@ load -> encode and saturate -> price -> extract -> assemble -> regions -> ONNX m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 import onnx_ir as ir
 
+from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor
-from eqsat.extract.from_egraph import Pricing, formulate, require_static_types
+from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
+from eqsat.extract.problem import Choice
 from eqsat.extract.solve import solve
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
@@ -58,6 +60,7 @@ class Result:
         seconds: CPU seconds by stage.
         summary: Everything a report says.
         plan: The program before it became a model.
+        choices: The program as the solver chose it.
     """
 
     model: ir.Model
@@ -69,6 +72,7 @@ class Result:
     seconds: dict[str, float]
     summary: Summary
     plan: Plan = field(repr=False)
+    choices: Mapping[int, Choice] = field(repr=False)
 
     @property
     def gap(self) -> float:
@@ -129,7 +133,10 @@ class _Clock:
 
 
 class Search:
-    """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`."""
+    """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`.
+
+    With ``approximations``, tensors that may be rounded, one extracts from a formulation that limits them.
+    """
 
     def __init__(
         self,
@@ -143,6 +150,7 @@ class Search:
         iterations: int | None = None,
         enodes: int | None = None,
         progress: Progress | None = None,
+        approximations: Sequence[Approximation] = (),
     ) -> None:
         if time_limit <= 0:
             raise OptimizationError("a positive time limit is required", actual=f"{time_limit}")
@@ -166,30 +174,51 @@ class Search:
                 Limits(Limits.iterations if iterations is None else iterations, enodes, time_limit / 2),
                 lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
                 selected.egg,
+                approximations,
             )
         with clock.stage("saturate"):
             self.saturation.run()
             self.saturation.statistics += placed
-            egraph = snapshot(self.saturation)
+            self.snapshot = snapshot(self.saturation)
         with clock.stage("price"):
-            require_static_types(self.saturation.encoding, egraph)
-            self.pricing = Pricing(egraph, CostModel(self.targets))
-            self.formulation = formulate(egraph, self.saturation.encoding, self.outputs, self.pricing)
+            require_static_types(self.saturation.encoding, self.snapshot)
+            self.pricing = Pricing(self.snapshot, CostModel(self.targets))
+            self.formulation = self.formulate()
 
-    def extract(self, objective: Objective = "best", seed: int = 0) -> Result:
-        """One program; the least costly within what is left of the time, or another one to test rules with."""
-        clock, formulation, encoding = self.clock, self.formulation, self.saturation.encoding
+    def formulate(self, forbidden: Container[int] = ()) -> Formulation:
+        """The extraction problem without some e-nodes."""
+        return formulate(self.snapshot, self.saturation.encoding, self.outputs, self.pricing, forbidden)
+
+    def extract(
+        self,
+        objective: Objective = "best",
+        seed: int = 0,
+        formulation: Formulation | None = None,
+        share: float = 1.0,
+    ) -> Result:
+        """One program; the least costly within what is left of the time, or another one to test rules with.
+
+        Args:
+            objective: Which one.
+            seed: Of a random one.
+            formulation: The problem, if it is not that of the whole e-graph.
+            share: How much of the time that is left may be used.
+        """
+        clock, encoding = self.clock, self.saturation.encoding
+        formulation = formulation or self.formulation
         with clock.stage("extract"):
             solution = solve(
                 formulation.problem,
-                time_limit=max(self.deadline - time.perf_counter(), 0.1),
+                time_limit=max(share * (self.deadline - time.perf_counter()), 0.1),
                 objective=objective,
                 seed=seed,
-                incumbent=formulation.original,
+                incumbent=formulation.original or None,
                 progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
             )
         with clock.stage("partition"):
-            assembled = assemble(formulation, solution.choices, encoding, self.outputs)
+            # Behind the classes of the e-graph there may be some that only carry weights.
+            choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}
+            assembled = assemble(formulation, choices, encoding, self.outputs)
             pieces = regions(assembled.plan)
             optimised = to_model(assembled.plan, pieces, self.model)
         summary = collect(
@@ -215,4 +244,5 @@ class Search:
             seconds=dict(clock.seconds),
             summary=summary,
             plan=assembled.plan,
+            choices=solution.choices,
         )

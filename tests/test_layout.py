@@ -27,6 +27,7 @@ ROOMS = (
     "codegen",
     "report",
     "search",
+    "quantizing",
     "api",
     "cli",
 )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from eqsat.egraph.answer import Answerer
+from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.encode import Encoder
 from eqsat.egraph.engine import Engine, Fact
@@ -49,6 +50,8 @@ class Saturation:
         targets: Targets whose composites are added.
         limits: When to stop.
         progress: Called with (iteration, e-nodes) after each round.
+        raw: Texts of raw egglog rules.
+        approximations: Tensors that may be rounded.
 
     Attributes:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
@@ -63,6 +66,7 @@ class Saturation:
         limits: Limits | None = None,
         progress: Callable[[int, int], None] | None = None,
         raw: Sequence[str] = (),
+        approximations: Sequence[Approximation] = (),
     ) -> None:
         self.model = model
         self.limits = (limits or Limits()).for_model(len(model.graph))
@@ -78,6 +82,7 @@ class Saturation:
         self.enodes = 0
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
+        self.approximations = tuple(approximations)
         self._prepare(rules, targets, raw)
 
     # ---- preparation ------------------------------------------------------------------------------
@@ -88,6 +93,8 @@ class Saturation:
         encoder = Encoder(engine, self.tables)
         self.encoding = encoder.number(self.model)
         for constructor in self.encoding.constructors:
+            vocabulary.add(constructor)
+        for constructor in (QUANTIZE, DEQUANTIZE) if self.approximations else ():
             vocabulary.add(constructor)
         numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
         clauses = vocabulary.compile_rules(rules, numbers)
@@ -100,6 +107,9 @@ class Saturation:
         self._states = [self._state(c) for c in clauses]
         known = set(vocabulary.constructors)
         coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]
+        if self.approximations:
+            self.names.append(NAME)
+            write_approximations(engine, self.tables, self.encoding, self.approximations, len(self.names) - 1)
         composites = vocabulary.compile_composites(coarse)
         for name, constructor in vocabulary.constructors.items():
             if name not in known:

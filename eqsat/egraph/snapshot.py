@@ -54,6 +54,7 @@ class Snapshot:
         refs: Value of the model -> class.
         inputs: The model's inputs; ``number`` of an input e-node indexes it.
         rules: Names by rule number.
+        quantized: Per approximation the class of its integers.
     """
 
     nodes: list[ENode]
@@ -65,6 +66,7 @@ class Snapshot:
     inputs: list[ir.Value]
     rules: list[str]
     tables: Tables
+    quantized: tuple[int, ...] = ()
 
 
 _NO_OP = OpKey("", "")
@@ -116,6 +118,7 @@ class _Reader:
             encoding.inputs,
             saturation.names,
             saturation.tables,
+            tuple(refs[len(encoding.values) + k] for k in range(len(saturation.approximations))),
         )
 
     def _class(self, value: Any) -> int:

@@ -6,6 +6,7 @@ is left is one class for each run-time value, with every e-node priced on every 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,8 +94,18 @@ class Pricing:
         return self.costs.composite(target, instance.composite, env, instance.body, operands, output)
 
 
-def formulate(snapshot: Snapshot, encoding: Encoding, outputs: list[ir.Value], pricing: Pricing) -> Formulation:
+def formulate(
+    snapshot: Snapshot,
+    encoding: Encoding,
+    outputs: list[ir.Value],
+    pricing: Pricing,
+    forbidden: Container[int] = (),
+) -> Formulation:
     """Builds the extraction problem for a model's outputs.
+
+    Args:
+        forbidden: E-nodes of the snapshot that no program may contain. If they are among the input's own, there may be
+            no program, and ``original`` is incomplete.
 
     Raises:
         OptimizationError: The type of a run-time value is not known.
@@ -111,7 +122,7 @@ def formulate(snapshot: Snapshot, encoding: Encoding, outputs: list[ir.Value], p
         for n in snapshot.classes[eclass]:
             node = snapshot.nodes[n]
             operands = {c for c in node.children if c is not None and not fixed[c]}
-            if node.kind == "const" or eclass in operands:
+            if node.kind == "const" or eclass in operands or n in forbidden:
                 continue
             costs = [pricing.cost(node, d) for d in targets]
             if all(np.isinf(costs)):

@@ -36,6 +36,9 @@ Kind = Literal["activation", "constant", "weight", "bias"]
 Edge = tuple[int, int]
 """An input of a node: position of the node in the graph, index of the input."""
 
+_LIMITING = ("Relu", "Clip", "Max", "Min")
+"""Operators that leave most values as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizedTensor:
@@ -160,6 +163,7 @@ class _Maker:
             return False
         scale: np.ndarray | None = None
         weight: Quantizer | None = None
+        keys: set[tuple] = set()
         for k, value in inputs:
             if found.weight == k and value.name in self.constants:
                 weight = self.read_weight(i, node, found, value, scale)
@@ -167,12 +171,19 @@ class _Maker:
             quantizer = self.read(i, k, value)
             if k == 0 and quantizer is not None:
                 scale = quantizer.scale
+            if quantizer is not None:
+                keys.add(quantizer.key)
         self.read_bias(i, node, found, scale, weight)
         for value in outputs:
             if value is fused:
                 self.fused.add(value)
-            else:
-                self.write(value, self.activation(value.name or ""), None)
+                continue
+            written = self.activation(value.name or "")
+            if node.op_type in _LIMITING and written.key in keys:
+                # With equal parameters integers of both sides would be equal, and both sides be taken for each other,
+                # whatever the other one is rounded for.
+                written = replace(written, scale=np.array(written.scale * np.float32(256 / 255)))
+            self.write(value, written, None)
         return True
 
     def read(self, i: int, k: int, value: ir.Value) -> Quantizer | None:

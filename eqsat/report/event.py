@@ -20,6 +20,8 @@ class Event:
         enodes: Size of the e-graph.
         cost: Seconds of the best program so far.
         bound: No program costs less than this.
+        step: Steps done so far, such as calibration samples.
+        steps: How many there are.
     """
 
     stage: str
@@ -28,6 +30,8 @@ class Event:
     enodes: int | None = None
     cost: float | None = None
     bound: float | None = None
+    step: int | None = None
+    steps: int | None = None
 
     @property
     def gap(self) -> float | None:

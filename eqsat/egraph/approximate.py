@@ -1,0 +1,89 @@
+"""Approximations in the e-graph: a tensor is taken for what is left of it after rounding to integers.
+
+``x ≈ DequantizeLinear(QuantizeLinear(x, s, z), s, z)`` is not an equation, and only extraction makes it sound: the
+class of ``QuantizeLinear(x, s, z)`` is needed exactly by the programs that round x, so what rounding costs in accuracy
+can be charged there. With one producer a class, ``x := DequantizeLinear(QuantizeLinear(x))`` would be a cycle; the
+integers are usable where an integer spelling of them was derived, or where x is computed in floats and rounded.
+
+A constant keeps its own value beside the approximation; its integers are a constant expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from egglog import bindings
+
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.intern import Tables
+from eqsat.egraph.language import Constructor
+from eqsat.errors import OptimizationError
+from eqsat.model.attributes import make_attrs
+from eqsat.model.types import OpKey
+
+QUANTIZE = Constructor(OpKey("", "QuantizeLinear"), 3)
+DEQUANTIZE = Constructor(OpKey("", "DequantizeLinear"), 3)
+NAME = "quantization"
+"""What made the e-nodes, in place of a rule's name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Approximation:
+    """Integers for one tensor of the model.
+
+    Attributes:
+        value: Name of the tensor.
+        scale: float32, a scalar or one value an index of ``axis``.
+        zero: Of the same shape and of the integers' type.
+        axis: None where one scale serves all.
+    """
+
+    value: str
+    scale: np.ndarray
+    zero: np.ndarray
+    axis: int | None = None
+
+
+def write_approximations(
+    engine: Engine, tables: Tables, encoding: Encoding, approximations: Sequence[Approximation], rule: int
+) -> None:
+    """Unites tensors with their rounded forms; both constructors must have been declared.
+
+    The integers of the k-th become ``(ref (values + k))``, where ``values`` are those of the encoding.
+
+    Args:
+        rule: Number that the e-nodes are marked with.
+
+    Raises:
+        OptimizationError: There is no such tensor.
+    """
+    numbers = {value.name: k for k, value in enumerate(encoding.values)}
+    actions: list[Any] = []
+    for index, approximation in enumerate(approximations):
+        if approximation.value not in numbers:
+            raise OptimizationError("the name of a tensor is required", actual=repr(approximation.value))
+        axis = 1 if approximation.axis is None else approximation.axis
+        attrs = {c: tables.attrs.id(make_attrs(c.op, {"axis": axis})) for c in (QUANTIZE, DEQUANTIZE)}
+        x = call("ref", integer(numbers[approximation.value]))
+        scale, zero = (
+            call("Const", integer(tables.constants.of_array(a, ir.DataType.from_numpy(a.dtype))))
+            for a in (approximation.scale, approximation.zero)
+        )
+        name = f"q{index}"
+        for constructor, operand in ((QUANTIZE, x), (DEQUANTIZE, bindings.Var(SPAN, name))):
+            args = [integer(attrs[constructor]), operand, scale, zero]
+            expression = call(constructor.name, *args)
+            if constructor is QUANTIZE:
+                actions.append(bindings.Let(SPAN, name, expression))
+                number = len(encoding.values) + index
+                actions.append(bindings.Union(SPAN, call("ref", integer(number)), bindings.Var(SPAN, name)))
+            else:
+                actions.append(bindings.Union(SPAN, x, expression))
+            actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule)))
+    if actions:
+        engine.run_once(actions)

@@ -1,0 +1,238 @@
+"""What rounding costs in accuracy, as linear rows of the extraction problem.
+
+Rounding of a tensor is paid for once, by the program that rounds it, however many of its values depend on it:
+
+- The integers of a tensor are one class, and a program has one producer a class. So each of its e-nodes carries the
+  tensor's noise, unless it only moves integers that were paid for: ``MaxPool(Q(x))`` is ``Q(MaxPool(x))``.
+- Integers of a constant are no class of the problem; the e-nodes that read them pay.
+- Where the payers of one tensor are in several classes, they read a class of its own that does nothing but carry the
+  weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.problem import Budget, Choice, Problem
+from eqsat.quantization.operators import ROLES
+from eqsat.quantization.scheme import Scheme
+
+_MOVES = frozenset(name for name, role in ROLES.items() if role.moves) | {"Concat", "Clip", "Max", "Min"}
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """Which e-nodes round what.
+
+    Attributes:
+        payers: Per unit the snapshot's e-nodes that round it. A unit is a tensor of the scheme that is rounded for
+            itself; a bias belongs to its weight, a tensor that follows another to that one.
+        units: Per unit the positions in the scheme that are rounded together.
+    """
+
+    payers: tuple[tuple[int, ...], ...]
+    units: tuple[tuple[int, ...], ...]
+
+
+def approximated(scheme: Scheme) -> list[int]:
+    """Positions of the tensors whose integers the e-graph must know; those of a bias follow from its weight's."""
+    return [i for i, tensor in enumerate(scheme.tensors) if tensor.kind != "bias"]
+
+
+def find_roundings(snapshot: Snapshot, scheme: Scheme) -> Roundings:
+    """Finds out who rounds what in a saturated e-graph.
+
+    Args:
+        snapshot: Of an e-graph whose approximations are those of :func:`approximated`, in that order.
+        scheme: The tensors.
+    """
+    unit_of, units = _units(scheme)
+    rounded: dict[int, frozenset[int]] = {}
+    constants: dict[int, frozenset[int]] = {}
+    for position, eclass in zip(approximated(scheme), snapshot.quantized, strict=True):
+        held = constants if _is_fixed(snapshot, eclass) else rounded
+        held[eclass] = held.get(eclass, frozenset()) | {unit_of[position]}
+    _add_moved(snapshot, rounded)
+    _add_derived(snapshot, constants)
+    payers: list[list[int]] = [[] for _ in units]
+    for n, node in enumerate(snapshot.nodes):
+        if _is_fixed(snapshot, node.eclass):
+            continue
+        children = [c for c in node.children if c is not None]
+        paid = frozenset[int]().union(*(rounded.get(c, ()) for c in children))
+        due = rounded.get(node.eclass, frozenset()) - paid
+        for unit in sorted(due.union(*(constants.get(c, ()) for c in children))):
+            payers[unit].append(n)
+    return Roundings(tuple(map(tuple, payers)), units)
+
+
+def _units(scheme: Scheme) -> tuple[dict[int, int], tuple[tuple[int, ...], ...]]:
+    """Unit by position in the scheme, and the positions of each unit."""
+    found: list[list[int]] = []
+    unit_of: dict[int, int] = {}
+    by_name: dict[str, int] = {}
+    by_edge: dict[tuple[int, int], int] = {}
+    for i, tensor in enumerate(scheme.tensors):
+        if tensor.kind == "bias":
+            continue
+        if tensor.follows is not None and tensor.follows in by_name:
+            unit_of[i] = by_name[tensor.follows]
+            found[unit_of[i]].append(i)
+            continue
+        unit_of[i] = len(found)
+        found.append([i])
+        if tensor.kind == "activation":
+            by_name.setdefault(tensor.name, unit_of[i])
+        for edge in tensor.readers or ():
+            by_edge[edge] = unit_of[i]
+    for i, tensor in enumerate(scheme.tensors):
+        if tensor.kind == "bias":
+            # A bias is input 2, the weight that it is added to the products of is input 1.
+            unit_of[i] = min(by_edge[node, 1] for node, _ in tensor.readers or ())
+            found[unit_of[i]].append(i)
+    return unit_of, tuple(map(tuple, found))
+
+
+def _is_fixed(snapshot: Snapshot, eclass: int) -> bool:
+    return snapshot.constant[eclass] or snapshot.value[eclass] is not None
+
+
+def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
+    """Adds classes of integers that were moved and then stand for a float tensor that the scheme does not name."""
+    read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" and not _is_fixed(snapshot, n.eclass)]
+    named = frozenset(rounded)
+    waiting = dict.fromkeys(n.children[0] for n in read if n.children[0] not in named)
+    changed = True
+    while changed:
+        changed = False
+        for eclass in waiting:
+            if eclass is None:
+                continue
+            moves = [n for n in map(snapshot.nodes.__getitem__, snapshot.classes[eclass]) if _moves(n)]
+            of = frozenset[int]().union(*(rounded.get(c, ()) for n in moves for c in n.children if c is not None))
+            if not of <= rounded.get(eclass, frozenset()):
+                rounded[eclass] = of
+                changed = True
+
+
+def _moves(node: ENode) -> bool:
+    return node.kind == "part" or (node.kind == "op" and not node.op.domain and node.op.name in _MOVES)
+
+
+def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> None:
+    """Adds constants that are computed from integers of constants, such as a transposed weight."""
+    dequantized = {
+        n.eclass
+        for n in snapshot.nodes
+        if n.op.name == "DequantizeLinear" and n.children and n.children[0] in constants
+    }
+    readers: dict[int, list[ENode]] = {}
+    for node in snapshot.nodes:
+        if _is_fixed(snapshot, node.eclass) and node.kind in ("op", "part"):
+            for child in node.children:
+                if child is not None:
+                    readers.setdefault(child, []).append(node)
+    todo = list(constants)
+    while todo:
+        eclass = todo.pop()
+        for node in readers.get(eclass, ()):
+            # A rounded constant that is dequantized again is the constant itself, with its own value.
+            if node.eclass in dequantized or node.eclass in constants:
+                continue
+            constants[node.eclass] = constants[eclass]
+            todo.append(node.eclass)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A formulation whose programs pay for what they round.
+
+    Attributes:
+        formulation: Its problem has one budget for each output. Classes and e-nodes behind the last that the
+            formulation maps back do nothing but carry weights.
+        weights: float64[units, outputs]; noise relative to the signal.
+    """
+
+    formulation: Formulation
+    roundings: Roundings
+    weights: np.ndarray
+    carriers: Mapping[int, int]
+
+    def rounded(self, choices: Mapping[int, Choice]) -> list[int]:
+        """Positions in the scheme of what a program rounds."""
+        chosen = {choice.node for choice in choices.values()}
+        payers = _by_problem_node(self.formulation, self.roundings)
+        return sorted(
+            i for unit, nodes in enumerate(payers) if not chosen.isdisjoint(nodes) for i in self.roundings.units[unit]
+        )
+
+    def limited(self, limits: Sequence[float]) -> Formulation:
+        """The formulation with a limit on the noise of each output, relative to the signal.
+
+        Rows are in units of the limit, since solvers compare with absolute tolerances.
+        """
+        problem = self.formulation.problem
+        kept: list[Budget] = []
+        cost = problem.cost
+        for budget, limit in zip(problem.budgets, limits, strict=True):
+            if math.isinf(limit):
+                continue
+            impossible = budget.weight > limit * (1 + 1e-9)
+            cost = np.where(impossible[:, None], np.inf, cost)
+            if limit > 0:
+                kept.append(Budget(budget.name, np.where(impossible, 0.0, budget.weight / limit), 1.0))
+        return replace(self.formulation, problem=replace(problem, cost=cost, budgets=tuple(kept)))
+
+
+def _by_problem_node(formulation: Formulation, roundings: Roundings) -> list[list[int]]:
+    position = {n: i for i, n in enumerate(formulation.node)}
+    return [[position[n] for n in payers if n in position] for payers in roundings.payers]
+
+
+def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, outputs: Sequence[str]) -> Charged:
+    """Makes programs pay for what they round.
+
+    Args:
+        formulation: The problem.
+        roundings: Who rounds what.
+        weights: float64[units, outputs].
+        outputs: Names of the float outputs.
+    """
+    problem = formulation.problem
+    by_node = np.zeros((problem.nodes, len(outputs)))
+    klass, children = problem.node_class.tolist(), list(problem.children)
+    carriers: dict[int, int] = {}
+    extra: list[np.ndarray] = []
+    for unit, payers in enumerate(_by_problem_node(formulation, roundings)):
+        if not payers or not weights[unit].any():
+            continue
+        if len({klass[n] for n in payers}) == 1:
+            by_node[payers] += weights[unit]
+            continue
+        carrier = carriers[unit] = problem.classes + len(extra)
+        extra.append(weights[unit])
+        for n in payers:
+            children[n] = (*children[n], carrier)
+    count, targets = len(extra), len(problem.targets)
+    charged = Problem(
+        targets=problem.targets,
+        classes=problem.classes + count,
+        node_class=np.append(problem.node_class, np.arange(count) + problem.classes),
+        children=(*children, *[()] * count),
+        cost=np.vstack([problem.cost, np.zeros((count, targets))]),
+        copy_in=np.vstack([problem.copy_in, np.zeros((count, targets))]),
+        copy_out=np.vstack([problem.copy_out, np.zeros((count, targets))]),
+        dispatch=problem.dispatch,
+        roots=problem.roots,
+        budgets=tuple(
+            Budget(f"quantization noise of output {name!r}", column, math.inf)
+            for name, column in zip(outputs, np.vstack([by_node, *extra]).T, strict=True)
+        ),
+    )
+    return Charged(replace(formulation, problem=charged), roundings, weights, carriers)

@@ -1,0 +1,79 @@
+"""How much of a program computes with integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eqsat.errors import EqsatError
+from eqsat.ops.macs import body_macs, macs
+from eqsat.partition.plan import Plan, PlanNode
+
+_CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Attributes:
+    integer: Kernels that read no float at run time, conversions left out.
+    floating: Kernels that do, conversions left out.
+    conversions: ``QuantizeLinear``, ``DequantizeLinear``, ``Cast``.
+    integer_macs: Multiplications and additions in integers.
+    macs: All of them.
+    """
+
+    integer: int
+    floating: int
+    conversions: int
+    integer_macs: int
+    macs: int
+
+    @property
+    def operators(self) -> float:
+        """Part of the kernels that are integer."""
+        total = self.integer + self.floating
+        return self.integer / total if total else 0.0
+
+    @property
+    def work(self) -> float:
+        """Part of the MACs that are integer."""
+        return self.integer_macs / self.macs if self.macs else 0.0
+
+
+def is_conversion(node: PlanNode) -> bool:
+    """Whether a kernel only changes how numbers are represented."""
+    return node.body is None and node.op.name in _CONVERSIONS
+
+
+def is_integer(plan: Plan, node: PlanNode) -> bool:
+    """Whether nothing that a kernel reads at run time is floating-point."""
+    read = [plan.types.get(v) for v in node.inputs if v is not None and v not in plan.constants]
+    return all(t is not None and not t.dtype.is_floating_point() for t in read)
+
+
+def integer_share(plan: Plan) -> Share:
+    """Counts the kernels of a plan and their work."""
+    integer = floating = conversions = integer_work = work = 0
+    for node in plan.nodes:
+        if is_conversion(node):
+            conversions += 1
+            continue
+        own = kernel_macs(plan, node)
+        work += own
+        if is_integer(plan, node):
+            integer += 1
+            integer_work += own
+        else:
+            floating += 1
+    return Share(integer, floating, conversions, integer_work, work)
+
+
+def kernel_macs(plan: Plan, node: PlanNode) -> int:
+    """Multiply-accumulates of a kernel, 0 where sizes are unknown."""
+    given = [None if v is None else plan.types.get(v) for v in node.inputs]
+    made = [None if v is None else plan.types.get(v) for v in node.outputs]
+    try:
+        if node.body is not None:
+            return body_macs(node.body, given)
+        return macs(node.op, node.attrs, given, made)
+    except EqsatError:
+        return 0
