@@ -12,6 +12,7 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.quantizing import QuantizationResult, quantize
+from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.report.event import Event
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
@@ -36,6 +37,7 @@ def optimize(
     enodes: int | None = None,
     seed: int = 0,
     progress: Callable[[Event], None] | None = None,
+    partition_functions: Mapping[str, PartitionFunction] | None = None,
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
 
@@ -51,6 +53,8 @@ def optimize(
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
         progress: Receives events.
+        partition_functions: By the name of a composite (``"ccompiler.add_subtract_multiply"``) a function of its call
+            and its operands that returns the result with annotations.
 
     Raises:
         ModelError: The model is broken or not supported.
@@ -67,6 +71,7 @@ def optimize(
         iterations=iterations,
         enodes=enodes,
         progress=progress,
+        partition_functions=partition_functions,
     )
     return search.extract(objective, seed)
 

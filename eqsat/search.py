@@ -27,6 +27,7 @@ from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.assemble import assemble
 from eqsat.partition.functions import to_model
+from eqsat.partition.partition_functions import PartitionFunction, annotate_composites, check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.plan import Plan
 from eqsat.partition.regions import regions
@@ -150,6 +151,7 @@ class Search:
         iterations: int | None = None,
         enodes: int | None = None,
         progress: Progress | None = None,
+        partition_functions: Mapping[str, PartitionFunction] | None = None,
         approximations: Sequence[Approximation] = (),
     ) -> None:
         if time_limit <= 0:
@@ -162,6 +164,8 @@ class Search:
             if is_partitioned(self.model):
                 self.model = load(inline(self.model, operators=False))
             self.targets = load_targets(targets)
+            self.partition_functions = dict(partition_functions or {})
+            check_names(self.partition_functions, self.targets)
             selected = select_rules(rules, numerics)
             placing, rewriting = split(selected.rules)
             self.model, placed = place(self.model, placing)
@@ -219,6 +223,7 @@ class Search:
             # Behind the classes of the e-graph there may be some that only carry weights.
             choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}
             assembled = assemble(formulation, choices, encoding, self.outputs)
+            assembled = annotate_composites(assembled, self.targets, self.partition_functions)
             pieces = regions(assembled.plan)
             optimised = to_model(assembled.plan, pieces, self.model)
         summary = collect(

@@ -18,6 +18,7 @@ from eqsat.errors import OptimizationError
 from eqsat.model.attributes import from_attrs
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import OpKey
+from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
 from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
@@ -135,7 +136,7 @@ def operators_name(body: Body) -> str:
     """A name after the operators of a body: ``conv_bias_relu``."""
     words = []
     for node in body.nodes:
-        if node.op == ("", "Constant"):
+        if node.op == ("", "Constant") or node.op in ANNOTATIONS:
             continue
         words.append(word(node.op))
         at = _BIAS_OPERAND.get(node.op.name, len(node.inputs))
@@ -158,7 +159,12 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
     defined = sum(node.outputs for node in body.nodes)
     number.update({body.inputs + i: len(operands) + i for i in range(defined)})
     nodes = tuple(
-        BodyNode(n.op, n.attrs, tuple(None if v is None else number.get(v) for v in n.inputs), n.outputs)
+        BodyNode(
+            n.op,
+            without_unit_dilations(n.op, n.attrs),
+            tuple(None if v is None else number.get(v) for v in n.inputs),
+            n.outputs,
+        )
         for n in body.nodes
     )
     resolved = Body(len(operands), nodes, tuple(number[v] for v in body.results))

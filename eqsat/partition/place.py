@@ -97,9 +97,10 @@ class _Writer:
         for child in enode.children:
             if child == eclass:
                 return True
-            if child is not None and child not in self.current and depth:
-                if any(self._reads(n, eclass, depth - 1) for n in self._made(child)):
-                    return True
+            if child is None or child in self.current or not depth:
+                continue
+            if any(self._reads(n, eclass, depth - 1) for n in self._made(child)):
+                return True
         return False
 
     def _replace(self, old: ir.Value, eclass: int, enode: ENode) -> None:

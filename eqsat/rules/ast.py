@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eqsat.model.types import OpKey
+from eqsat.model.types import Attrs, OpKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +339,7 @@ class Composite:
             ``launch + max(macs / peak, bytes / bandwidth)``.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
+        annotations: What its result bears, the one next to it first.
     """
 
     name: str
@@ -351,6 +352,7 @@ class Composite:
     place: Place
     doc: str = ""
     call_parts: tuple[str | Expr, ...] = ()
+    annotations: tuple[tuple[OpKey, Attrs], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

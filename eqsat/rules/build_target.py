@@ -9,6 +9,7 @@ from eqsat.model.opset import did_you_mean
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
+from eqsat.rules.annotate_clause import read_annotations
 from eqsat.rules.builder import Builder, define, read_numerics
 from eqsat.rules.call_text import read_call
 from eqsat.rules.callee import known, operator
@@ -213,6 +214,9 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
             calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined"
         )
     parts = read_call(calls[0], builder) if calls else ()
+    notes = [c for c in item.after if isinstance(c, s.Annotate)]
+    if len(notes) > 1:
+        raise sources.error(notes[1].terms[0].place, "`annotate` must be given once", hint="separate by commas")
     builder.check_lets()
     for clause in builder.clauses(roots):
         check_types(clause, (), builder.context)
@@ -227,4 +231,5 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         place=item.place,
         doc=source.doc(item.span.first, item.numerics.place.line, _body(item.before, item.pattern_span.first)),
         call_parts=parts,
+        annotations=read_annotations(notes[0], builder) if notes else (),
     )

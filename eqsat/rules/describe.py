@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import onnx_ir as ir
+
+from eqsat.model.types import Attrs, OpKey
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Composite, Expr, Place, Rule
+from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.format import print_clauses
 from eqsat.rules.format_clauses import print_composite, print_rule
 from eqsat.rules.print_term import flat
@@ -102,6 +106,14 @@ def _rule(rule: Rule) -> s.Rule:
     )
 
 
+def _annotation(op: OpKey, attrs: Attrs, place: Place) -> s.Term:
+    if not attrs:
+        return s.Name(op.name, place)
+    words = ((n, dtype_name(ir.DataType(v)) if n == "dtype" and isinstance(v, int) else str(v)) for n, v in attrs)
+    arguments = tuple(s.Keyword(name, s.Name(word, place), place) for name, word in words)
+    return s.Apply(s.Name(op.name, place), arguments, place)
+
+
 def _composite(composite: Composite) -> s.Composite:
     unparser = Unparser()
     unparser.count(composite.pattern)
@@ -111,13 +123,16 @@ def _composite(composite: Composite) -> s.Composite:
     if composite.call is not None:
         string = s.String(composite.call, quote(composite.call), composite.place)
         call = (s.Call((string,), _ONE_LINE),)
+    annotate: tuple[s.Annotate, ...] = ()
+    if composite.annotations:
+        annotate = (s.Annotate(tuple(_annotation(*a, composite.place) for a in composite.annotations), _ONE_LINE),)
     return s.Composite(
         composite.name,
         _numerics(composite),
         _lets(unparser.before, composite.place),
         pattern,
         _ONE_LINE,
-        (*_where(composite), *cost, *call),
+        (*_where(composite), *cost, *call, *annotate),
         composite.place,
         _ONE_LINE,
     )

@@ -196,7 +196,7 @@ def print_composite(item: s.Composite) -> Iterator[Clause]:
         yield from _clause(clause)
 
 
-def _clause(clause: s.Let | s.Where | s.Cost | s.Call) -> Iterator[Clause]:
+def _clause(clause: s.Let | s.Where | s.Cost | s.Call | s.Annotate) -> Iterator[Clause]:
     indent = 2 * INDENT
     match clause:
         case s.Let():
@@ -210,6 +210,8 @@ def _clause(clause: s.Let | s.Where | s.Cost | s.Call) -> Iterator[Clause]:
             texts = [t.text for t in clause.texts]
             inside = " " * (indent + len("call "))
             yield Clause(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
+        case s.Annotate():
+            yield Clause(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
 
 
 def _setting(item: s.Setting) -> list[str]:

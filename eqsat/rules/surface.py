@@ -214,6 +214,9 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def call(self, meta: Meta, c: list[Any]) -> s.Call:
         return s.Call(tuple(self._string(t) for t in c[1:]), self._span(meta))
 
+    def annotate(self, meta: Meta, c: list[Any]) -> s.Annotate:
+        return s.Annotate(tuple(c[1:]), self._span(meta))
+
     # -- declarations
     def rule(self, meta: Meta, c: list[Any]) -> s.Rule:
         (name, place), numerics = c[1], c[2]

@@ -272,6 +272,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """What a composite's result bears, in order."""
+
+    terms: tuple[Term, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     name: str
     numerics: Numerics
@@ -321,7 +329,7 @@ class Composite:
     before: tuple[Let, ...]
     pattern: Term
     pattern_span: Span
-    after: tuple[Let | Where | Cost | Call, ...]
+    after: tuple[Let | Where | Cost | Call | Annotate, ...]
     place: Place
     span: Span
 

@@ -19,6 +19,7 @@ RESERVED = frozenset(
         "supports",
         "cost",
         "call",
+        "annotate",
         "within",
         "and",
         "or",

@@ -1,0 +1,225 @@
+"""Annotations that belong to composites: by the ``annotate`` of a target file, or by a function in Python.
+
+A partition function is called for each composite of the result and says what its operands and its result bear:
+
+def keep_apart(call, x, y):
+    return op.StopFusion(op.CastHint(call(x, y), dtype="int8"))
+
+What it returns becomes the composite's definition, so that the annotations lie inside. (TVM has this as
+``relay.quantize``'s ``register_partition_function`` with ``QPartitionExpr``.) A partition function takes the place of
+the target file's ``annotate``. Annotations that the model has already where they would come are taken over, so that
+optimizing a result again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.errors import OptimizationError
+from eqsat.model import opset
+from eqsat.model.body import Body, BodyNode
+from eqsat.model.expression import Step, Tensor, made_so_far
+from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.functions import ANNOTATIONS
+from eqsat.partition.assemble import Assembled
+from eqsat.partition.plan import Plan, PlanNode
+from eqsat.rules.ast import Target
+
+PartitionFunction = Callable[..., Tensor]
+"""Takes a :class:`Call` and the composite's operands, returns the call's result, annotated."""
+
+_Chain = tuple[tuple[OpKey, Attrs], ...]
+
+
+class Call:
+    """A composite that a partition function may annotate; calling it gives its result.
+
+    Attributes:
+        name: As in the target file, with the target: ``ccompiler.add_subtract_multiply``.
+        operators: Names of the operators it computes.
+        operands: Its operands, None for an absent one; the same that the function is given.
+    """
+
+    def __init__(self, op: OpKey, body: Body, operands: Sequence[Tensor | None], result: TensorType | None) -> None:
+        self.op = op
+        self.name = f"{op.domain}.{op.name}"
+        self.operators = tuple(node.op.name for node in body.nodes)
+        self.operands = tuple(operands)
+        self._result = result
+
+    def __call__(self, *operands: Tensor | None) -> Tensor:
+        """The result for the operands, annotated or not, in their order."""
+        if len(operands) != len(self.operands):
+            raise _only_annotations(self.name, f"{len(operands)} operands instead of {len(self.operands)}")
+        return Tensor(self._result, step=Step(self.op, (), tuple(operands), 1, None, made_so_far()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """What a composite's operands and its result bear, the annotation applied first in front."""
+
+    operands: tuple[_Chain, ...]
+    result: _Chain
+
+
+def check_names(functions: Mapping[str, PartitionFunction], targets: Sequence[Target]) -> None:
+    """Raises: OptimizationError: A function is for a composite that no target has."""
+    known = [f"{t.name}.{c.name}" for t in targets for c in t.composites]
+    for name in functions:
+        if name not in known:
+            hint = opset.did_you_mean(name, known) or f"the targets' composites: {', '.join(known) or 'none'}"
+            raise OptimizationError("a partition function must be for a composite", actual=f"{name!r}", hint=hint)
+
+
+def annotate_composites(
+    assembled: Assembled, targets: Sequence[Target], functions: Mapping[str, PartitionFunction]
+) -> Assembled:
+    """The program with the annotations of its composites in their definitions.
+
+    Args:
+        assembled: The program.
+        targets: Whose ``annotate`` clauses count.
+        functions: Partition functions by the name of their composite.
+
+    Raises:
+        OptimizationError: A partition function does something else than to annotate.
+    """
+    declared = {(t.name, c.name): c.annotations for t in targets for c in t.composites}
+    plan = assembled.plan
+    notes: dict[int, _Notes] = {}
+    for i, node in enumerate(plan.nodes):
+        if node.body is None:
+            continue
+        function = functions.get(f"{node.op.domain}.{node.op.name}")
+        if function is not None:
+            found = _ask(function, node, node.body, plan.types)
+        else:
+            found = _Notes(((),) * len(node.inputs), declared.get((node.op.domain, node.op.name), ()))
+        if found.result or any(found.operands):
+            notes[i] = found
+    return _Editor(assembled).apply(notes) if notes else assembled
+
+
+# ---- asking a partition function -----------------------------------------------------------------
+
+
+def _ask(function: PartitionFunction, node: PlanNode, body: Body, types: Mapping[int, TensorType]) -> _Notes:
+    operands = [None if v is None else Tensor(types.get(v), name=f"operand_{i}") for i, v in enumerate(node.inputs)]
+    made = types.get(node.outputs[0]) if node.outputs[0] is not None else None
+    call = Call(node.op, body, operands, made)
+    result = function(call, *operands)
+    if not isinstance(result, Tensor):
+        raise _only_annotations(call.name, f"{type(result).__name__} as its result")
+    chain, inner = _peel(result)
+    if inner.step is None or inner.step.op != node.op:
+        raise _only_annotations(call.name, f"a result of {inner!r}")
+    chains: list[_Chain] = []
+    for operand, given in zip(operands, inner.step.inputs, strict=True):
+        own, leaf = ((), None) if given is None else _peel(given)
+        if leaf is not operand:
+            raise _only_annotations(call.name, f"{leaf!r} in the place of {operand!r}")
+        chains.append(own)
+    return _Notes(tuple(chains), chain)
+
+
+def _peel(tensor: Tensor) -> tuple[_Chain, Tensor]:
+    """Annotations on the outside of a tensor, the innermost first, and what bears them."""
+    found: list[tuple[OpKey, Attrs]] = []
+    while tensor.step is not None and tensor.step.op in ANNOTATIONS:
+        found.append((tensor.step.op, tensor.step.attrs))
+        inner = tensor.step.inputs[0]
+        assert inner is not None
+        tensor = inner
+    return tuple(reversed(found)), tensor
+
+
+def _only_annotations(name: str, actual: str) -> OptimizationError:
+    return OptimizationError(
+        "a partition function must return its call with annotations around it and around its operands",
+        place=f"partition function of {name}",
+        actual=actual,
+        hint='for example `return op.StopFusion(op.CastHint(call(*operands), dtype="int8"))`',
+    )
+
+
+# ---- writing the annotations into the program ----------------------------------------------------
+
+
+class _Editor:
+    """A plan whose composites take over annotations."""
+
+    def __init__(self, assembled: Assembled) -> None:
+        self.assembled = assembled
+        self.nodes: list[PlanNode | None] = list(assembled.plan.nodes)
+        plan = assembled.plan
+        self.held = {v for v, _ in plan.outputs} | set(plan.subgraph_names.values())
+        """Values that somebody beside the nodes reads."""
+        self.readers: dict[int, list[int]] = {}
+        self.producer: dict[int, int] = {}
+        for i, node in enumerate(plan.nodes):
+            for v in node.inputs:
+                if v is not None:
+                    self.readers.setdefault(v, []).append(i)
+            self.producer.update({v: i for v in node.outputs if v is not None})
+
+    def apply(self, notes: Mapping[int, _Notes]) -> Assembled:
+        for i, found in notes.items():
+            node = self.nodes[i]
+            assert node is not None and node.body is not None
+            result = self._behind(node.outputs[0], found.result)
+            inputs = tuple(self._before(v, chain) for v, chain in zip(node.inputs, found.operands, strict=True))
+            body = _annotated(node.body, found)
+            self.nodes[i] = replace(node, body=body, inputs=inputs, outputs=(result,))
+        kept = [k for k, node in enumerate(self.nodes) if node is not None]
+        nodes = tuple(node for node in self.nodes if node is not None)
+        plan: Plan = replace(self.assembled.plan, nodes=nodes)
+        return Assembled(plan, tuple(self.assembled.enodes[k] for k in kept))
+
+    def _behind(self, value: int | None, chain: _Chain) -> int | None:
+        """The value behind those annotations of a chain that follow a value already; they go."""
+        for annotation in chain:
+            readers = self.readers.get(value, []) if value is not None and value not in self.held else []
+            reader = self.nodes[readers[0]] if len(readers) == 1 else None
+            if reader is None or (reader.op, reader.attrs) != annotation:
+                break
+            self.nodes[readers[0]] = None
+            value = reader.outputs[0]
+        return value
+
+    def _before(self, value: int | None, chain: _Chain) -> int | None:
+        """The value before those annotations of a chain that precede a value already; they go."""
+        for annotation in reversed(chain):
+            if value is None or value in self.held or len(self.readers.get(value, ())) != 1:
+                break
+            at = self.producer.get(value)
+            producer = None if at is None else self.nodes[at]
+            if at is None or producer is None or (producer.op, producer.attrs) != annotation:
+                break
+            self.nodes[at] = None
+            value = producer.inputs[0]
+        return value
+
+
+def _annotated(body: Body, notes: _Notes) -> Body:
+    """A composite's definition with annotations on its operands and its result."""
+    nodes: list[BodyNode] = []
+
+    def add(node: BodyNode) -> int:
+        """Appends a node; its first value's number."""
+        first = body.inputs + sum(n.outputs for n in nodes)
+        nodes.append(node)
+        return first
+
+    def annotate(value: int, chain: _Chain) -> int:
+        for op, attrs in chain:
+            value = add(BodyNode(op, attrs, (value,)))
+        return value
+
+    number = [annotate(i, chain) for i, chain in enumerate(notes.operands)]
+    for node in body.nodes:
+        first = add(replace(node, inputs=tuple(None if v is None else number[v] for v in node.inputs)))
+        number += range(first, first + node.outputs)
+    (inner,) = body.results
+    result = annotate(number[inner], notes.result)
+    return Body(body.inputs, tuple(nodes), (result,))
