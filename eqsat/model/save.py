@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.model.concise import is_concise, make_concise
 from eqsat.model.functions import with_definitions
 
 EXTERNAL_FROM = 1 << 30
@@ -35,6 +36,9 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
     if target.is_dir():
         raise ModelError("a file to write to is required", place=place, actual="a directory")
     model = with_definitions(model)
+    if not is_concise(model):
+        model = model.clone()
+        make_concise(model)
     weights = _tensors(model)
     is_big = sum(t.nbytes for t in weights) >= external_from
     if any(isinstance(t, ir.ExternalTensor) for t in weights) and not is_big:

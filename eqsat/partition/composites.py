@@ -17,6 +17,7 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.model.attributes import from_attrs
 from eqsat.model.body import Body, BodyNode
+from eqsat.model.concise import without_unit_dilations
 from eqsat.model.types import OpKey
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.bodies import body_function, word
@@ -159,7 +160,12 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
     defined = sum(node.outputs for node in body.nodes)
     number.update({body.inputs + i: len(operands) + i for i in range(defined)})
     nodes = tuple(
-        BodyNode(n.op, n.attrs, tuple(None if v is None else number.get(v) for v in n.inputs), n.outputs)
+        BodyNode(
+            n.op,
+            without_unit_dilations(n.op, n.attrs),
+            tuple(None if v is None else number.get(v) for v in n.inputs),
+            n.outputs,
+        )
         for n in body.nodes
     )
     resolved = Body(len(operands), nodes, tuple(number[v] for v in body.results))

@@ -10,6 +10,7 @@ from onnx import defs
 
 from eqsat.model import opset
 from eqsat.model.attributes import from_attrs
+from eqsat.model.concise import concise
 from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
 from eqsat.partition.subgraphs import bind_graph
 
@@ -91,7 +92,7 @@ def make_node(
 def make_attributes(
     op: OpKey, attrs: Attrs, captured: Mapping[str, ir.Value] | None = None, outer: AbstractSet[str] = frozenset()
 ) -> list[ir.Attr]:
-    """Attributes of a node; subgraphs among them are copied and bound to the values they capture.
+    """Attributes of a node but for defaults; subgraphs among them are copied and bound to the values they capture.
 
     Args:
         op: The operator.
@@ -100,7 +101,7 @@ def make_attributes(
         outer: Names that the enclosing scopes define.
     """
     result = []
-    for attribute in from_attrs(attrs, op):
+    for attribute in from_attrs(concise(op, attrs), op):
         if attribute.type == ir.AttributeType.GRAPH:
             bound = bind_graph(attribute.as_graph(), captured or {}, outer)
             attribute = ir.AttrGraph(attribute.name, bound)
