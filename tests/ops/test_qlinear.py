@@ -68,6 +68,21 @@ def test_softmax(dtype: type, seed: int):
 
 
 @pytest.mark.parametrize("dtype", EIGHT)
+@pytest.mark.parametrize("steps", [1 / 3000, 1 / 700, 1 / 300, 1 / 255, 1 / 256, 0.01, 0.3])
+@pytest.mark.parametrize("top", [0, 20, 100, 127])
+def test_softmax_without_room_for_one(dtype: type, steps: float, top: int):
+    rng = np.random.default_rng(int(1 / steps) + top)
+    inputs = [
+        full(rng, (40, 6), dtype),
+        np.array(0.03, np.float32),
+        zero(rng, dtype),
+        np.array(steps, np.float32),
+        np.array(top, dtype),
+    ]
+    check("QLinearSoftmax", inputs, {"axis": -1, "opset": 13}, domain=MS)
+
+
+@pytest.mark.parametrize("dtype", EIGHT)
 @pytest.mark.parametrize("seed", range(6))
 def test_pooling(dtype: type, seed: int):
     rng = np.random.default_rng([seed, 4])

@@ -168,22 +168,29 @@ def qlinear_softmax(
     y_scale: np.ndarray,
     y_zero: _Optional = None,
 ) -> np.ndarray:
-    """Softmax in integers: exponentials from a table scaled so that a row's sum fits into 32 bits."""
+    """Softmax of a quantized operand: exponentials from a table, so large that a row's sum nearly fills float32.
+
+    The product with the output's scale can therefore overflow, where that has more than e**5 steps; ONNX Runtime
+    then gives the zero point, or the lowest integer where that is signed.
+    """
     axis = attrs["axis"] + (x.ndim if attrs["axis"] < 0 else 0)
     shape = x.shape
     if attrs["opset"] < 13:
         x = x.reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))
         axis = 1
     x = np.moveaxis(x, axis, -1)
-    shift = math.log((2**32 - 1) / max(x.shape[-1], 1))
-    table = np.exp((np.arange(256) - 255) * np.float64(_scale(x_scale)) + shift).astype(np.uint32).astype(np.uint64)
+    shift = math.log(float(np.finfo(np.float32).max) / max(x.shape[-1], 1)) - 5
+    table = np.exp((np.arange(256) - 255) * np.float64(_scale(x_scale)) + shift).astype(np.float32)
     level = x.astype(np.int64)
     terms = table[level - level.max(-1, keepdims=True) + 255]
-    total = terms.sum(-1, keepdims=True)
-    steps = np.uint64(math.floor(np.float32(1) / _scale(y_scale)))
+    total = np.add.accumulate(terms, axis=-1)[..., -1:]  # one by one, as each sum is rounded
     limits = np.iinfo(x.dtype)
-    y = ((terms * steps + (total >> np.uint64(1))) // total).astype(np.int64) + _zero(y_zero)
-    return np.moveaxis(np.clip(y, limits.min, limits.max).astype(x.dtype), -1, axis).reshape(shape)
+    with np.errstate(over="ignore"):
+        steps = np.rint(terms * np.floor(np.float32(1) / _scale(y_scale)) / total)
+    zero = _zero(y_zero)
+    overflow = limits.min if limits.min < 0 else zero
+    y = np.where(np.isinf(steps), overflow, np.clip(steps + np.float32(zero), limits.min, limits.max))
+    return np.moveaxis(y.astype(x.dtype), -1, axis).reshape(shape)
 
 
 @kernel("QLinearAveragePool", domain=_MS)
