@@ -71,12 +71,17 @@ def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
 
 @expression("BitShift")
 def bit_shift(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
-    """Logical shift of unsigned integers; by all bits or more it gives 0."""
-    if kind(result) != "unsigned":
+    """Shift of integers, to the right with the sign; by all bits or more it leaves nothing but the sign."""
+    if result not in INTEGERS:
         return None
-    symbol = "<<" if attributes["direction"] == "LEFT" else ">>"
     bits = 8 * dtypes.size(result)
-    return fill(f"({{b}} < {bits} ? ({{T}})(({{U}}){{a}} {symbol} {{b}}) : 0)", arguments, gaps(result, result, {}))
+    within = f"{{b}} < {bits}" if result not in SIGNED else f"{{b}} >= 0 && {{b}} < {bits}"
+    if attributes["direction"] == "LEFT":
+        text = f"({within} ? ({{T}})(({{U}}){{a}} << {{b}}) : 0)"
+    else:
+        rest = "({a} < 0 ? -1 : 0)" if result in SIGNED else "0"
+        text = f"({within} ? ({{T}})({{a}} >> {{b}}) : {rest})"
+    return fill(text, arguments, gaps(result, result, {}))
 
 
 def _extreme(name: str, symbol: str, function: str) -> None:

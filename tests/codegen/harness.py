@@ -1,0 +1,262 @@
+"""Single kernels as C: tasks are made from arrays, compiled together, called through ctypes, and compared with numpy.
+
+Views may be given any order of axes and gaps between elements, so that no kernel can rely on dense operands; gaps hold
+a pattern that must survive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.isa import SCALAR
+from eqsat.codegen.kernel import Epilogue, Kernel, Step, Task, View, dense_strides
+from eqsat.codegen.kernels.registry import families
+from eqsat.model.types import OpKey
+
+INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
+FLAGS = ("-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-ffp-contract=off", "-fPIC", "-shared")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+_FILL = 0xA5
+
+
+@dataclass
+class Memory:
+    """A view and the bytes that it looks at."""
+
+    view: View
+    buffer: np.ndarray
+    offset: int
+
+    @classmethod
+    def like(cls, shape: Sequence[int], dtype: ir.DataType, rng: np.random.Generator | None) -> Memory:
+        """Dense, or with random order of axes and gaps."""
+        shape = tuple(shape)
+        size = dtypes.size(dtype)
+        order = list(range(len(shape)))
+        gaps = [0] * len(shape)
+        if rng is not None:
+            order = [int(a) for a in rng.permutation(len(shape))]
+            gaps = [int(g) for g in rng.integers(0, 3, len(shape))]
+        strides = [0] * len(shape)
+        step = 1
+        for axis in reversed(order):
+            strides[axis] = step * (1 + gaps[axis]) if rng is not None and axis == order[-1] else step
+            step = strides[axis] * max(shape[axis], 1) + gaps[axis]
+        buffer = np.full(step * size, _FILL, np.uint8)
+        return cls(View(dtype, shape, tuple(strides)), buffer, 0)
+
+    def array(self) -> np.ndarray:
+        """The elements, in the integer or float type that holds them."""
+        held = np.dtype({"float": "f4", "double": "f8"}.get(dtypes.storage(self.view.dtype)) or
+                        dtypes.storage(self.view.dtype).removesuffix("_t"))  # fmt: skip
+        typed = self.buffer.view(held)
+        return np.lib.stride_tricks.as_strided(
+            typed, self.view.shape, tuple(s * held.itemsize for s in self.view.strides)
+        )
+
+    def gaps_untouched(self) -> bool:
+        """Whether only elements were written."""
+        copy = self.buffer.copy()
+        marked = Memory(self.view, copy, 0)
+        marked.array()[...] = np.frombuffer(bytes([_FILL]) * 8, marked.array().dtype)[0]
+        return bool((copy == _FILL).all())
+
+
+@dataclass
+class Case:
+    """One kernel with its data.
+
+    Attributes:
+        name: As a C identifier.
+        task: What is generated.
+        inputs: Memory of inputs that are views, by index.
+        operands: Memory of operands that are views, by index.
+        outputs: Memory of the outputs, by index.
+    """
+
+    name: str
+    task: Task
+    inputs: dict[int, Memory]
+    operands: dict[int, Memory]
+    outputs: dict[int, Memory]
+    kernel: Kernel | None = field(default=None)
+
+    def results(self) -> list[np.ndarray | None]:
+        """Outputs as arrays of the model's types."""
+        found: list[np.ndarray | None] = []
+        for i, view in enumerate(self.task.outputs):
+            if view is None:
+                found.append(None)
+                continue
+            held = np.ascontiguousarray(self.outputs[i].array())
+            wanted = view.dtype.numpy()
+            same = held.dtype.itemsize == wanted.itemsize
+            found.append((held.view(wanted) if same else held.astype(wanted)).reshape(view.shape))
+        return found
+
+
+def memory(array: np.ndarray, rng: np.random.Generator | None) -> Memory:
+    """A copy of an array in memory."""
+    dtype = ir.DataType.from_numpy(array.dtype)
+    made = Memory.like(array.shape, dtype, rng)
+    made.array()[...] = dtypes.as_stored(array).reshape(array.shape)
+    return made
+
+
+def case(
+    name: str,
+    operator: OpKey,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[np.ndarray | None],
+    outputs: Sequence[tuple[Sequence[int], Any] | None],
+    *,
+    constant: Sequence[int] = (),
+    steps: Sequence[Step] = (),
+    operands: Sequence[np.ndarray] = (),
+    constant_operands: Sequence[int] = (),
+    dtype: Any = None,
+    rng: np.random.Generator | None = None,
+) -> Case:
+    """A case for one operator.
+
+    Args:
+        name: Of the C function.
+        operator: The anchor.
+        attributes: All of them.
+        inputs: Arrays, None where absent.
+        outputs: Shape and numpy type of each output, None where nobody reads it.
+        constant: Inputs that are known when the C is written.
+        steps: The epilogue.
+        operands: Of the epilogue.
+        constant_operands: Those that are constants.
+        dtype: Type of the anchor's result; that of output 0 by default.
+        rng: For random orders of axes and gaps; dense without.
+    """
+    views = {i: memory(x, rng) for i, x in enumerate(inputs) if x is not None and i not in constant}
+    made = {
+        i: Memory.like(o[0], ir.DataType.from_numpy(np.dtype(o[1])), rng)
+        for i, o in enumerate(outputs)
+        if o is not None
+    }
+    first = next(iter(made.values()))
+    given = {k: memory(x, rng) for k, x in enumerate(operands) if k not in constant_operands}
+    kinds = ir.DataType.from_numpy(np.dtype(dtype)) if dtype is not None else first.view.dtype
+    shape = first.view.shape
+    found = [
+        views[i].view if i in views else x if x is None else np.ascontiguousarray(x).reshape(x.shape)
+        for i, x in enumerate(inputs)
+    ]
+    if operator == OpKey("", "Identity"):
+        found = [x.broadcast(shape) if isinstance(x, View) else x for x in found]
+    task = Task(
+        operator,
+        attributes,
+        tuple(found),
+        tuple(made[i].view if i in made else None for i in range(len(outputs))),
+        Epilogue(
+            kinds,
+            tuple(given[k].view.broadcast(shape) if k in given else x for k, x in enumerate(operands)),
+            tuple(steps),
+        ),
+    )
+    return Case(name, task, views, given, made)
+
+
+def function(case: Case) -> str:
+    """The C function of a case."""
+    kernel = case.kernel
+    assert kernel is not None
+    parameters = []
+    for letter, views in (("x", case.inputs), ("e", case.operands)):
+        for i, m in sorted(views.items()):
+            parameters.append(("const " + dtypes.storage(m.view.dtype), f"{letter}{i}"))
+    for i, m in sorted(case.outputs.items()):
+        parameters.append((dtypes.storage(m.view.dtype), f"y{i}"))
+    for i, array in enumerate(kernel.constants):
+        parameters.append(("const " + dtypes.c_type(dtypes.as_stored(array)), f"w{i}"))
+    if kernel.scratch:
+        parameters.append(("void", "scratch"))
+    names = ", ".join(f"{c} *restrict {name}" for c, name in parameters)
+    unused = "".join(f"    (void){name};\n" for _, name in parameters)
+    body = "\n".join("    " + line for line in kernel.body.splitlines())
+    return f"void {case.name}({names});\nvoid {case.name}({names}) {{\n{unused}{body}\n}}\n"
+
+
+def refused(case: Case) -> bool:
+    """Whether no family of loops takes the task; else its kernel is made."""
+    found = next((f for f in families(case.task.operator) if f.rank == 0 and f.accepts(case.task)), None)
+    if found is None:
+        return True
+    case.kernel = found.generate(case.task, SCALAR)
+    return False
+
+
+def compiled(cases: Sequence[Case], flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """All cases as one library."""
+    helpers = dict.fromkeys(h for c in cases if c.kernel is not None for h in c.kernel.helpers)
+    text = INCLUDES + "\n".join(helpers) + "\n" + "\n".join(function(c) for c in cases)
+    folder = Path(tempfile.gettempdir()) / f"eqsat-kernels-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    key = hashlib.sha256((text + " ".join(flags)).encode()).hexdigest()[:20]
+    library = folder / f"{key}.so"
+    if not library.exists():
+        source = folder / f"{key}.c"
+        source.write_text(text)
+        partial = folder / f"{key}.{os.getpid()}.tmp"
+        made = subprocess.run(
+            ["cc", *FLAGS, *flags, str(source), "-o", str(partial), "-lm"], capture_output=True, text=True
+        )
+        assert made.returncode == 0, f"{source}\n{made.stderr[:6000]}"
+        partial.replace(library)
+        source.unlink()
+    return ctypes.CDLL(str(library))
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes at a multiple of 64."""
+    raw = np.full(size + 64, _FILL, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size]
+
+
+def call(library: ctypes.CDLL, case: Case) -> list[np.ndarray | None]:
+    """Run a case; returns its outputs."""
+    kernel = case.kernel
+    assert kernel is not None
+    arrays: list[np.ndarray] = [
+        m.buffer for views in (case.inputs, case.operands, case.outputs) for _, m in sorted(views.items())
+    ]
+    for constant in kernel.constants:
+        stored = np.ascontiguousarray(dtypes.as_stored(constant))
+        held = aligned(stored.nbytes)
+        held[...] = np.frombuffer(stored.tobytes(), np.uint8)
+        arrays.append(held)
+    if kernel.scratch:
+        arrays.append(aligned(kernel.scratch))
+    getattr(library, case.name)(*[ctypes.c_void_p(a.ctypes.data) for a in arrays])
+    for i, m in case.outputs.items():
+        assert m.gaps_untouched(), f"{case.name} writes beside output {i}"
+    return case.results()
+
+
+def run(cases: Sequence[Case], flags: Sequence[str] = ()) -> list[list[np.ndarray | None]]:
+    """Compile and run cases, all of which some family must take."""
+    for c in cases:
+        assert not refused(c), f"{c.name}: no family takes {c.task.operator} {dict(c.task.attributes)}"
+    library = compiled(cases, flags)
+    return [call(library, c) for c in cases]
+
+
+__all__ = ["Case", "Memory", "case", "compiled", "dense_strides", "refused", "run"]
