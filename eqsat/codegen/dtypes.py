@@ -74,7 +74,11 @@ def computed(dtype: ir.DataType) -> str:
 def as_stored(array: np.ndarray) -> np.ndarray:
     """An array as it lies in memory: dense, little endian, small types as the integers that hold them."""
     dense = np.ascontiguousarray(array)
-    if dense.dtype.kind == "V" or dense.dtype.name in ("int4", "uint4", "int2", "uint2"):
+    if (
+        dense.dtype.kind == "V"
+        or "float8" in dense.dtype.name
+        or dense.dtype.name in ("int4", "uint4", "int2", "uint2")
+    ):
         name = dense.dtype.name
         if "float" in name:
             return dense.view(np.uint16 if dense.dtype.itemsize == 2 else np.uint8)
