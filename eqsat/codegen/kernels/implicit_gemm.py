@@ -1,0 +1,287 @@
+"""Matrix products and convolutions alike: what is summed over lies in the input at constant distances.
+
+Anderson et al. 2017 (arXiv:1709.03395) and Georganas et al. 2018 (arXiv:1808.05567) describe direct convolution on
+blocked layouts. Here the input is NHWC with its padding around it, so that a row of a window is contiguous and no
+copy is needed at all; the weights are packed when the program is generated, a block of output channels after the other.
+Packing is that of the widest instruction set for all of them, which read slices of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from eqsat.codegen.isa import AVX512, Isa
+from eqsat.codegen.kernels.registry import render
+from eqsat.codegen.kernels.tiling import Tile, choose, split
+from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, store
+
+_ROUND = 4
+"""A block of output channels is a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop and how far each tensor moves in it, in elements."""
+
+    extent: int
+    strides: Mapping[str, int]
+
+    def stride(self, tensor: str) -> int:
+        return self.strides.get(tensor, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Weights packed by :func:`pack`: for each group and block a row with the bias, then one row for each step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Weights where the program finds them: a matrix whose rows are steps.
+
+    Attributes:
+        step: From one row to the next.
+    """
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An implicit GEMM.
+
+    Attributes:
+        input: Name of the input's pointer, and so on.
+        outer: Loops that move the weights as well (batches, groups), outermost first.
+        pixels: Axes of the output that share the weights, outermost first.
+        taps: The reduction: extent and stride of the input, outermost first.
+        channels: Output channels (of a group).
+        channel: Stride of one output channel, for the output and the epilogue's operands.
+        layout: Of the weights.
+        corner: From the input's pointer to the first element that is read, in elements.
+    """
+
+    input: str
+    weights: str
+    output: str
+    outer: tuple[Axis, ...]
+    pixels: tuple[Axis, ...]
+    taps: tuple[tuple[int, int], ...]
+    channels: int
+    channel: Mapping[str, int]
+    layout: Packed | Rows = field(default=Packed())
+    corner: int = 0
+
+    def inside(self, axis: Axis) -> Problem:
+        """The same in one more outer loop."""
+        return replace(self, outer=(axis, *self.outer))
+
+    @property
+    def steps(self) -> int:
+        """Of the reduction."""
+        return int(np.prod([n for n, _ in self.taps], dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop in C."""
+
+    name: str
+    extent: int
+    stride: int = 0
+    strides: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest around one kind of tile, as the template wants it."""
+
+    loops: list[Loop]
+    pointers: list[tuple[str, str]]
+    pixels: list[int]
+    vectors: int
+    start: list[str]
+    weights: list[str]
+    skip: int
+    step: int
+    unroll: int
+    stores: list[str]
+
+
+def collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The same loops, joined where every tensor walks on from one to the next; without those of one iteration."""
+    done: list[Axis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        if done:
+            last, names = done[-1], sorted(set(done[-1].strides) | set(axis.strides))
+            if all(last.stride(n) == axis.extent * axis.stride(n) for n in names):
+                done[-1] = replace(axis, extent=last.extent * axis.extent)
+                continue
+        done.append(axis)
+    return tuple(done)
+
+
+def collapse_taps(taps: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same reduction in as few loops as possible; at least one."""
+    joined = collapse([Axis(n, {"x": s}) for n, s in taps])
+    return tuple((a.extent, a.stride("x")) for a in joined) or ((1, 1),)
+
+
+def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile, int]:
+    """Rows and columns of pixels, the tile, and the width of a block of output channels."""
+    columns = problem.pixels[-1] if problem.pixels else Axis(1, {})
+    rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
+
+    def tile(target: Isa) -> Tile:
+        x, vectors = problem.input, -(-problem.channels // target.lanes())
+        return choose(rows.extent, columns.extent, 4 * rows.stride(x), 4 * columns.stride(x), vectors, target)
+
+    return rows, columns, tile(isa), tile(AVX512).vectors * AVX512.lanes()
+
+
+def blocks(channels: int, width: int) -> list[tuple[int, int, int]]:
+    """(first channel, width, count) of the kinds of blocks."""
+    return [(start, size if count > 1 or size == width else -(-size // _ROUND) * _ROUND, count)
+            for start, size, count in split(channels, width)]  # fmt: skip
+
+
+def pack(matrix: np.ndarray, bias: np.ndarray, width: int) -> np.ndarray:
+    """Weights ``[groups, channels, steps]`` and bias ``[groups, channels]`` as the kernel reads them."""
+    parts = []
+    for group, offset in zip(matrix, bias, strict=True):
+        for start, size, count in blocks(group.shape[0], width):
+            for first in range(start, start + size * count, size):
+                block = np.zeros((1 + group.shape[1], size), np.float32)
+                rows = group[first : first + size]
+                block[0, : len(rows)] = offset[first : first + size]
+                block[1:, : len(rows)] = rows.T
+                parts.append(block.ravel())
+    return np.concatenate([*parts, np.zeros(SLACK, np.float32)])
+
+
+def packed_size(channels: int, steps: int, width: int) -> int:
+    """Floats of one group's weights."""
+    return sum((1 + steps) * size * count for _, size, count in blocks(channels, width))
+
+
+def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> str:
+    """The kernel's body, with ``@`` for the name of the instruction set."""
+    return _Writer(problem, epilogue, isa).body()
+
+
+class _Writer:
+    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
+        self.problem, self.epilogue, self.isa = problem, epilogue, isa
+        self.lanes = isa.lanes()
+        self.rows, self.columns, self.tile, self.width = plan(problem, isa)
+        self.results = [problem.output, *epilogue.strides]
+
+    def body(self) -> str:
+        problem = self.problem
+        outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
+        taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
+        nests, base = [], 0
+        for first, width, count in blocks(problem.channels, self.width):
+            size = (1 + problem.steps) * width if isinstance(problem.layout, Packed) else width
+            move = {problem.weights: size} | {r: width * problem.channel.get(r, 0) for r in self.results}
+            loops = [*outer, *([Loop("o", count, strides=move)] if count > 1 else [])]
+            for _, vectors, repeats, at in self._slices(width):
+                for k in range(repeats):
+                    column = at + k * vectors * self.lanes
+                    live = min(vectors * self.lanes, width - column)
+                    if count == 1:
+                        live = min(live, problem.channels - first - column)
+                    if live > 0:
+                        nests += self._pixels(loops, base, first, column, width, -(-live // self.lanes), live)
+            base += size * count
+        return render(
+            "implicit_gemm.c.jinja",
+            nests=nests,
+            taps=taps[:-1],
+            run=taps[-1],
+            input=problem.input,
+            weights=problem.weights,
+            output=problem.output,
+        )
+
+    def _slices(self, width: int) -> list[tuple[int, int, int, int]]:
+        vectors = -(-width // self.lanes)
+        return [(s, size, count, s * self.lanes) for s, size, count in split(vectors, self.tile.vectors)]
+
+    def _pixels(
+        self, loops: list[Loop], base: int, first: int, column: int, width: int, vectors: int, live: int
+    ) -> list[Nest]:
+        problem = self.problem
+        outer = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.pixels[:-2])]
+        nests = []
+        for row, tall, repeats in split(self.rows.extent, self.tile.rows):
+            for at, wide, times in split(self.columns.extent, self.tile.columns):
+                nest = [*loops, *outer]
+                names = {problem.input, *self.results}
+                if repeats > 1:
+                    nest.append(Loop("r", repeats, strides={n: tall * self.rows.stride(n) for n in names}))
+                if times > 1:
+                    nest.append(Loop("q", times, strides={n: wide * self.columns.stride(n) for n in names}))
+                start = {n: row * self.rows.stride(n) + at * self.columns.stride(n) for n in names}
+                for r in self.results:
+                    start[r] += (first + column) * problem.channel.get(r, 0)
+                start[problem.weights] = base + column
+                start[problem.input] += problem.corner
+                places = [(i, j) for i in range(tall) for j in range(wide)]
+                nests.append(self._nest(nest, start, places, vectors, width, live))
+        return nests
+
+    def _nest(
+        self,
+        loops: list[Loop],
+        start: Mapping[str, int],
+        places: list[tuple[int, int]],
+        vectors: int,
+        width: int,
+        live: int,
+    ) -> Nest:
+        problem, layout = self.problem, self.problem.layout
+        pointers = []
+        for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
+            moves = [(f" + {p.name} * {p.strides[name]}") for p in loops if p.strides.get(name)]
+            pointers.append((name, "".join(moves) + (f" {start[name]:+d}" if start[name] else "")))
+
+        def at(name: str, place: tuple[int, int], vector: int) -> int:
+            i, j = place
+            pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
+            return pixel + vector * self.lanes * problem.channel.get(name, 0)
+
+        w = problem.weights
+        if isinstance(layout, Packed):
+            initial = [f"LD@({w}p + {v * self.lanes})" for v in range(vectors)]
+            weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
+            skip, step = width, width
+        else:
+            initial = ["SPLAT@(0.0f)"] * vectors
+            weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
+            if live % self.lanes:
+                weights[-1] = f"load_part@(wr + {(vectors - 1) * self.lanes}, {live % self.lanes})"
+            skip, step = 0, layout.step
+        stores = []
+        for m, place in enumerate(places):
+            for v in range(vectors):
+                count = min(self.lanes, live - v * self.lanes)
+                lines, result = self.epilogue.write(
+                    f"c{m}_{v}", lambda name, p=place, v=v: f"{name}p + {at(name, p, v)}", count
+                )
+                y = problem.output
+                end = store(f"{y}p + {at(y, place, v)}", result, problem.channel[y], count, self.isa)
+                stores.append(" ".join(["{", *lines, end, "}"]) if lines else end)
+        pixels = [at(problem.input, place, 0) for place in places]
+        unroll = 4 if len(places) * vectors < 8 else 2 if len(places) * vectors < 16 else 1
+        return Nest(loops, pointers, pixels, vectors, initial, weights, skip, step, unroll, stores)
+
+
+def epilogue_first(results: Sequence[str]) -> list[str]:
+    """Operands of the epilogue before the output."""
+    return [*results[1:], results[0]]

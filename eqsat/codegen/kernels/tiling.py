@@ -1,0 +1,99 @@
+"""Chooses the tile of an implicit GEMM that stays in registers: output pixels times vectors of output channels.
+
+Per step of the reduction a tile of ``m`` pixels and ``v`` vectors takes ``m * v`` fused multiply-adds and ``m + v``
+loads (one broadcast element a pixel). What bounds it is the larger of both, and the latency of a sum (4 cycles on all
+x86 of the last ten years) where there are few accumulators. Pixels whose distance is a multiple of 4 KiB fall into the
+same set of an 8-way L1 cache: a tile with more than 6 of them loses a quarter of its speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from eqsat.codegen.isa import Isa
+
+_WAYS = 6
+_LINE = 64
+_SETS = 64
+_LATENCY = 4.0
+_OVERHEAD = 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile of ``rows`` by ``columns`` pixels and ``vectors`` vectors of output channels."""
+
+    rows: int
+    columns: int
+    vectors: int
+
+
+def cycles(pixels: int, vectors: int, isa: Isa) -> float:
+    """Estimated cycles of one step of the reduction."""
+    # 64-byte operations take both halves of the machine on Zen 4, one of two ports elsewhere.
+    width = 1.0 if isa.vector_bytes >= 64 else 2.0
+    return max(pixels * vectors / width, (pixels + vectors) / width, _LATENCY) + _OVERHEAD
+
+
+def fits(pixels: int, vectors: int, isa: Isa) -> bool:
+    """Whether accumulators, weights and a broadcast element have registers."""
+    if not isa.vectors:
+        return pixels * vectors <= 8
+    # With 32 registers, the broadcast may come as a memory operand.
+    if isa.registers >= 32:
+        return pixels * vectors + vectors <= 32 and pixels * vectors <= 28
+    return pixels * vectors + vectors + 1 <= isa.registers
+
+
+def _collides(rows: int, columns: int, row_bytes: int, column_bytes: int) -> bool:
+    lines = {(i * row_bytes + j * column_bytes) // _LINE for i in range(rows) for j in range(columns)}
+    sets = [line % _SETS for line in lines]
+    return max(sets.count(s) for s in set(sets)) > _WAYS
+
+
+@lru_cache(maxsize=4096)
+def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: int, isa: Isa) -> Tile:
+    """The tile with the least estimated time.
+
+    Args:
+        rows: Outer axis of the output's pixels.
+        columns: Inner axis.
+        row_bytes: From an input element to the one a row further.
+        column_bytes: From an input element to the one a column further.
+        vectors: Vectors of output channels in all.
+        isa: Instruction set.
+    """
+    best: tuple[float, Tile] | None = None
+    widest = 8 if rows * columns <= 3 else 4
+    for v in range(1, min(widest, vectors) + 1):
+        for tall in (1, 2, 3, 4):
+            for wide in range(1, columns + 1):
+                if tall > rows or not fits(tall * wide, v, isa):
+                    break
+                if (tall > 1 and (columns % wide or rows % tall)) or _collides(tall, wide, row_bytes, column_bytes):
+                    continue
+                time = sum(
+                    count * cycles(h * w, u, isa)
+                    for h, w, u, count in _pieces(rows, columns, vectors, Tile(tall, wide, v))
+                )
+                if best is None or time < best[0] * (1 - 1e-9):
+                    best = (time, Tile(tall, wide, v))
+    assert best is not None
+    return best[1]
+
+
+def split(extent: int, size: int) -> list[tuple[int, int, int]]:
+    """(start, size, count) of the whole parts of an axis, and of what remains."""
+    whole = [(0, size, extent // size)] if extent >= size else []
+    rest = extent % size
+    return whole + ([(extent - rest, rest, 1)] if rest else [])
+
+
+def _pieces(rows: int, columns: int, vectors: int, tile: Tile) -> list[tuple[int, int, int, int]]:
+    return [
+        (h, w, v, a * b * c)
+        for _, h, a in split(rows, tile.rows)
+        for _, w, b in split(columns, tile.columns)
+        for _, v, c in split(vectors, tile.vectors)
+    ]

@@ -1,0 +1,142 @@
+"""The epilogue on vectors of float32: operands through strides, steps as vector expressions, lane by lane elsewhere.
+
+Vectors lie along one axis of the output. An operand that has stride 1 there is loaded as a vector, stride 0 is one
+element in all lanes, another stride is gathered. Constants of one element are literals, larger ones parameters with
+their elements in the order of the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions import scalar, vector
+from eqsat.codegen.expressions.registry import Argument, Expression
+from eqsat.codegen.isa import AVX2, Isa
+from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
+
+SLACK = 16
+"""Floats behind a packed constant that vectors may read."""
+
+
+def is_vector_epilogue(epilogue: Epilogue) -> bool:
+    """Whether all is float32 and every step is known; for a family's ``accepts``."""
+    if any(dtype != ir.DataType.FLOAT for dtype in epilogue.dtypes()):
+        return False
+    return all(_expression(step, ["v" for _ in step.inputs], AVX2) is not None for step in epilogue.steps)
+
+
+class VectorEpilogue:
+    """Writes the steps of one kernel's epilogue.
+
+    Args:
+        epilogue: All values float32.
+        shape: Of the output.
+        axis: Of the output, along which vectors lie.
+        isa: Instruction set.
+        first_constant: Number of the first free parameter ``w<k>``.
+
+    Attributes:
+        constants: For ``Kernel.constants``.
+        strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
+        helpers: What the steps need that is not in ``vectors.h.jinja``; complete after the last ``write``.
+    """
+
+    def __init__(self, epilogue: Epilogue, shape: Shape, axis: int, isa: Isa, first_constant: int = 0) -> None:
+        self.epilogue, self.axis, self.isa = epilogue, axis, isa
+        self.constants: list[np.ndarray] = []
+        self.strides: dict[str, Shape] = {}
+        self.helpers: dict[str, None] = {}
+        self._padded: set[str] = set()
+        self._operands: list[str | float] = []  # a pointer, or the value of a constant
+        for index, operand in enumerate(epilogue.operands):
+            if isinstance(operand, View):
+                name = f"e{index}"
+                self.strides[name] = operand.strides
+            elif operand.size == 1:
+                self._operands.append(float(operand.reshape(())))
+                continue
+            else:
+                name = f"w{first_constant + len(self.constants)}"
+                self.strides[name] = self._constant(operand, shape)
+                self._padded.add(name)
+            self._operands.append(name)
+
+    def _constant(self, array: np.ndarray, shape: Shape) -> Shape:
+        full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        order = [a for a in range(len(shape)) if a != self.axis] + [self.axis]
+        strides = dense_strides(full.shape, tuple(order))
+        packed = np.ascontiguousarray(full.transpose(order), dtype=np.float32).ravel()
+        self.constants.append(np.concatenate([packed, np.zeros(SLACK, np.float32)]))
+        return tuple(0 if n == 1 else s for n, s in zip(full.shape, strides, strict=True))
+
+    def write(self, value: str, address: Callable[[str], str], count: int) -> tuple[list[str], str]:
+        """Statements that apply the steps to a vector, and the variable of the result.
+
+        Args:
+            value: Variable that holds the anchor's result; a scope of its own is expected around.
+            address: Pointer of the first lane's element, by parameter.
+            count: Lanes in use.
+        """
+        if not self.epilogue.steps:
+            return [], value
+        lines: list[str] = []
+        names = {0: value}
+        first_step = 1 + len(self._operands)
+        for number, step in enumerate(self.epilogue.steps, start=first_step):
+            for i in step.inputs:
+                if i is not None and i not in names:
+                    operand = self._operands[i - 1]
+                    names[i] = f"o{i - 1}"
+                    lines.append(f"const vf@ {names[i]} = {self._load(operand, address, count)};")
+            names[number] = f"s{number - first_step}"
+            found = _expression(step, [None if i is None else names[i] for i in step.inputs], self.isa)
+            assert found is not None
+            self.helpers.update(dict.fromkeys(found.helpers))
+            text = found.text.replace("$R", names[number])
+            lines.append(text if "$R" in found.text else f"const vf@ {names[number]} = {text};")
+        return lines, names[first_step + len(self.epilogue.steps) - 1]
+
+    def _load(self, operand: str | float, address: Callable[[str], str], count: int) -> str:
+        if not isinstance(operand, str):
+            return f"SPLAT@({dtypes.literal(operand, ir.DataType.FLOAT)})"
+        return load(address(operand), self.strides[operand][self.axis], count, self.isa, operand in self._padded)
+
+
+def load(pointer: str, stride: int, count: int, isa: Isa, padded: bool = False) -> str:
+    """Expression of a vector whose first ``count`` lanes are read; with ``padded`` the others may be as well."""
+    if stride == 0:
+        return f"SPLAT@(*({pointer}))"
+    if stride != 1:
+        return f"load_strided@({pointer}, {stride}, {count})"
+    return f"LD@({pointer})" if padded or count == isa.lanes() else f"load_part@({pointer}, {count})"
+
+
+def store(pointer: str, value: str, stride: int, count: int, isa: Isa) -> str:
+    """Statement that stores the first ``count`` lanes."""
+    if stride != 1:
+        return f"store_strided@({pointer}, {value}, {stride}, {count});"
+    return f"ST@({pointer}, {value});" if count == isa.lanes() else f"store_part@({pointer}, {value}, {count});"
+
+
+def _expression(step: Step, arguments: list[str | None], isa: Isa) -> Expression | None:
+    """The step as an expression, or as statements that declare the variable ``$R``."""
+    found = vector(step.operator, step.attributes, arguments, isa)
+    if found is not None:
+        return found
+    single = [None if a is None else Argument(f"{a}_l", ir.DataType.FLOAT) for a in arguments]
+    entry = scalar(step.operator, step.attributes, single, ir.DataType.FLOAT)
+    if entry is None:
+        return None
+    lanes = isa.lanes()
+    given = list(dict.fromkeys(a for a in arguments if a is not None))
+    stores = " ".join(f"float {a}_a[{lanes}]; ST@({a}_a, {a});" for a in given)
+    loads = " ".join(f"const float {a}_l = {a}_a[l];" for a in given)
+    text = (
+        f"vf@ $R; {{ float r_a[{lanes}]; {stores} for (int l = 0; l < {lanes}; l++) "
+        f"{{ {loads} r_a[l] = {entry.text}; }} $R = LD@(r_a); }}"
+    )
+    return Expression(text, entry.helpers)
