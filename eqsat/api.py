@@ -11,8 +11,9 @@ from eqsat.execute.compare import compare as compare_models
 from eqsat.execute.executor import Executor
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
-from eqsat.quantizing import QuantizationResult, quantize
 from eqsat.partition.partition_functions import PartitionFunction
+from eqsat.quantizing.pipeline import quantize
+from eqsat.quantizing.result import QuantizationResult
 from eqsat.report.event import Event
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass

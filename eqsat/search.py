@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +20,9 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import OptimizationError
 from eqsat.execute.executor import Executor
+from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
-from eqsat.extract.problem import Choice
+from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.solve import solve
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
@@ -197,7 +198,10 @@ class Search:
         self,
         objective: Objective = "best",
         seed: int = 0,
+        *,
         formulation: Formulation | None = None,
+        solved: Problem | None = None,
+        slack: float = 0.0,
         share: float = 1.0,
     ) -> Result:
         """One program; the least costly within what is left of the time, or another one to test rules with.
@@ -206,19 +210,27 @@ class Search:
             objective: Which one.
             seed: Of a random one.
             formulation: The problem, if it is not that of the whole e-graph.
+            solved: A problem with the same programs, to be solved in place of it.
+            slack: By how much a program may be dearer there.
             share: How much of the time that is left may be used.
         """
         clock, encoding = self.clock, self.saturation.encoding
         formulation = formulation or self.formulation
+        problem = formulation.problem
         with clock.stage("extract"):
             solution = solve(
-                formulation.problem,
+                solved or problem,
                 time_limit=max(share * (self.deadline - time.perf_counter()), 0.1),
                 objective=objective,
                 seed=seed,
-                incumbent=formulation.original or None,
+                # Where programs are restricted, the input's own need not be one of them.
+                incumbent=formulation.original if needed(problem, formulation.original) is not None else None,
                 progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
             )
+            if solved is not None:
+                cost = program_cost(problem, solution.choices)
+                bound = min(max(solution.bound - slack, 0.0), cost)
+                solution = replace(solution, cost=cost, bound=bound)
         with clock.stage("partition"):
             # Behind the classes of the e-graph there may be some that only carry weights.
             choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}

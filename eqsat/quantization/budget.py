@@ -105,9 +105,12 @@ def _is_fixed(snapshot: Snapshot, eclass: int) -> bool:
 
 def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
     """Adds classes of integers that were moved and then stand for a float tensor that the scheme does not name."""
-    read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" and not _is_fixed(snapshot, n.eclass)]
+    # Tuples are such classes as well: what is split was moved.
+    read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" or n.kind == "part"]
     named = frozenset(rounded)
-    waiting = dict.fromkeys(n.children[0] for n in read if n.children[0] not in named)
+    waiting = dict.fromkeys(
+        n.children[0] for n in read if n.children[0] not in named and not _is_fixed(snapshot, n.eclass)
+    )
     changed = True
     while changed:
         changed = False
@@ -149,6 +152,25 @@ def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> No
             todo.append(node.eclass)
 
 
+TIE = 1e-4
+"""What all noise together costs, relative to the original program."""
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A problem within a budget.
+
+    Attributes:
+        formulation: The problem.
+        solved: The problem in which noise has a price as well; it is the one to solve.
+        slack: What the price adds to a program's cost at most.
+    """
+
+    formulation: Formulation
+    solved: Problem
+    slack: float
+
+
 @dataclass(frozen=True)
 class Charged:
     """A formulation whose programs pay for what they round.
@@ -161,8 +183,6 @@ class Charged:
 
     formulation: Formulation
     roundings: Roundings
-    weights: np.ndarray
-    carriers: Mapping[int, int]
 
     def rounded(self, choices: Mapping[int, Choice]) -> list[int]:
         """Positions in the scheme of what a program rounds."""
@@ -172,22 +192,33 @@ class Charged:
             i for unit, nodes in enumerate(payers) if not chosen.isdisjoint(nodes) for i in self.roundings.units[unit]
         )
 
-    def limited(self, limits: Sequence[float]) -> Formulation:
-        """The formulation with a limit on the noise of each output, relative to the signal.
+    def limited(self, limits: Sequence[float]) -> Limited:
+        """The problem with a limit on the noise of each output, relative to the signal.
 
-        Rows are in units of the limit, since solvers compare with absolute tolerances.
+        Rows are in units of the limit, since solvers compare with absolute tolerances. Among programs of equal cost
+        the least noise is to win, so that a larger budget never means more noise for nothing: noise costs something,
+        too, but together not more than a small part of the original program.
         """
         problem = self.formulation.problem
         kept: list[Budget] = []
         cost = problem.cost
+        price = np.zeros(problem.nodes)
+        slack = 0.0
         for budget, limit in zip(problem.budgets, limits, strict=True):
+            finite = np.where(np.isfinite(budget.weight), budget.weight, 0.0)
+            heaviest = float(finite.max(initial=0.0))
+            most = TIE * self.formulation.baseline / len(problem.budgets)
+            if heaviest > 0:
+                price += most / (heaviest * len(self.roundings.units)) * finite
+                slack += most
             if math.isinf(limit):
                 continue
             impossible = budget.weight > limit * (1 + 1e-9)
             cost = np.where(impossible[:, None], np.inf, cost)
             if limit > 0:
                 kept.append(Budget(budget.name, np.where(impossible, 0.0, budget.weight / limit), 1.0))
-        return replace(self.formulation, problem=replace(problem, cost=cost, budgets=tuple(kept)))
+        limited = replace(problem, cost=cost, budgets=tuple(kept))
+        return Limited(replace(self.formulation, problem=limited), replace(limited, cost=cost + price[:, None]), slack)
 
 
 def _by_problem_node(formulation: Formulation, roundings: Roundings) -> list[list[int]]:
@@ -207,7 +238,6 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
     problem = formulation.problem
     by_node = np.zeros((problem.nodes, len(outputs)))
     klass, children = problem.node_class.tolist(), list(problem.children)
-    carriers: dict[int, int] = {}
     extra: list[np.ndarray] = []
     for unit, payers in enumerate(_by_problem_node(formulation, roundings)):
         if not payers or not weights[unit].any():
@@ -215,7 +245,7 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
         if len({klass[n] for n in payers}) == 1:
             by_node[payers] += weights[unit]
             continue
-        carrier = carriers[unit] = problem.classes + len(extra)
+        carrier = problem.classes + len(extra)
         extra.append(weights[unit])
         for n in payers:
             children[n] = (*children[n], carrier)
@@ -235,4 +265,4 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
             for name, column in zip(outputs, np.vstack([by_node, *extra]).T, strict=True)
         ),
     )
-    return Charged(replace(formulation, problem=charged), roundings, weights, carriers)
+    return Charged(replace(formulation, problem=charged), roundings)

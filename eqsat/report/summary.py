@@ -155,6 +155,79 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputError:
+    """How far an output is from the original's, as the ratio of signal to quantization noise in dB.
+
+    Attributes:
+        required: At least; None without a limit.
+        predicted: By the sum of the noise of what is rounded; infinite where nothing is.
+        actual: Measured on calibration samples.
+    """
+
+    name: str
+    required: float | None
+    predicted: float
+    actual: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedRow:
+    """A tensor that has integers.
+
+    Attributes:
+        kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
+        dtype: Of the integers.
+        rounded: Whether the program uses them.
+        noise: SQNR in dB of the worst output if this tensor alone is rounded; that of a bias counts with its weight.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    rounded: bool
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class FloatRow:
+    """A kernel that computes with floats, by its first output tensor, and why."""
+
+    name: str
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """What quantization did.
+
+    Attributes:
+        simulate: Whether the integers are only simulated.
+        conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
+        samples: Calibration samples.
+        extractions: How many it took until the measured error kept the budget.
+        integer: Kernels that read only integers; conversions between floats and integers count nowhere.
+        floating: Kernels that read floats.
+        integer_macs: MACs of the former.
+        macs: MACs of both.
+        tensors: In execution order.
+        floats: In execution order.
+    """
+
+    simulate: bool
+    conversions: str
+    samples: int
+    extractions: int
+    integer: int
+    floating: int
+    integer_macs: int
+    macs: int
+    outputs: tuple[OutputError, ...]
+    tensors: tuple[QuantizedRow, ...]
+    floats: tuple[FloatRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Attributes:
     model: Name of the graph or the file.
@@ -169,6 +242,7 @@ class Summary:
     kernels: In execution order.
     regions: In execution order.
     rules: In the order of the rule files.
+    quantization: None for an optimization.
     """
 
     model: str
@@ -187,6 +261,7 @@ class Summary:
     host_operators: tuple[HostRow, ...]
     rules: tuple[RuleRow, ...]
     verification: Verification | None = field(default=None)
+    quantization: Quantization | None = field(default=None)
 
     @property
     def speedup(self) -> float:

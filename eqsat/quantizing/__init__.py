@@ -1,0 +1,1 @@
+"""Quantization end to end: calibration, extraction within a budget, and the measured result."""

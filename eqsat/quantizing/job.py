@@ -1,0 +1,240 @@
+"""One quantization behind calibration: extract within the budget, measure, describe; tighten and repeat if it misses.
+
+The budget limits predicted noise, and the promise is about measured noise. So a program that misses the budget is no
+result: the limit of the outputs that missed is scaled by what the measurement says, a few times, and at last to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import OptimizationError, QuantizationError
+from eqsat.extract.reduce import reduce_problem
+from eqsat.quantization.budget import Charged, charge, find_roundings
+from eqsat.quantization.conversions import partition_conversions
+from eqsat.quantization.data import CalibrationData
+from eqsat.quantization.insert import apply_scheme
+from eqsat.quantization.limits import relative_noise
+from eqsat.quantization.noise import Noise, decibel, measure_sqnr
+from eqsat.quantization.options import Options
+from eqsat.quantization.restrict import (
+    floats_inside,
+    integer_spellings,
+    reasons,
+    wanted_as_floats,
+    without_integer_form,
+)
+from eqsat.quantization.scheme import Scheme
+from eqsat.quantization.share import integer_share, is_conversion, is_integer
+from eqsat.quantizing.result import QuantizationResult
+from eqsat.report import summary as report
+from eqsat.search import Objective, Result, Search
+
+Conversions = Literal["disabled", "enabled", "fully_integral"]
+CONVERSIONS: tuple[Conversions, ...] = ("disabled", "enabled", "fully_integral")
+
+ATTEMPTS = 6
+"""Extractions at most until the measured error keeps the budget; the last one rounds nothing that costs anything."""
+MARGIN = 0.9
+"""Part of the limit that a repeated extraction may use of what the measurement left."""
+
+
+@dataclass
+class Job:
+    """What is known before the first extraction, and the way from there.
+
+    Attributes:
+        original: The user's model.
+        prepared: What was calibrated.
+        folded: How it came from the original.
+        required: Least SQNR in dB by output.
+        samples: How many were calibrated on.
+        check_samples: How many a result is measured on at most.
+    """
+
+    original: ir.Model
+    prepared: ir.Model
+    scheme: Scheme
+    noise: Noise
+    data: CalibrationData
+    options: Options
+    required: dict[str, float]
+    simulate: bool
+    conversions: Conversions
+    folded: Result
+    samples: int
+    check_samples: int
+
+    def run(self, search: Search, objective: Objective, seed: int) -> QuantizationResult:
+        """Extracts, measures and tightens until the budget is kept."""
+        charged = self.charged(search)
+        names = self.noise.outputs
+        limits = {n: relative_noise(self.required[n]) if n in self.required else math.inf for n in names}
+        attempt = 0
+        while True:
+            attempt += 1
+            limited = charged.limited([limits[n] for n in names])
+            try:
+                found = search.extract(
+                    objective,
+                    seed,
+                    formulation=limited.formulation,
+                    solved=limited.solved if objective == "best" else None,
+                    slack=limited.slack,
+                    share=0.5 if self.required else 1.0,
+                )
+            except OptimizationError as error:
+                if self.conversions == "fully_integral" and limited.formulation.problem.budgets:
+                    raise self.too_noisy(attempt) from error
+                raise
+            rounded = charged.rounded(found.choices)
+            result = self.simulated(rounded, attempt) if self.simulate else self.result(found, rounded, attempt, search)
+            missed = [n for n in self.required if result.actual[n] < self.required[n]]
+            if not missed or objective != "best":
+                return result
+            if not rounded:
+                raise QuantizationError(
+                    f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
+                    place=f"output {missed[0]!r}",
+                    actual=f"{result.actual[missed[0]]:.2f} dB without any rounding",
+                    hint="a lower budget, or numerics that are exact: pass rules=[]",
+                )
+            for n in missed:
+                worse = relative_noise(result.actual[n] - self.required[n])
+                spent = relative_noise(result.predicted[n])
+                limits[n] = 0.0 if attempt + 1 >= ATTEMPTS else MARGIN * spent / worse
+
+    def charged(self, search: Search) -> Charged:
+        """The formulation with what the options forbid left out, and with what rounding costs."""
+        snapshot = search.snapshot
+        forbidden = integer_spellings(snapshot, wanted_as_floats(self.prepared, self.options))
+        if self.conversions == "fully_integral":
+            forbidden |= floats_inside(snapshot, search.outputs)
+        formulation = search.formulate(forbidden)
+        if self.conversions == "fully_integral" and not reduce_problem(formulation.problem).feasible:
+            raise self.not_integral(search)
+        roundings = find_roundings(snapshot, self.scheme)
+        weights = np.array([self.noise.weights[list(unit)].sum(axis=0) for unit in roundings.units])
+        return charge(formulation, roundings, weights.reshape(-1, len(self.noise.outputs)), self.noise.outputs)
+
+    def result(self, found: Result, rounded: Sequence[int], attempt: int, search: Search) -> QuantizationResult:
+        """A program measured and described."""
+        actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
+        floats = self.floats(found, search)
+        if self.conversions != "disabled":
+            found = replace(found, model=partition_conversions(found.model))
+        return self.described(found, rounded, attempt, actual, floats)
+
+    def simulated(self, rounded: Sequence[int], attempt: int) -> QuantizationResult:
+        """The float model with these tensors rounded."""
+        model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
+        # The model itself has the rounded weights as integers; in the program they are folded.
+        found = replace(Search(model, rules=[]).extract(), model=model)
+        actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
+        return self.described(found, rounded, attempt, actual, ())
+
+    def described(
+        self,
+        found: Result,
+        rounded: Sequence[int],
+        attempt: int,
+        actual: dict[str, float],
+        floats: tuple[report.FloatRow, ...],
+    ) -> QuantizationResult:
+        share = integer_share(found.plan)
+        predicted = self.noise.predict(rounded)
+        chosen = set(rounded)
+        described = report.Quantization(
+            simulate=self.simulate,
+            conversions=self.conversions,
+            samples=self.samples,
+            extractions=attempt,
+            integer=share.integer,
+            floating=share.floating,
+            integer_macs=share.integer_macs,
+            macs=share.macs,
+            outputs=tuple(
+                report.OutputError(n, self.required.get(n), predicted[n], actual[n]) for n in self.noise.outputs
+            ),
+            tensors=tuple(
+                report.QuantizedRow(
+                    t.name, t.kind, t.quantizer.dtype.name, i in chosen, decibel(self.noise.weights[i].max(initial=0.0))
+                )
+                for i, t in enumerate(self.scheme.tensors)
+            ),
+            floats=floats,
+        )
+        summary = replace(
+            found.summary, model=self.folded.summary.model, before=self.folded.summary.before, quantization=described
+        )
+        common: dict[str, Any] = {f.name: getattr(found, f.name) for f in fields(Result)}
+        common |= {"baseline_cost": self.folded.baseline_cost, "summary": summary}
+        return QuantizationResult(
+            **common,
+            required=self.required,
+            predicted=predicted,
+            actual=actual,
+            tensors=tuple(dict.fromkeys(self.scheme.tensors[i].name for i in rounded)),
+            floats=floats,
+            share=share,
+            extractions=attempt,
+            scheme=self.scheme,
+            noise=self.noise,
+        )
+
+    def floats(self, found: Result, search: Search) -> tuple[report.FloatRow, ...]:
+        """The kernels of a program that read floats, and why they do."""
+        why = reasons(self.prepared, self.scheme, self.options)
+        lacking = {v.name for _, v in without_integer_form(search.snapshot, self.prepared)}
+        kernels = {k.name: k.op for k in found.summary.kernels}
+        names = {v: n for v, n in found.plan.names.items() if n in kernels}
+        rows = []
+        for node in found.plan.nodes:
+            name = next((names[v] for v in node.outputs if v in names), "")
+            if is_conversion(node) or is_integer(found.plan, node):
+                continue
+            if name in why:
+                reason = why[name]
+            elif name in lacking:
+                reason = "no rule gives it an integer form here"
+            elif self.required:
+                reason = "cheaper in floats, or its rounding does not fit the budget"
+            else:
+                reason = "cheaper in floats"
+            rows.append(report.FloatRow(name or str(node.op), str(node.op), reason))
+        return tuple(rows)
+
+    def not_integral(self, search: Search) -> QuantizationError:
+        """Names every operator without an integer form."""
+        why = reasons(self.prepared, self.scheme, self.options)
+        found = without_integer_form(search.snapshot, self.prepared)
+        lines = [
+            f"{node.op_type} {value.name!r}: {why.get(value.name or '', 'no rule gives it an integer form here')}"
+            for node, value in found
+        ]
+        return QuantizationError(
+            "an integer form of every operator is required (conversions='fully_integral')",
+            place=self.folded.summary.model,
+            actual=f"{len(lines)} without one:" if lines else "integers that do not fit together",
+            excerpt="\n".join(lines),
+            hint="conversions='enabled' leaves what is not integer outside of the core",
+        )
+
+    def too_noisy(self, attempt: int) -> QuantizationError:
+        """The budget of a fully integral program cannot be kept."""
+        everything = self.noise.predict()
+        asked = ", ".join(f"{value:g} dB for {name!r}" for name, value in self.required.items())
+        least = ", ".join(f"{everything[name]:.1f} dB for {name!r}" for name in self.required)
+        again = " as measured" if attempt > 1 else ""
+        return QuantizationError(
+            f"an SQNR of {asked} is required{again}, without any float operator",
+            place=self.folded.summary.model,
+            actual=f"about {least} with everything rounded",
+            hint="a lower budget, another method for the ranges, or conversions='enabled'",
+        )

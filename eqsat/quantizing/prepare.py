@@ -1,0 +1,58 @@
+"""The float model before calibration: normalisations folded, and what the user named in it found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from eqsat.errors import QuantizationError
+from eqsat.model.opset import did_you_mean
+from eqsat.rules.ast import Rule
+from eqsat.rules.location import rules_dir
+from eqsat.search import Result, Search
+
+
+def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit: float) -> Result:
+    """The model with constants folded into operators with weights.
+
+    A normalisation that stays beside its convolution would cost a rounding of its own.
+    """
+    own = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
+    return Search(original, rules=own, time_limit=limit).extract()
+
+
+def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:
+    """What the named nodes have become: a name of a tensor for each that is still computed.
+
+    Raises:
+        QuantizationError: There is no such node.
+    """
+    left = {v.name for node in prepared.graph for v in node.outputs}
+    by_name: dict[str, ir.Node] = {}
+    for node in original.graph:
+        for name in (node.name, *(v.name for v in node.outputs)):
+            if name:
+                by_name.setdefault(name, node)
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in by_name:
+            raise QuantizationError(
+                "the name of a node, or of one of its outputs, is required",
+                place="option skip",
+                actual=repr(name),
+                hint=did_you_mean(name, by_name),
+            )
+        todo = [by_name[name]]
+        seen = set(todo)
+        while todo:
+            node = todo.pop()
+            outputs = [v.name for v in node.outputs if v.name and v.name in left]
+            if outputs:
+                found.update(dict.fromkeys(outputs))
+                continue
+            following = [use.node for v in node.outputs for use in v.uses() if use.node not in seen]
+            seen.update(following)
+            todo += following
+    return tuple(found)

@@ -1,0 +1,45 @@
+"""What a quantization returns: a program as any other, with its errors and what is integer in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eqsat.quantization.noise import Noise
+from eqsat.quantization.scheme import Scheme
+from eqsat.quantization.share import Share
+from eqsat.report.summary import FloatRow
+from eqsat.search import Result
+
+
+@dataclass(frozen=True, repr=False)
+class QuantizationResult(Result):
+    """What :func:`eqsat.quantize` returns.
+
+    Attributes:
+        required: The least SQNR in dB by output name, for the outputs that have a limit.
+        predicted: SQNR in dB that the noise of the rounded tensors sums up to, by output.
+        actual: SQNR in dB measured on calibration samples, original against result, by output.
+        tensors: Names of the tensors that are rounded.
+        floats: Kernels that compute with floats, and why.
+        share: How much of the program computes with integers.
+        extractions: How many it took until the measured error kept the budget.
+        scheme: Everything that could be rounded.
+        noise: What each of its tensors does to the outputs.
+    """
+
+    required: dict[str, float] = field(default_factory=dict)
+    predicted: dict[str, float] = field(default_factory=dict)
+    actual: dict[str, float] = field(default_factory=dict)
+    tensors: tuple[str, ...] = ()
+    floats: tuple[FloatRow, ...] = ()
+    share: Share = field(default=Share(0, 0, 0, 0, 0))
+    extractions: int = 1
+    scheme: Scheme = field(default=Scheme((), ()))
+    noise: Noise | None = field(default=None)
+
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{name} {value:.1f} dB" for name, value in self.actual.items())
+        return (
+            f"<eqsat.QuantizationResult {self.summary.model}: cost {self.cost:.3g} s (was {self.baseline_cost:.3g} s), "
+            f"{errors}, {self.share.integer} integer and {self.share.floating} float kernels>"
+        )
