@@ -1,0 +1,126 @@
+"""The C compiler: found, asked for its version, and run once for each text.
+
+Shared libraries are kept in the user's cache under the hash of all that made them, and put there by renaming, so that
+processes that compile the same model at the same time do not meet half a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from eqsat.codegen.isa import ALL, PORTABLE, Isa
+from eqsat.errors import CodegenError
+
+FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+"""How generated code is compiled: C's own arithmetic, without what nobody looks at (errno, floating-point traps)."""
+
+
+def find_compiler() -> list[str]:
+    """The command of the compiler: ``$CC``, else ``cc``, ``gcc`` or ``clang``.
+
+    Raises:
+        CodegenError: There is none.
+    """
+    named = os.environ.get("CC", "").strip()
+    candidates = [shlex.split(named)] if named else [["cc"], ["gcc"], ["clang"]]
+    for command in candidates:
+        if command and shutil.which(command[0]):
+            return command
+    raise CodegenError(
+        "a C compiler is required to run a model as C",
+        actual=f"CC={named!r}, which is no command" if named else "neither cc nor gcc nor clang",
+        hint='install gcc or clang, set CC, or run with numpy: backend="numpy"',
+    )
+
+
+@lru_cache(maxsize=8)
+def _version(command: tuple[str, ...]) -> str:
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def cache_folder() -> Path:
+    """Where compiled models are kept: ``$EQSAT_CACHE``, else the user's cache of the platform."""
+    given = os.environ.get("EQSAT_CACHE")
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "eqsat"
+
+
+@lru_cache(maxsize=1)
+def native_isas() -> tuple[Isa, ...]:
+    """What this machine can run, the best first, without what would only be compiled in vain."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return (PORTABLE,)
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return tuple(isa for isa in ALL if isa.vectors)
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    flags = {flag.replace("_", "") for flag in line.split()}
+    best = next((isa for isa in ALL if isa.x86 and flags.issuperset(isa.features)), None)
+    return (PORTABLE,) if best is None else (best, PORTABLE)
+
+
+def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Path:
+    """Compiles C files to a shared library, or finds it in the cache.
+
+    Args:
+        files: Text by file name; those that end in ``.c`` are compiled.
+        flags: Further flags.
+
+    Raises:
+        CodegenError: There is no compiler, it fails, or the library cannot be written.
+    """
+    command = find_compiler()
+    arguments = [*FLAGS, *flags, "-fPIC", "-shared"]
+    key = hashlib.sha256()
+    for part in (" ".join(command), _version(tuple(command)), " ".join(arguments), *sum(sorted(files.items()), ())):
+        key.update(part.encode() + b"\0")
+    folder = cache_folder()
+    suffix = ".dll" if sys.platform == "win32" else ".so"
+    library = folder / f"{key.hexdigest()[:32]}{suffix}"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+            for name, text in files.items():
+                (Path(work) / name).write_text(text, "utf-8", newline="\n")
+            built = Path(work) / f"built{suffix}"
+            sources = [name for name in sorted(files) if name.endswith(".c")]
+            done = subprocess.run(
+                [*command, *arguments, *sources, "-o", built.name, "-lm"],
+                cwd=work, capture_output=True, text=True, errors="replace", check=False,
+            )  # fmt: skip
+            if done.returncode:
+                raise CodegenError(
+                    "a C compiler that takes the generated code is required",
+                    place=" ".join(command),
+                    actual=f"exit code {done.returncode}",
+                    excerpt="\n".join(done.stderr.splitlines()[:12]),
+                )
+            built.replace(library)
+    except OSError as error:
+        raise CodegenError(
+            "a folder for compiled models is required",
+            place=str(folder),
+            actual=str(error),
+            hint="set EQSAT_CACHE to one that can be written to",
+        ) from error
+    return library

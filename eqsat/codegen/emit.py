@@ -1,0 +1,374 @@
+"""Kernels, weights and the memory plan become the text of one C file and its header.
+
+For every instruction set there is one function that calls the kernels in turn; the entry function checks its arguments
+and picks one. Kernels of equal text are one function. Everything but the entry function is static, and nothing is
+written but what the caller passes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import jinja2
+import numpy as np
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.halo import fill_halo
+from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
+from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.layout import Layout
+from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
+from eqsat.codegen.names import identifier, unique
+from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
+from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.weights import Weights
+
+BASE = "base"
+"""Section of functions that every variant may call: default flags, C11 alone."""
+X86 = "x86"
+"""Section of what several x86 variants share."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the entry function.
+
+    Attributes:
+        name: Of the model's tensor.
+        c_name: Of the parameter.
+        c_type: Of an element.
+        size: Bytes of an element.
+        shape: Dimensions.
+        dtype: Element type, in lower case.
+    """
+
+    name: str
+    c_name: str
+    c_type: str
+    size: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class MapEntry:
+    """A line of the memory map."""
+
+    name: str
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a report or a benchmark wants to know of one call."""
+
+    name: str
+    what: str
+    family: str
+    shape: tuple[int, ...]
+
+
+@dataclass
+class Emitted:
+    """The generated text.
+
+    Attributes:
+        name: Prefix of everything.
+        header: ``<name>.h`` without the declaration of the weights.
+        source: ``<name>.c``.
+        weights: The block of constants.
+        inputs: Of the entry function.
+        outputs: Likewise.
+        arena: Bytes that the caller provides.
+        plan: How the arena is used.
+        memory_map: The same by tensor.
+        kernels: One a call, in order.
+    """
+
+    name: str
+    header: str
+    source: str
+    weights: bytes
+    inputs: list[Argument]
+    outputs: list[Argument]
+    arena: int
+    plan: MemoryPlan
+    memory_map: list[MapEntry]
+    kernels: list[KernelInfo]
+
+
+@dataclass
+class _Section:
+    """Functions that are compiled under one condition."""
+
+    helpers: dict[str, None] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A kernel as text, before its place and name are settled.
+
+    Attributes:
+        signature: Of the C function, in parentheses.
+        body: Statements.
+        contract: See :class:`~eqsat.codegen.kernel.Kernel`.
+        specialised: Likewise.
+        helpers: Likewise.
+        constants: Arguments for the kernel's constants.
+    """
+
+    signature: str
+    body: str
+    contract: bool
+    specialised: bool
+    helpers: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def text(self) -> tuple[str, str, bool]:
+        return self.signature, self.body, self.contract
+
+
+def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...]) -> Emitted:
+    """Generate the kernels of a planned program for some instruction sets and write the C around them."""
+    return _Emitter(program, layout, name, isas).emit()
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """Templates of the project's files."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("eqsat.codegen", "project"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["comment"] = lambda text: _printable(str(text))
+    return made
+
+
+class _Emitter:
+    def __init__(self, program: Program, layout: Layout, name: str, isas: tuple[Isa, ...]) -> None:
+        self.program = program
+        self.layout = layout
+        self.name = name
+        self.isas = isas
+        self.weights = Weights()
+        self.sections: dict[str, _Section] = {BASE: _Section(), PORTABLE.name: _Section(), X86: _Section()}
+        self.sections.update({isa.name: _Section() for isa in isas if isa != PORTABLE})
+        self.users: dict[tuple[str, str, bool], set[str]] = {}
+        self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
+        ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t")
+        self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
+        named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
+        self.outputs = [_argument(n, c, t) for (n, t), c in named]
+
+    def emit(self) -> Emitted:
+        nodes = self.layout.nodes
+        self._lifetimes()
+        functions: list[dict[str, _Function]] = []
+        scratch = [0] * len(nodes)
+        infos: list[KernelInfo] = []
+        for number, node in enumerate(nodes):
+            task, family = self.layout.task(node), self.layout.families[node]
+            functions.append({})
+            for isa in self.isas:
+                kernel = family.generate(task, isa)
+                made = self._function(node, kernel)
+                functions[-1][isa.name] = made
+                self.users.setdefault(made.text, set()).add(isa.name)
+                scratch[number] = max(scratch[number], kernel.scratch)
+            infos.append(KernelInfo(node.name, node.describe(), family.name, node.output.shape))
+        plan, buffers, scratches = self._memory(scratch)
+        variants: list[tuple[Isa, list[str]]] = []
+        for isa in self.isas:
+            lines: list[str] = []
+            for number, node in enumerate(nodes):
+                lines += _halos(number, buffers)
+                lines += self._call(number, node, functions[number][isa.name], isa, scratches.get(number))
+            variants.append((isa, lines))
+        self._hoist_helpers()
+        values = {
+            "name": self.name,
+            "upper": self.name.upper(),
+            "model": self.program.name,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "arena": plan.size + SLACK,
+            "weights": self.weights.size + SLACK,
+            "alignment": ALIGNMENT,
+            "kernels": infos,
+        }
+        shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
+        own = [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
+        source = _render(
+            "model.c.jinja", **values, shared=shared, own=own, variants=variants, scalar=SCALAR in self.isas
+        )
+        entries = [MapEntry(b.owner.name, b.offset, b.bytes, b.first, b.last) for b in buffers]
+        entries += [MapEntry(f"scratch of {infos[n].name}", o, scratch[n], n, n) for n, o in scratches.items()]
+        entries.sort(key=lambda e: (e.offset, e.first, e.name))
+        return Emitted(
+            name=self.name,
+            header=_render("model.h.jinja", **values),
+            source=source,
+            weights=self.weights.block(),
+            inputs=self.inputs,
+            outputs=self.outputs,
+            arena=plan.size + SLACK,
+            plan=plan,
+            memory_map=entries,
+            kernels=infos,
+        )
+
+    # ---- memory ----------------------------------------------------------------------------------------
+
+    def _lifetimes(self) -> None:
+        """First and last node that touches each buffer."""
+        for number, node in reversed(list(enumerate(self.layout.nodes))):
+            for tensor in (*node.reads(), *node.writes()):
+                self.layout.places[tensor].buffer.first = number
+        for number, node in enumerate(self.layout.nodes):
+            for tensor in (*node.reads(), *node.writes()):
+                self.layout.places[tensor].buffer.last = number
+
+    def _memory(self, scratch: list[int]) -> tuple[MemoryPlan, list[Buffer], dict[int, int]]:
+        """The plan, the arena's buffers with their offsets set, and the offset of each kernel's working memory."""
+        touched = {self.layout.places[t].buffer for n in self.layout.nodes for t in (*n.reads(), *n.writes())}
+        buffers = [b for b in self.layout.buffers if b.kind == "arena" and b in touched]
+        blocks = [Block(b.bytes, b.first, b.last) for b in buffers]
+        working = [number for number, size in enumerate(scratch) if size]
+        blocks += [Block(scratch[number], number, number) for number in working]
+        plan = plan_memory(blocks, ALIGNMENT)
+        for buffer, offset in zip(buffers, plan.offsets, strict=False):
+            buffer.offset = offset
+        return plan, buffers, dict(zip(working, plan.offsets[len(buffers) :], strict=True))
+
+    # ---- functions -------------------------------------------------------------------------------------
+
+    def _operands(self, node: Node) -> list[tuple[Tensor, str, bool]]:
+        """Tensors that a kernel is given: name of the parameter, and whether it is read only."""
+        result = [(x, f"x{i}", True) for i, x in enumerate(node.inputs) if isinstance(x, Tensor)]
+        result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
+        return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
+
+    def _function(self, node: Node, kernel: Kernel) -> _Function:
+        restrict = "" if node in self.layout.in_place else "restrict "
+        parameters = [
+            (f"{'const ' if const else ''}{dtypes.storage(tensor.dtype)} *{restrict}", name)
+            for tensor, name, const in self._operands(node)
+        ]
+        constants = []
+        for k, array in enumerate(kernel.constants):
+            offset, c = self.weights.add(np.asarray(array))
+            parameters.append((f"const {c} *restrict ", f"w{k}"))
+            constants.append(f"(const {c} *)(weights + {offset})")
+        if kernel.scratch:
+            parameters.append(("void *restrict ", "scratch"))
+        unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]
+        return _Function(
+            ", ".join(f"{c}{n}" for c, n in parameters) or "void",
+            "\n".join([*(f"(void){n};" for n in unused), kernel.body]),
+            kernel.contract,
+            kernel.specialised,
+            kernel.helpers,
+            tuple(constants),
+        )
+
+    def _call(self, number: int, node: Node, made: _Function, isa: Isa, scratch: int | None) -> list[str]:
+        arguments = [self._location(tensor, const) for tensor, _, const in self._operands(node)]
+        arguments += made.constants
+        if re.search(r"void \*restrict scratch$", made.signature):
+            arguments.append(f"arena + {scratch}")
+        function = self._name(node, made, isa)
+        comment = _printable(f"{node.name}: {node.describe()}")[:160]
+        return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
+
+    def _location(self, tensor: Tensor, const: bool) -> str:
+        place = self.layout.places[tensor]
+        buffer, start = place.buffer, place.start()
+        c = dtypes.storage(tensor.dtype)
+        if buffer.kind == "arena":
+            at = buffer.offset + start * dtypes.size(tensor.dtype)
+            return f"({'const ' if const else ''}{c} *)(arena + {at})"
+        given = self.inputs[buffer.index] if buffer.kind == "input" else self.outputs[buffer.index]
+        return given.c_name if start == 0 else f"{given.c_name} + {start}"
+
+    def _section(self, made: _Function, isa: Isa) -> str:
+        """Where a function belongs: what needs no instruction set of its own is shared."""
+        if isa.x86 and made.specialised:
+            return isa.name
+        users = self.users[made.text]
+        if SCALAR.name not in users:
+            return PORTABLE.name if PORTABLE.name in users else isa.name
+        return BASE if PORTABLE.name in users else SCALAR.name
+
+    def _name(self, node: Node, made: _Function, isa: Isa) -> str:
+        """Name of the function; it is written into its section when first asked for."""
+        where = self._section(made, isa)
+        section, key = self.sections[where], (where, made.text)
+        section.helpers.update(dict.fromkeys(made.helpers))
+        if key not in self.named:
+            words = [s.operator.name for s in node.steps]
+            if not node.is_chain or not words:
+                words.insert(0, "copy" if node.is_chain else node.operator.name)
+            name = f"{self.name}_k{len(self.named)}_{identifier('_'.join(words[:4]).lower(), 'k')}_{where}"
+            self.named[key] = name
+            upper = self.name.upper()
+            attributes = [f"{upper}_CONTRACT"] if made.contract else []
+            if isa.x86 and where == isa.name:
+                attributes.append(f"{upper}_{isa.name.upper()}")
+            head = " ".join(["static", *attributes, "void", f"{name}({made.signature})"])
+            lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *made.body.splitlines()]
+            body = "\n".join(f"    {line}" if line else "" for line in lines)
+            section.functions.append(f"{head} {{\n{body}\n}}\n")
+        return self.named[key]
+
+    def _hoist_helpers(self) -> None:
+        """Declarations that several sections need stand once, in what all of them see."""
+        where: dict[str, list[str]] = {}
+        for name, section in self.sections.items():
+            for helper in section.helpers:
+                where.setdefault(helper, []).append(name)
+        x86 = {X86, *(isa.name for isa in self.isas if isa.x86)}
+        for helper, names in where.items():
+            if len(names) > 1:
+                home = X86 if x86.issuperset(names) else BASE if {BASE, SCALAR.name} & set(names) else PORTABLE.name
+                for name in names:
+                    del self.sections[name].helpers[helper]
+                self.sections[home].helpers[helper] = None
+
+
+def _argument(name: str, c_name: str, tensor: Tensor) -> Argument:
+    dtype = tensor.dtype
+    return Argument(name, c_name, dtypes.storage(dtype), dtypes.size(dtype), tensor.shape, dtype.name.lower())
+
+
+def _halos(number: int, buffers: list[Buffer]) -> list[str]:
+    """Statements that fill the halos of the buffers that come to life with a node."""
+    lines: list[str] = []
+    for buffer in buffers:
+        if buffer.first == number and buffer.has_halo:
+            lines += fill_halo(buffer, f"(arena + {buffer.offset})")
+    return lines
+
+
+def _printable(text: str) -> str:
+    """Text for a comment."""
+    return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+
+
+def _render(template: str, **values: object) -> str:
+    return environment().get_template(template).render(**values)

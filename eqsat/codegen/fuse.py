@@ -1,0 +1,166 @@
+"""Fusion: elementwise operators become steps behind the operator that computes their operand.
+
+A step joins its producer if nobody else reads what lies between and the producer's family can write the longer
+epilogue. The joined node runs where the step stood, when all its operands are there. Of several producers (a residual
+sum) the one that runs last takes the step: the others' results have to wait in memory anyway. A chain that only a
+step reads is computed inside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eqsat.codegen.kernel import Family, Step
+from eqsat.codegen.kernels.registry import find
+from eqsat.codegen.pieces import is_piece
+from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.model.types import OpKey
+
+_CONCAT = OpKey("", "Concat")
+
+MOST_STEPS = 64
+"""Steps of one kernel; longer bodies only cost compile time."""
+
+
+def fuse(program: Program) -> None:
+    """Fuse what can be fused; nodes are changed in place."""
+    _Fusion(program).run()
+
+
+class _Fusion:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.returned = {tensor for _, tensor in program.outputs}
+        self.uses: dict[Tensor, int] = {}
+        for node in program.nodes:
+            for tensor in node.reads():
+                self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        self.producer: dict[Tensor, Node] = {}
+        self.position: dict[Node, int] = {}
+        self.families: dict[Node, Family] = {}
+
+    def run(self) -> None:
+        kept: list[Node] = []
+        for number, node in enumerate(self.program.nodes):
+            if node.is_chain and node.steps:
+                node = self._absorb_chains(node)
+                joined = self._join(node)
+                if joined is not None:
+                    kept.remove(joined)
+                    node = joined
+            kept.append(node)
+            self.position[node] = number
+            self.producer.update(dict.fromkeys(node.writes(), node))
+        # A chain that moved into another one is still in the list: nobody reads it now.
+        self.program.nodes = kept
+        self.program.remove_dead()
+
+    def _private(self, operand: Operand | None) -> Node | None:
+        """The node that computes an operand nobody else reads, as its first output."""
+        if not isinstance(operand, Tensor) or operand in self.returned or self.uses.get(operand) != 1:
+            return None
+        found = self.producer.get(operand)
+        return found if found is not None and found.outputs[0] is operand else None
+
+    def _absorb_chains(self, node: Node) -> Node:
+        """Compute operands inside that are chains themselves; not the anchor's, which ``_join`` handles."""
+        for operand in list(node.operands):
+            producer = self._private(operand)
+            if producer is None or not producer.is_chain or not producer.steps or operand is node.inputs[0]:
+                continue
+            if producer.output.shape != node.output.shape or len(node.steps) + len(producer.steps) > MOST_STEPS:
+                continue
+            merged = _inlined(node, node.operands.index(operand), producer)
+            if find(merged.provisional_task()) is not None:
+                node = merged
+        return node
+
+    def _join(self, chain: Node) -> Node | None:
+        """Append a chain to the node that computes one of its operands; the node, or None."""
+        candidates: list[tuple[int, int, Node]] = []
+        for number, operand in enumerate([chain.inputs[0], *chain.operands]):
+            producer = self._private(operand)
+            if producer is None or any(producer.outputs[1:]):
+                continue  # Readers of its other outputs do not wait until the step's turn.
+            if not producer.steps and (is_piece(producer) or producer.operator == _CONCAT):
+                continue  # These cost nothing as long as they do nothing.
+            if producer.output.shape == chain.output.shape:
+                candidates.append((self.position[producer], -number, producer))
+        for _, number, producer in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
+            if len(producer.steps) + len(chain.steps) > MOST_STEPS:
+                continue
+            merged = appended(producer, chain, -number)
+            family = self._family(producer)
+            if family is not None and family.accepts(merged.provisional_task()):
+                producer.operands, producer.steps = merged.operands, merged.steps
+                producer.outputs = merged.outputs
+                return producer
+        return None
+
+    def _family(self, node: Node) -> Family | None:
+        if node not in self.families:
+            found = find(node.provisional_task())
+            if found is None:
+                return None
+            self.families[node] = found
+        return self.families[node]
+
+
+def _add(operands: list[Operand], operand: Operand) -> int:
+    """Number of an operand (from 1), appended unless it is there."""
+    for k, known in enumerate(operands):
+        if known is operand:
+            return 1 + k
+    operands.append(operand)
+    return len(operands)
+
+
+def _renumbered(step: Step, numbers: dict[int, int]) -> Step:
+    return replace(step, inputs=tuple(None if i is None else numbers[i] for i in step.inputs))
+
+
+def appended(first: Node, chain: Node, at: int) -> Node:
+    """``first`` with the steps of ``chain`` behind; value ``at`` of the chain (0 its anchor) is ``first``'s result.
+
+    The anchor's operand of the chain becomes an operand of the whole if it is not the one that is replaced.
+    """
+    operands = list(first.operands)
+    sources: list[Operand | None] = [chain.inputs[0], *chain.operands]
+    joined = sources[at]
+    pending: list[tuple[int, Operand]] = [
+        (i, source) for i, source in enumerate(sources) if source is not None and source is not joined
+    ]
+    places = {i: _add(operands, source) for i, source in pending}
+    before, grown = len(first.operands), len(operands)
+    old = {i: i if i <= before else i + grown - before for i in range(1 + before + len(first.steps))}
+    steps = [_renumbered(s, old) for s in first.steps]
+    result = grown + len(first.steps) if first.steps else 0
+    numbers = {i: places.get(i, result) for i in range(len(sources))}
+    for k in range(len(chain.steps)):
+        numbers[len(sources) + k] = 1 + grown + len(first.steps) + k
+    steps += [_renumbered(s, numbers) for s in chain.steps]
+    return Node(
+        first.name, first.operator, first.attributes, first.inputs, [chain.outputs[0], *first.outputs[1:]], first.dtype,
+        operands, steps,
+    )  # fmt: skip
+
+
+def _inlined(node: Node, operand: int, producer: Node) -> Node:
+    """``node`` with one of its operands, a chain, computed inside: its steps come first."""
+    gone = node.operands[operand]
+    operands: list[Operand] = [x for x in node.operands if x is not gone]
+    sources = [producer.inputs[0], *producer.operands]
+    inner = {i: _add(operands, source) for i, source in enumerate(sources) if source is not None}
+    grown = len(operands)
+    for k in range(len(producer.steps)):
+        inner[len(sources) + k] = 1 + grown + k
+    steps = [_renumbered(s, inner) for s in producer.steps]
+    outer = {0: 0}
+    for k, source in enumerate(node.operands):
+        outer[1 + k] = grown + len(producer.steps) if source is gone else _add(operands, source)
+    for k in range(len(node.steps)):
+        outer[1 + len(node.operands) + k] = 1 + grown + len(producer.steps) + k
+    steps += [_renumbered(s, outer) for s in node.steps]
+    return Node(
+        node.name, node.operator, node.attributes, node.inputs, node.outputs, node.dtype, operands, steps
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""The pipeline on one screen: a model becomes the text of a C program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from eqsat.codegen.emit import Emitted, emit
+from eqsat.codegen.fuse import fuse
+from eqsat.codegen.isa import ALL, Isa
+from eqsat.codegen.layout import plan_layout
+from eqsat.codegen.lower import lower
+from eqsat.codegen.names import check_prefix
+
+
+def generate(
+    model: ir.Model,
+    *,
+    name: str = "model",
+    dims: Mapping[str, int] | None = None,
+    isas: Sequence[Isa] = ALL,
+) -> Emitted:
+    """Writes a model as C.
+
+    Args:
+        model: As loaded, partitioned or not; it is left as it is.
+        name: Prefix of all names that the program defines.
+        dims: Sizes of symbolic dimensions.
+        isas: Instruction sets to write kernels for.
+
+    Raises:
+        CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
+    """
+    check_prefix(name)
+    program = lower(model, dims=dims)
+    fuse(program)
+    layout = plan_layout(program)
+    return emit(program, layout, name, tuple(isas))

@@ -1,0 +1,49 @@
+"""C that fills the room around a tensor with what padding reads there.
+
+The halo is cut into slabs, axis by axis from the outermost: before and behind the elements of an axis, across
+everything inside. A slab is a run of memory for each index of the axes outside.
+"""
+
+from __future__ import annotations
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.place import Buffer
+
+
+def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
+    """Statements that fill the halo of a buffer; ``pointer`` is a byte pointer to its beginning."""
+    assert buffer.pad is not None
+    dtype = buffer.owner.dtype
+    c, size = dtypes.storage(dtype), dtypes.size(dtype)
+    strides, extent = buffer.strides, buffer.extent
+    lines: list[str] = []
+    for depth, axis in enumerate(buffer.order):
+        low, high = buffer.halo[axis]
+        n = buffer.owner.shape[axis]
+        outside = [a for a in buffer.order[:depth] if extent[a] != 1]
+        begin = sum(buffer.halo[a][0] * strides[a] for a in buffer.order[:depth])
+        slabs = [(begin, low), (begin + (low + n) * strides[axis], high)]
+        for start, count in slabs:
+            if count:
+                lines += _fill(buffer, pointer, outside, start, count * strides[axis], c, size)
+    return lines
+
+
+def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, c: str, size: int) -> list[str]:
+    at = [str(start)]
+    lines: list[str] = []
+    for a in outside:
+        i = f"h{a}"
+        lines.append("    " * len(lines) + f"for (size_t {i} = 0; {i} < {buffer.owner.shape[a]}; {i}++) {{")
+        at.append(f"{i} * {buffer.strides[a]}")
+    indent = "    " * len(lines)
+    place = " + ".join(at)
+    pad = buffer.pad
+    if pad == 0 or size == 1:
+        value = int(pad or 0) & 255
+        lines.append(f"{indent}memset({pointer} + ({place}) * {size}, {value}, {count * size});")
+    else:
+        value = dtypes.literal(pad, buffer.owner.dtype)
+        lines.append(f"{indent}for (size_t k = 0; k < {count}; k++) (({c} *){pointer})[{place} + k] = {value};")
+    lines += ["    " * k + "}" for k in reversed(range(len(outside)))]
+    return lines

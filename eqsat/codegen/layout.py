@@ -1,0 +1,437 @@
+"""Places for all tensors: orders of axes, halos, pieces instead of copies, concatenation and computation in place.
+
+One walk forwards over the nodes. What a family wants of an operand is granted where the operand's buffer can still give
+it; else a conversion is inserted, a copy as an explicit node, which all that want the same share. Wants are hard or
+preferences: only the hard ones (a strict order, density, a halo) make conversions, preferences decide the order of a
+buffer when it is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from eqsat.codegen.kernel import Family, Task, View, Want, Wants
+from eqsat.codegen.kernels.registry import find
+from eqsat.codegen.pieces import is_piece, pieces
+from eqsat.codegen.place import Buffer, Place, memory_order
+from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
+from eqsat.model.types import OpKey
+
+_CONCAT = OpKey("", "Concat")
+Order = tuple[int, ...]
+
+
+@dataclass
+class Layout:
+    """Where everything lies.
+
+    Attributes:
+        nodes: What is executed, in order, conversions included; what needs no work is not there.
+        families: Who generates each node.
+        places: Of all tensors.
+        buffers: All of them, in order of creation.
+        in_place: Nodes of which an operand shares storage with output 0.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    families: dict[Node, Family] = field(default_factory=dict)
+    places: dict[Tensor, Place] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+    in_place: set[Node] = field(default_factory=set)
+
+    def view(self, tensor: Tensor) -> View:
+        return self.places[tensor].view(tensor)
+
+    def task(self, node: Node) -> Task:
+        """The final task of a node."""
+        return node.task(self.view)
+
+
+def plan_layout(program: Program) -> Layout:
+    """Decide where all tensors lie; the program's nodes are rewired to what is inserted."""
+    return _Planner(program).run()
+
+
+class _Planner:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.layout = Layout()
+        self.places = self.layout.places
+        self.consumers = program.consumers()
+        self.position = {node: i for i, node in enumerate(program.nodes)}
+        self.now = 0
+        self.conversions: dict[Tensor, list[Tensor]] = {}
+        self.wants: dict[Node, Wants] = {}
+        self.outputs: dict[Tensor, int] = {}
+        self.joins: dict[Tensor, tuple[Node, int]] = {}
+        for i, (_, tensor) in enumerate(program.outputs):
+            self.outputs.setdefault(tensor, i)
+
+    def run(self) -> Layout:
+        program = self.program
+        for i, tensor in enumerate(program.inputs):
+            self._make(tensor, tuple(range(len(tensor.shape))), "input", i)
+        for node in program.nodes:
+            if not is_piece(node):
+                self._family(node)
+        for node in program.nodes:
+            if node.operator == _CONCAT and not node.steps:
+                self._plan_join(node)
+        for number, node in enumerate(program.nodes):
+            self.now = number
+            if is_piece(node):
+                self._piece(node)
+            elif node.operator == _CONCAT and not node.steps:
+                self._join(node)
+            else:
+                self._compute(node)
+        for i, (_, tensor) in enumerate(program.outputs):
+            place = self.places[tensor]
+            if not (place.buffer.kind == "output" and place.buffer.index == i):
+                self._copy_to_output(tensor, i)
+        return self.layout
+
+    # ---- wants -----------------------------------------------------------------------------------------
+
+    def _family(self, node: Node) -> Family:
+        families = self.layout.families
+        if node not in families:
+            task = node.provisional_task()
+            found = find(task)
+            assert found is not None, node.describe()
+            families[node] = found
+            self.wants[node] = found.wants(task)
+        return families[node]
+
+    def _wanted(self, node: Node, tensor: Tensor) -> list[Want]:
+        """What a node wants of a tensor that it reads."""
+        if node not in self.wants:
+            return []
+        wants = self.wants[node]
+        found = [wants.input(i) for i, x in enumerate(node.inputs) if x is tensor]
+        if any(x is tensor for x in node.operands) and tensor.shape == node.output.shape:
+            found.append(replace(wants.output(0), halo=(), pad=0))
+        return found
+
+    def _order(self, tensor: Tensor, node: Node) -> Order:
+        """Order of axes for a buffer that the node makes for one of its outputs."""
+        rank = len(tensor.shape)
+        rows = tuple(range(rank))
+        want = self.wants[node].output(node.outputs.index(tensor)) if tensor in node.outputs else Want()
+        if want.strict:
+            return want.order or rows
+        votes: dict[Order, int] = {}
+        for reader in self.consumers.get(tensor, ()):
+            for wish in self._wanted(reader, tensor):
+                if wish.strict:
+                    order = wish.order or rows
+                    votes[order] = votes.get(order, 0) + 1
+        if votes:
+            return max(votes.items(), key=lambda vote: vote[1])[0]
+        if want.order is not None:
+            return want.order
+        for reader in self.consumers.get(tensor, ()):
+            for wish in self._wanted(reader, tensor):
+                if wish.order is not None:
+                    return wish.order
+        sources: list[Operand | None] = [*node.inputs, *node.operands] if node.is_chain else []
+        if want.follows is not None and want.follows < len(node.inputs):
+            sources.insert(0, node.inputs[want.follows])
+        for source in sources:
+            if isinstance(source, Tensor) and source.shape == tensor.shape:
+                return memory_order(self.layout.view(source))
+        return rows
+
+    # ---- buffers ---------------------------------------------------------------------------------------
+
+    def _make(self, tensor: Tensor, order: Order, kind: str = "arena", index: int = 0) -> Place:
+        buffer = Buffer(tensor, order)
+        if kind == "input":
+            buffer.kind, buffer.index, buffer.rigid = "input", index, True
+        elif kind == "output":
+            buffer.kind, buffer.index, buffer.rigid = "output", index, True
+        self.layout.buffers.append(buffer)
+        place = Place.whole(buffer)
+        self._put(tensor, place)
+        return place
+
+    def _put(self, tensor: Tensor, place: Place) -> None:
+        self.places[tensor] = place
+        place.buffer.tensors.append(tensor)
+
+    def _place_output(self, tensor: Tensor, node: Node) -> None:
+        """A place for what a node computes: the caller's memory, within a concatenation, or a new buffer."""
+        if tensor in self.places:
+            return
+        rank = len(tensor.shape)
+        want = self.wants[node].output(node.outputs.index(tensor)) if tensor in node.outputs else Want()
+        order = self._order(tensor, node)
+        if tensor in self.outputs:
+            rows = tuple(range(rank))
+            if not want.strict or (want.order or rows) == rows:
+                self._make(tensor, rows, "output", self.outputs[tensor])
+                return
+        if tensor in self.joins:
+            join, start = self.joins[tensor]
+            if join.output not in self.places:
+                self._place_joined(join, order)
+            axis = join.attributes["axis"] % rank
+            place = self.places[join.output].sliced(axis, start)
+            if not want.dense and self._satisfies(place.view(tensor), want):
+                self._put(tensor, place)
+                return
+        self._make(tensor, order)
+
+    def _in_place(self, node: Node) -> bool:
+        """Put output 0 where an operand lies that dies here, if the family can."""
+        tensor = node.outputs[0]
+        if tensor is None or tensor in self.places or tensor in self.outputs or tensor in self.joins:
+            return False
+        for source, output in self.wants[node].in_place:
+            if output != 0:
+                continue
+            x = node.inputs[source] if source >= 0 else node.operands[-1 - source]
+            if not isinstance(x, Tensor) or x.shape != tensor.shape or x.dtype != tensor.dtype:
+                continue
+            place = self.places[x]
+            if place.buffer.kind != "arena" or not self._dies(place.buffer, node) or place.strides is not None:
+                continue
+            if any(step == 0 for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
+                continue
+            if not _same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
+                continue
+            if any(y is not x and self.places[y].buffer is place.buffer for y in node.reads()):
+                continue
+            want = self.wants[node].output(0)
+            if not self._satisfies(place.view(tensor), want) or not self._pads_agree(tensor, place.buffer):
+                continue
+            self._put(tensor, place)
+            self.layout.in_place.add(node)
+            return True
+        return False
+
+    def _pads_agree(self, tensor: Tensor, buffer: Buffer) -> bool:
+        """Whether readers that want a halo around the tensor could have it in the buffer."""
+        for reader in self.consumers.get(tensor, ()):
+            for want in self._wanted(reader, tensor):
+                if want.halo and (buffer.rigid or (buffer.pad is not None and buffer.pad != want.pad)):
+                    return False
+        return True
+
+    def _dies(self, buffer: Buffer, node: Node) -> bool:
+        """Whether nobody reads the buffer behind a node."""
+        for tensor in buffer.tensors:
+            if tensor in self.outputs:
+                return False
+            for reader in self.consumers.get(tensor, ()):
+                if reader is not node and self.position.get(reader, -1) >= self.now:
+                    return False
+            join = self.joins.get(tensor)
+            if join is not None and self.position[join[0]] >= self.now:
+                return False
+        return True
+
+    # ---- nodes -----------------------------------------------------------------------------------------
+
+    def _compute(self, node: Node) -> None:
+        self._family(node)
+        wants = self.wants[node]
+        for i, x in enumerate(node.inputs):
+            if isinstance(x, Tensor):
+                node.inputs[i] = self._granted(x, wants.input(i))
+        for k, x in enumerate(node.operands):
+            if isinstance(x, Tensor) and x.shape == node.output.shape:
+                node.operands[k] = self._granted(x, replace(wants.output(0), halo=(), pad=0))
+        if not self._in_place(node):
+            for tensor in node.writes():
+                self._place_output(tensor, node)
+        self.layout.nodes.append(node)
+        for i, tensor in enumerate(node.outputs):
+            if tensor is None or tensor not in self.places:
+                continue
+            if wants.output(i).dense:
+                self.places[tensor].buffer.rigid = True
+
+    def _satisfies(self, view: View, want: Want) -> bool:
+        """Whether order and density are as wanted; halos apart."""
+        if want.dense:
+            return view.is_dense(want.order) if want.strict or want.order else _is_gapless(view)
+        if not want.strict:
+            return True
+        order = want.order or tuple(range(view.rank))
+        axes = [a for a in order if view.shape[a] != 1]
+        strides = [view.strides[a] for a in axes]
+        if not strides:
+            return True
+        nested = all(
+            s >= t * n for s, t, n in zip(strides, strides[1:], [view.shape[a] for a in axes[1:]], strict=False)
+        )
+        return nested and strides[-1] == 1
+
+    def _granted(self, tensor: Tensor, want: Want) -> Tensor:
+        """The tensor itself if it lies as wanted, else a converted copy of it."""
+        place = self.places[tensor]
+        view = place.view(tensor)
+        halo = want.halo if any(lo or hi for lo, hi in want.halo) else ()
+        fits = self._satisfies(view, want) and not (want.dense and self._grows(place.buffer))
+        if fits and (not halo or place.grow_halo(tensor.shape, halo, want.pad)):
+            if want.dense:
+                place.buffer.rigid = True
+            return tensor
+        for copy in self.conversions.get(tensor, ()):
+            placed = self.places[copy]
+            fits = self._satisfies(placed.view(copy), want) and not (want.dense and placed.buffer.has_halo)
+            if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
+                return copy
+        copy = self._converted(tensor, want)
+        self.conversions.setdefault(tensor, []).append(copy)
+        # Whoever reads the original may come to read the copy.
+        self.consumers[copy] = self.consumers.get(tensor, [])
+        return copy
+
+    def _grows(self, buffer: Buffer) -> bool:
+        """Whether a later reader wants a halo in the buffer, which density would rule out."""
+        if buffer.rigid or buffer.kind != "arena":
+            return False
+        return buffer.has_halo or any(
+            want.halo and any(lo or hi for lo, hi in want.halo)
+            for tensor in buffer.tensors
+            for reader in self.consumers.get(tensor, ())
+            for want in self._wanted(reader, tensor)
+        )
+
+    def _converted(self, tensor: Tensor, want: Want) -> Tensor:
+        """A copy that lies as wanted."""
+        view = self.layout.view(tensor)
+        order = want.order or (tuple(range(view.rank)) if want.strict or want.dense else memory_order(view))
+        copy = Tensor(f"{tensor.name}_converted", tensor.dtype, tensor.shape)
+        place = self._make(copy, order)
+        if want.halo:
+            grown = place.grow_halo(copy.shape, want.halo, want.pad)
+            assert grown
+        if want.dense:
+            place.buffer.rigid = True
+        self._insert_copy(tensor, copy)
+        return copy
+
+    def _insert_copy(self, source: Operand, copy: Tensor) -> Node:
+        node = Node(copy.name, IDENTITY, {}, [source], [copy], copy.dtype)
+        self._family(node)
+        self.layout.nodes.append(node)
+        return node
+
+    def _piece(self, node: Node) -> None:
+        x = node.inputs[0]
+        assert isinstance(x, Tensor)
+        place = self.places[x]
+        moves = any(t in self.outputs for t in node.writes())
+        found = pieces(node, place)
+        if any(f is not None and f.strides is not None for f in found) and self._grows(place.buffer):
+            found = [None]
+        if found == [None]:
+            place, found = self._reshape_copied(node, x)
+            if place is None:
+                return
+        for tensor, piece in zip(node.outputs, found, strict=False):
+            if tensor is None or piece is None:
+                continue
+            if piece.strides is not None:
+                piece.buffer.rigid = True
+            if moves and tensor in self.outputs:
+                source = Tensor(f"{tensor.name}_piece", tensor.dtype, tensor.shape)
+                self._put(source, piece)
+                self._make(tensor, tuple(range(len(tensor.shape))), "output", self.outputs[tensor])
+                self._insert_copy(source, tensor)
+            else:
+                self._put(tensor, piece)
+
+    def _reshape_copied(self, node: Node, x: Tensor) -> tuple[Place | None, list[Place | None]]:
+        """A reshape that takes a copy: straight into the caller's memory where that is its aim."""
+        out = node.output
+        if out in self.outputs:
+            target = self._make(out, tuple(range(len(out.shape))), "output", self.outputs[out])
+            seen = Tensor(f"{out.name}_before", x.dtype, x.shape)
+            piece = target.reshaped(out.shape, x.shape)
+            assert piece is not None
+            self._put(seen, piece)
+            self._insert_copy(x, seen)
+            return None, []
+        rows = self._granted(x, Want(order=tuple(range(len(x.shape))), strict=True, dense=True))
+        place = self.places[rows]
+        return place, pieces(node, place)
+
+    # ---- concatenation ---------------------------------------------------------------------------------
+
+    def _plan_join(self, node: Node) -> None:
+        """Which operands of a concatenation may be computed at their place in its result."""
+        producers = self.program.producers()
+        axis = node.attributes["axis"] % len(node.output.shape)
+        start = 0
+        for x in node.inputs:
+            assert x is not None
+            if isinstance(x, Tensor):
+                producer = producers.get(x)
+                once = sum(y is x for y in node.inputs) == 1
+                if producer is not None and once and not is_piece(producer) and x not in self.outputs:
+                    self.joins.setdefault(x, (node, start))
+            start += x.shape[axis]
+
+    def _place_joined(self, node: Node, order: Order) -> None:
+        """A place for the result of a concatenation, asked for by the first operand that is computed."""
+        out = node.output
+        if out in self.outputs:
+            self._make(out, tuple(range(len(out.shape))), "output", self.outputs[out])
+            return
+        if out in self.joins:
+            outer, start = self.joins[out]
+            if outer.output not in self.places:
+                self._place_joined(outer, order)
+            axis = outer.attributes["axis"] % len(out.shape)
+            self._put(out, self.places[outer.output].sliced(axis, start))
+            return
+        votes: dict[Order, int] = {}
+        rows = tuple(range(len(out.shape)))
+        for reader in self.consumers.get(out, ()):
+            for want in self._wanted(reader, out):
+                if want.strict:
+                    votes[want.order or rows] = votes.get(want.order or rows, 0) + 1
+        self._make(out, max(votes.items(), key=lambda vote: vote[1])[0] if votes else order)
+
+    def _join(self, node: Node) -> None:
+        """Copy the operands of a concatenation that are not in place yet."""
+        out = node.output
+        if out not in self.places:
+            first = next((x for x in node.inputs if isinstance(x, Tensor) and x.shape), None)
+            order = memory_order(self.layout.view(first)) if first is not None else tuple(range(len(out.shape)))
+            self._place_joined(node, order)
+        axis = node.attributes["axis"] % len(out.shape)
+        start = 0
+        for x in node.inputs:
+            assert x is not None
+            piece = self.places[out].sliced(axis, start)
+            start += x.shape[axis]
+            if isinstance(x, Tensor) and x in self.places:
+                placed = self.places[x]
+                if x in self.joins and self.joins[x][0] is node and placed.buffer is piece.buffer and placed == piece:
+                    continue
+            if 0 in x.shape:
+                continue
+            target = Tensor(f"{out.name}_part", out.dtype, x.shape)
+            self._put(target, piece)
+            self._insert_copy(x, target)
+
+    # ---- outputs ---------------------------------------------------------------------------------------
+
+    def _copy_to_output(self, tensor: Tensor, index: int) -> None:
+        """What lies elsewhere, or is returned twice, is copied at the end."""
+        copy = Tensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
+        self._make(copy, tuple(range(len(tensor.shape))), "output", index)
+        self._insert_copy(tensor, copy)
+
+
+def _same_order(a: Order, b: Order, shape: tuple[int, ...]) -> bool:
+    return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]
+
+
+def _is_gapless(view: View) -> bool:
+    return view.is_dense(memory_order(view))

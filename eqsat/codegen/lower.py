@@ -1,0 +1,269 @@
+"""An ONNX model as a :class:`~eqsat.codegen.program.Program`: functions inlined, constants folded, types known.
+
+What cannot become C is collected on the way and reported in one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.canonical import canonical
+from eqsat.codegen.expand import definition
+from eqsat.codegen.kernels.registry import find
+from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.errors import CodegenError, ExecutionError, ModelError
+from eqsat.model.attributes import op_key, to_attrs
+from eqsat.model.infer import infer_types, tensor_type
+from eqsat.model.load import load
+from eqsat.model.normalize import complete
+from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.properties import is_deterministic
+from eqsat.partition.saved import inline
+
+_MOST_CAUSES = 20
+"""Reasons listed in a message."""
+
+
+@dataclass
+class _Problems:
+    """Why operators cannot become C: reason -> the nodes it holds for."""
+
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, name: str) -> None:
+        self.nodes.setdefault(reason, []).append(name)
+
+    def check(self, model: str) -> None:
+        """Raises CodegenError if there are any."""
+        if not self.nodes:
+            return
+        lines = []
+        for reason, names in list(self.nodes.items())[:_MOST_CAUSES]:
+            shown = ", ".join(repr(n) for n in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            lines.append(f"{reason}: {shown}")
+        if len(self.nodes) > _MOST_CAUSES:
+            lines.append(f"and {len(self.nodes) - _MOST_CAUSES} more reasons")
+        raise CodegenError(
+            "operators that can be written in C are required",
+            place=f"model {model!r}",
+            actual=f"{sum(map(len, self.nodes.values()))} others",
+            excerpt="\n".join(lines),
+            hint="`eqsat run` executes them with numpy",
+        )
+
+
+def lower(model: ir.Model, *, dims: Mapping[str, int] | None = None, name: str = "") -> Program:
+    """Lowers a model; regions and composites are taken apart, fusion makes kernels of them again.
+
+    Args:
+        model: As loaded; it is left as it is.
+        dims: Sizes of symbolic dimensions.
+        name: For messages.
+
+    Raises:
+        CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
+    """
+    plain = load(inline(model), dims=dims)
+    return _Lowering(plain, name or plain.graph.name or "model").run()
+
+
+class _Lowering:
+    def __init__(self, model: ir.Model, name: str) -> None:
+        self.graph = model.graph
+        self.name = name
+        self.values: dict[ir.Value, Operand | None] = {}
+        self.nodes: list[Node] = []
+        self.problems = _Problems()
+
+    def run(self) -> Program:
+        graph = self.graph
+        inputs = []
+        for value in graph.inputs:
+            if value.name in graph.initializers:
+                continue  # A default that may be overridden is a constant here.
+            tensor = self._tensor(value.name or "", tensor_type(value), "input")
+            if tensor is not None:
+                inputs.append(tensor)
+                self.values[value] = tensor
+        self.problems.check(self.name)
+        for value in graph.initializers.values():
+            assert value.const_value is not None
+            self.values[value] = value.const_value.numpy()
+        for node in self._needed():
+            self._node(node)
+        outputs = []
+        for value in graph.outputs:
+            found = self.values.get(value)
+            if isinstance(found, np.ndarray):
+                found = self._stored_constant(value.name or "", found)
+            if isinstance(found, Tensor):
+                outputs.append((value.name or "", found))
+        self.problems.check(self.name)
+        program = Program(self.name, inputs, outputs, self.nodes)
+        program.remove_dead()
+        self._check_families(program)
+        return program
+
+    def _needed(self) -> list[ir.Node]:
+        wanted = set(self.graph.outputs)
+        result = []
+        for node in reversed(list(self.graph)):
+            if wanted.isdisjoint(node.outputs):
+                continue
+            wanted.update(v for v in node.inputs if v is not None)
+            result.append(node)
+        return result[::-1]
+
+    def _tensor(self, name: str, known: TensorType | None, what: str) -> Tensor | None:
+        if known is None:
+            self.problems.add(f"{what} that is no tensor of known type", name)
+        elif not dtypes.is_supported(known.dtype):
+            self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
+        elif not known.is_static or known.shape is None:
+            self.problems.add(f"{what} of unknown size, {known} (--dim gives sizes)", name)
+        else:
+            return Tensor(name, known.dtype, tuple(int(d) for d in known.shape if isinstance(d, int)))
+        return None
+
+    def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
+        """An output that is constant is written by a copy."""
+        dtype = ir.DataType.from_numpy(value.dtype) if value.dtype != object else ir.DataType.STRING
+        tensor = self._tensor(name, TensorType(dtype, value.shape), "output")
+        if tensor is not None:
+            self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
+        return tensor
+
+    def _node(self, node: ir.Node) -> None:
+        op = op_key(node)
+        name = node.name or next((v.name for v in node.outputs if v.name), "") or str(op)
+        operands: list[Operand | None] = []
+        for value in node.inputs:
+            if value is None or value.name == "":
+                operands.append(None)
+            elif value not in self.values or self.values[value] is None:
+                return  # What it reads was refused already.
+            else:
+                operands.append(self.values[value])
+        wanted = list(node.outputs)
+        types = [tensor_type(v) for v in wanted]
+        used = [bool(v.name) and (bool(v.uses()) or v.is_graph_output()) for v in wanted]
+        results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
+        for value, result in zip(wanted, results, strict=False):
+            self.values[value] = result
+
+    def apply(
+        self,
+        op: OpKey,
+        attrs: Attrs,
+        operands: list[Operand | None],
+        types: list[TensorType | None],
+        used: list[bool],
+        names: list[str],
+        name: str,
+        depth: int = 0,
+    ) -> list[Operand | None]:
+        """One operator: folded, replaced by simpler ones, or kept as a node."""
+        count = len(used)
+        none: list[Operand | None] = [None] * count
+        if any(isinstance(value, GraphAttr) for _, value in attrs):
+            self.problems.add(f"control flow ({op.name})", name)
+            return none
+        given = [_type(x) for x in operands]
+        attrs = complete(op, attrs, given, count)
+        if op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
+            operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
+        constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
+        if constant and is_deterministic(op, attrs, training=len(operands) > 2):
+            try:
+                return [*evaluate(op, attrs, [x for x in operands if not isinstance(x, Tensor)], count)]
+            except ExecutionError:
+                pass
+        if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
+            try:
+                values = [x if isinstance(x, np.ndarray) else None for x in operands]
+                types = [*infer_types(op, attrs, given, values, count, place=f"node {name!r}")]
+            except ModelError:
+                pass
+        outputs: list[Tensor | None] = []
+        for i in range(count):
+            if not used[i]:
+                outputs.append(None)
+                continue
+            tensor = self._tensor(names[i] or f"{name}_{i}", types[i], f"a result of {op}")
+            if tensor is None:
+                return none
+            outputs.append(tensor)
+        node = Node(name, op, _plain(attrs), operands, outputs, _anchor_dtype(outputs, types))
+        made, results = canonical(node)
+        if any(find(n.provisional_task()) is None for n in made):
+            expanded = self._expanded(op, attrs, operands, used, name, depth)
+            if expanded is not None:
+                return expanded
+        self.nodes.extend(made)
+        return results
+
+    def _expanded(
+        self, op: OpKey, attrs: Attrs, operands: list[Operand | None], used: list[bool], name: str, depth: int
+    ) -> list[Operand | None] | None:
+        """An operator without a kernel by its definition in terms of others, if it has one."""
+        if depth > 8:
+            return None
+        body = definition(op, attrs, [_type(x) for x in operands])
+        if body is None:
+            return None
+        values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
+        kept, problems = len(self.nodes), {k: list(v) for k, v in self.problems.nodes.items()}
+        last = {i: k for k, n in enumerate(body.nodes) for i in n.inputs if i is not None}
+        for node in body.nodes:
+            inner: list[Operand | None] = [None if i is None else values[i] for i in node.inputs]
+            reads = [len(values) + k in last or len(values) + k in body.results for k in range(node.outputs)]
+            known = infer_types(
+                node.op,
+                node.attrs,
+                [_type(x) for x in inner],
+                [x if isinstance(x, np.ndarray) else None for x in inner],
+                node.outputs,
+            )
+            labels = [f"{name}_{len(values) + k}" for k in range(node.outputs)]
+            values += self.apply(node.op, node.attrs, inner, [*known], reads, labels, name, depth + 1)
+        results = [values[i] for i in body.results]
+        if any(u and r is None for u, r in zip(used, results, strict=False)):
+            del self.nodes[kept:]
+            self.problems.nodes = problems
+            return None
+        return results
+
+    def _check_families(self, program: Program) -> None:
+        for node in program.nodes:
+            if find(node.provisional_task()) is None:
+                types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
+                self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
+        self.problems.check(self.name)
+
+
+def _type(operand: Operand | None) -> TensorType | None:
+    if operand is None:
+        return None
+    if isinstance(operand, Tensor):
+        return TensorType(operand.dtype, operand.shape)
+    if operand.dtype == object or operand.dtype.kind in "US":
+        return TensorType(ir.DataType.STRING, operand.shape)
+    return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)
+
+
+def _anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) -> ir.DataType:
+    if outputs and outputs[0] is not None:
+        return outputs[0].dtype
+    first = next((t for t in types if t is not None), None)
+    return first.dtype if first is not None else ir.DataType.FLOAT
+
+
+def _plain(attrs: Attrs) -> dict[str, Any]:
+    return {name: value.array if isinstance(value, TensorAttr) else value for name, value in attrs}

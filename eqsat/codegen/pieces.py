@@ -1,0 +1,107 @@
+"""Operators that compute nothing: their results are pieces of their operand's memory, if nobody forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from eqsat.codegen.place import Place
+from eqsat.codegen.program import RESHAPE, Node, Tensor
+
+
+def is_piece(node: Node) -> bool:
+    """Whether the outputs can be pieces of input 0 wherever that lies (``Reshape``: perhaps)."""
+    if node.steps or node.operator.domain or not isinstance(node.inputs[0] if node.inputs else None, Tensor):
+        return False
+    return node.operator == RESHAPE or (node.operator.name in _PIECES and _PIECES[node.operator.name](node) is not None)
+
+
+def pieces(node: Node, place: Place) -> list[Place | None]:
+    """Places of the outputs within the place of input 0; of ``Reshape`` None where it takes a copy."""
+    x = node.inputs[0]
+    assert isinstance(x, Tensor)
+    if node.operator == RESHAPE:
+        to = node.output.shape
+        found = place.without_ones(x.shape, to)
+        return [found if found is not None else place.reshaped(x.shape, to)]
+    make = _PIECES[node.operator.name](node)
+    assert make is not None
+    return make(place)
+
+
+_Maker = Callable[[Place], list[Place | None]]
+
+
+def _transpose(node: Node) -> _Maker | None:
+    perm = tuple(node.attributes["perm"])
+    return lambda place: [place.permuted(perm)]
+
+
+def _expand(node: Node) -> _Maker | None:
+    x, out = node.inputs[0], node.output
+    assert isinstance(x, Tensor)
+    return lambda place: [place.expanded(x.shape, out.shape)]
+
+
+def _slice(node: Node) -> _Maker | None:
+    x, *parameters = node.inputs
+    assert isinstance(x, Tensor)
+    if any(isinstance(p, Tensor) for p in parameters):
+        return None
+    given = [None if p is None else [int(v) for v in np.asarray(p).ravel()] for p in parameters]
+    starts, _, axes, steps = (given + [None] * 4)[:4]
+    assert starts is not None
+    named = axes if axes is not None else list(range(len(starts)))
+    cuts = []
+    for k, axis in enumerate(named):
+        axis %= len(x.shape)
+        step = steps[k] if steps is not None else 1
+        n, start = x.shape[axis], starts[k]
+        start = start + n if start < 0 else start
+        start = min(max(start, 0), n if step > 0 else n - 1)
+        cuts.append((axis, start, step))
+
+    def make(place: Place) -> list[Place | None]:
+        for axis, start, step in cuts:
+            if node.output.shape[axis]:
+                place = place.sliced(axis, start, step)
+        return [place]
+
+    return make
+
+
+def _split(node: Node) -> _Maker | None:
+    x = node.inputs[0]
+    assert isinstance(x, Tensor)
+    axis = node.attributes["axis"] % len(x.shape)
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        if isinstance(node.inputs[1], Tensor):
+            return None
+        sizes = [int(n) for n in np.asarray(node.inputs[1])]
+    else:
+        parts = node.attributes.get("num_outputs") or len(node.outputs)
+        chunk = -(-x.shape[axis] // parts)
+        sizes = [max(min(chunk, x.shape[axis] - k * chunk), 0) for k in range(parts)]
+    starts = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]
+    return lambda place: [place.sliced(axis, int(start)) for start in starts[: len(node.outputs)]]
+
+
+def _gather(node: Node) -> _Maker | None:
+    x, index = node.inputs[0], node.inputs[1]
+    assert isinstance(x, Tensor)
+    if not isinstance(index, np.ndarray) or index.ndim != 0:
+        return None
+    axis = node.attributes["axis"] % len(x.shape)
+    at = int(index) % max(x.shape[axis], 1)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+    return lambda place: [place.sliced(axis, at).without_ones(shape, node.output.shape)]
+
+
+_PIECES: dict[str, Callable[[Node], _Maker | None]] = {
+    "Expand": _expand,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Split": _split,
+    "Transpose": _transpose,
+}

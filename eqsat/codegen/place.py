@@ -1,0 +1,258 @@
+"""Where a tensor lies: a piece of a buffer, addressed through the buffer's axes until its strides are final.
+
+A buffer belongs to one tensor, its owner, and has that tensor's axes, put into memory in some order, perhaps with a
+halo. Other tensors are pieces of it: transposed, sliced, without axes of one element. A halo may still grow while
+places are handed out, since a place only says which indices of the buffer it means. A reshaped piece needs strides
+instead; then the buffer becomes *rigid* and refuses any halo.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.kernel import Halo, Shape, View
+from eqsat.codegen.program import Tensor
+
+ALIGNMENT = 64
+"""Of buffers in the arena, in bytes."""
+SLACK = 64
+"""Bytes behind the arena and behind the weights that may be read."""
+
+Kind = Literal["arena", "input", "output"]
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """Memory of a tensor and of the pieces of it.
+
+    Attributes:
+        owner: Whose axes it has.
+        order: Axes from the outermost to the innermost.
+        kind: Whose memory it is: the arena's or the caller's.
+        index: Which input or output.
+        rigid: Whether its strides are final: no halo.
+        halo: By axis, room before and behind.
+        pad: What the halo holds; None while there is none.
+        tensors: All that lie in it.
+        first: Node that writes first.
+        last: Node that reads last.
+        offset: Bytes from the beginning of the arena.
+    """
+
+    owner: Tensor
+    order: tuple[int, ...]
+    kind: Kind = "arena"
+    index: int = 0
+    rigid: bool = False
+    halo: list[tuple[int, int]] = field(default_factory=list)
+    pad: float | int | None = None
+    tensors: list[Tensor] = field(default_factory=list)
+    first: int = 0
+    last: int = 0
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        self.halo = [(0, 0)] * len(self.owner.shape)
+
+    @property
+    def extent(self) -> Shape:
+        """Dimensions with the halo."""
+        return tuple(lo + n + hi for n, (lo, hi) in zip(self.owner.shape, self.halo, strict=True))
+
+    @property
+    def strides(self) -> Shape:
+        """In elements."""
+        strides = [0] * len(self.order)
+        step = 1
+        for axis in reversed(self.order):
+            strides[axis] = step
+            step *= max(self.extent[axis], 1)
+        return tuple(strides)
+
+    @property
+    def has_halo(self) -> bool:
+        return any(lo or hi for lo, hi in self.halo)
+
+    @property
+    def bytes(self) -> int:
+        """Size without slack."""
+        return math.prod(self.extent) * dtypes.size(self.owner.dtype)
+
+    def origin(self) -> int:
+        """Elements before element [0, ..., 0] of the owner."""
+        return sum(lo * s for (lo, _), s in zip(self.halo, self.strides, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A piece of a buffer.
+
+    Attributes:
+        buffer: Which.
+        base: Index in the buffer of element [0, ..., 0].
+        axes: For each axis of the piece the buffer's axis and the step along it; (-1, 0) repeats the only element.
+        strides: Of a rigid buffer's reshaped piece; ``base`` and ``axes`` do not matter then.
+        offset: Of its first element, in elements.
+    """
+
+    buffer: Buffer
+    base: Shape = ()
+    axes: tuple[tuple[int, int], ...] = ()
+    strides: Shape | None = None
+    offset: int = 0
+
+    @classmethod
+    def whole(cls, buffer: Buffer) -> Place:
+        """The owner's own place."""
+        rank = len(buffer.owner.shape)
+        return cls(buffer, (0,) * rank, tuple((axis, 1) for axis in range(rank)))
+
+    def view(self, tensor: Tensor) -> View:
+        """The view of a tensor here, as the buffer is now."""
+        buffer, size = self.buffer, dtypes.size(tensor.dtype)
+        arena = buffer.kind == "arena"
+        halo: Halo = ()
+        if arena and buffer.has_halo and self.strides is None:
+            halo = tuple(self._halo(axis, n) for axis, n in enumerate(tensor.shape))
+            if not any(lo or hi for lo, hi in halo):
+                halo = ()
+        return View(
+            tensor.dtype,
+            tensor.shape,
+            self.current_strides(),
+            halo,
+            buffer.pad if halo and buffer.pad is not None else 0,
+            math.gcd(ALIGNMENT, self.start() * size) if arena else size,
+            SLACK if arena else 0,
+        )
+
+    def current_strides(self) -> Shape:
+        if self.strides is not None:
+            return self.strides
+        outer = self.buffer.strides
+        return tuple(step * outer[axis] if axis >= 0 else 0 for axis, step in self.axes)
+
+    def start(self) -> int:
+        """Elements from the buffer's beginning to element [0, ..., 0]."""
+        if self.strides is not None:
+            return self.offset
+        return self.buffer.origin() + sum(i * s for i, s in zip(self.base, self.buffer.strides, strict=True))
+
+    def _covers(self, axis: int, n: int) -> bool:
+        outer, step = self.axes[axis]
+        return outer >= 0 and step == 1 and self.base[outer] == 0 and n == self.buffer.owner.shape[outer]
+
+    def _halo(self, axis: int, n: int) -> tuple[int, int]:
+        return self.buffer.halo[self.axes[axis][0]] if self._covers(axis, n) else (0, 0)
+
+    def grow_halo(self, shape: Shape, halo: Halo, pad: float | int) -> bool:
+        """Make room around the piece; False if the buffer cannot."""
+        buffer = self.buffer
+        if buffer.rigid or buffer.kind != "arena" or self.strides is not None:
+            return False
+        if buffer.pad is not None and not _same(buffer.pad, pad):
+            return False
+        wanted = [(axis, n, room) for axis, (n, room) in enumerate(zip(shape, halo, strict=True)) if any(room)]
+        if not all(self._covers(axis, n) for axis, n, _ in wanted):
+            return False
+        for axis, _, (lo, hi) in wanted:
+            outer = self.axes[axis][0]
+            before, behind = buffer.halo[outer]
+            buffer.halo[outer] = (max(before, lo), max(behind, hi))
+            buffer.pad = pad
+        return True
+
+    # ---- pieces of pieces ------------------------------------------------------------------------------
+
+    def permuted(self, perm: tuple[int, ...]) -> Place:
+        """Axes in another order."""
+        if self.strides is not None:
+            return Place(self.buffer, strides=tuple(self.strides[p] for p in perm), offset=self.offset)
+        return Place(self.buffer, self.base, tuple(self.axes[p] for p in perm))
+
+    def sliced(self, axis: int, start: int, step: int = 1) -> Place:
+        """From an index of an axis on."""
+        if self.strides is not None:
+            strides = tuple(s * step if a == axis else s for a, s in enumerate(self.strides))
+            return Place(self.buffer, strides=strides, offset=self.offset + start * self.strides[axis])
+        outer, old = self.axes[axis]
+        base, axes = list(self.base), list(self.axes)
+        if outer >= 0:
+            base[outer] += start * old
+            axes[axis] = (outer, old * step)
+        return Place(self.buffer, tuple(base), tuple(axes))
+
+    def expanded(self, shape: Shape, to: Shape) -> Place:
+        """Repeated to a shape that it broadcasts to."""
+        lead = len(to) - len(shape)
+        stretched = [axis for axis, n in enumerate(to) if axis < lead or (shape[axis - lead] == 1 and n != 1)]
+        if self.strides is not None:
+            strides = tuple(0 if axis in stretched else self.strides[axis - lead] for axis in range(len(to)))
+            return Place(self.buffer, strides=strides, offset=self.offset)
+        axes = tuple((-1, 0) if axis in stretched else self.axes[axis - lead] for axis in range(len(to)))
+        return Place(self.buffer, self.base, axes)
+
+    def without_ones(self, shape: Shape, to: Shape) -> Place | None:
+        """Reshaped by adding and dropping axes of one element only; None if it is more than that."""
+        kept = [axis for axis, n in enumerate(shape) if n != 1]
+        if [shape[a] for a in kept] != [n for n in to if n != 1]:
+            return None
+        if self.strides is not None:
+            rest = iter([self.strides[a] for a in kept])
+            strides = tuple(0 if n == 1 else next(rest) for n in to)
+            return Place(self.buffer, strides=strides, offset=self.offset)
+        pieces = iter([self.axes[a] for a in kept])
+        return Place(self.buffer, self.base, tuple((-1, 0) if n == 1 else next(pieces) for n in to))
+
+    def reshaped(self, shape: Shape, to: Shape) -> Place | None:
+        """With other dimensions over the same elements in the same order; None if no strides can say that."""
+        strides = reshaped_strides(shape, self.current_strides(), to)
+        return None if strides is None else Place(self.buffer, strides=strides, offset=self.start())
+
+
+def _same(a: float | int, b: float | int) -> bool:
+    return a == b or (a != a and b != b)
+
+
+def reshaped_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:
+    """Strides after reshaping in row-major order without moving an element, None if there are none.
+
+    Dimensions are grouped so that both shapes have the same number of elements in each group; inside a group the old
+    axes must follow each other without gaps.
+    """
+    if 0 in shape:
+        return (0,) * len(to)
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    result = [0] * len(to)
+    i, axis = 0, 0
+    while axis < len(to):
+        if to[axis] == 1:
+            axis += 1
+            continue
+        have, first = old[i][0], i
+        want, begin = to[axis], axis
+        while have != want:
+            if have < want:
+                i += 1
+                have *= old[i][0]
+            else:
+                axis += 1
+                want *= to[axis]
+        if any(old[k][1] != old[k + 1][0] * old[k + 1][1] for k in range(first, i)):
+            return None
+        step = old[i][1]
+        for k in range(axis, begin - 1, -1):
+            if to[k] != 1:
+                result[k] = step
+                step *= to[k]
+        i += 1
+        axis += 1
+    return tuple(result)
+
+
+def memory_order(view: View) -> tuple[int, ...]:
+    """Axes from the outermost to the innermost in memory."""
+    return tuple(sorted(range(view.rank), key=lambda a: (-abs(view.strides[a]), a)))

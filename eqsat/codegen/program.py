@@ -1,0 +1,193 @@
+"""A model on its way to C: tensors of known type, and nodes that become one kernel each.
+
+Between the ONNX graph, which says what is computed, and the C, which says where. Nodes are changed in place by the
+stages (canonical forms, fusion, layout); tensors are identities, compared as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.kernel import Epilogue, Shape, Step, Task, View
+from eqsat.model.types import OpKey
+
+IDENTITY = OpKey("", "Identity")
+"""Anchor of elementwise chains and of copies."""
+RESHAPE = OpKey("", "Reshape")
+"""The one spelling of all operators that keep the order of elements; its shape is its output's."""
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A value that exists at run time.
+
+    Attributes:
+        name: In the model; made up for what the stages insert.
+        dtype: Element type.
+        shape: Dimensions, all known.
+    """
+
+    name: str
+    dtype: ir.DataType
+    shape: Shape
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name.lower()}{list(self.shape)}"
+
+
+Operand = Tensor | np.ndarray
+"""What a node reads: a tensor or a constant."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One kernel: an anchor with elementwise steps behind it.
+
+    Attributes:
+        name: For messages and comments: that of the model's node.
+        operator: The anchor.
+        attributes: All of them.
+        inputs: Of the anchor, None where absent.
+        outputs: Of the last step, and the anchor's further ones; None where nobody reads them.
+        dtype: Element type of the anchor's result.
+        operands: Of the steps.
+        steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
+    """
+
+    name: str
+    operator: OpKey
+    attributes: Mapping[str, Any]
+    inputs: list[Operand | None]
+    outputs: list[Tensor | None]
+    dtype: ir.DataType
+    operands: list[Operand] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def output(self) -> Tensor:
+        found = self.outputs[0]
+        assert found is not None
+        return found
+
+    def reads(self) -> Iterator[Tensor]:
+        """Tensors that it reads, each as often as it does."""
+        for operand in (*self.inputs, *self.operands):
+            if isinstance(operand, Tensor):
+                yield operand
+
+    def writes(self) -> Iterator[Tensor]:
+        """Tensors that it computes."""
+        return (t for t in self.outputs if t is not None)
+
+    def replace_reads(self, old: Tensor, new: Operand) -> None:
+        """Read another tensor instead."""
+        self.inputs = [new if x is old else x for x in self.inputs]
+        self.operands = [new if x is old else x for x in self.operands]
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether nothing but elementwise operators is in it."""
+        return self.operator == IDENTITY
+
+    def describe(self) -> str:
+        """``Conv + Add + Relu``."""
+        names = [str(s.operator) for s in self.steps]
+        if not self.is_chain or not names:
+            names.insert(0, "Copy" if self.is_chain else str(self.operator))
+        return " + ".join(names)
+
+    def task(self, view: Callable[[Tensor], View]) -> Task:
+        """The task for a family, with the tensors where ``view`` says."""
+        inputs = [view(x) if isinstance(x, Tensor) else x for x in self.inputs]
+        shape = next(t.shape for t in self.outputs if t is not None)
+        if self.is_chain:
+            inputs = [x.broadcast(shape) if isinstance(x, View) else x for x in inputs]
+        operands = tuple(view(x).broadcast(shape) if isinstance(x, Tensor) else x for x in self.operands)
+        return Task(
+            self.operator,
+            self.attributes,
+            tuple(inputs),
+            tuple(None if t is None else view(t) for t in self.outputs),
+            Epilogue(self.dtype, operands, tuple(self.steps)),
+        )
+
+    def provisional_task(self) -> Task:
+        """The task with dense views: enough to know who can do it."""
+        return self.task(lambda t: View.dense(t.dtype, t.shape))
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A lowered model.
+
+    Attributes:
+        name: Of the model.
+        inputs: Tensors that the caller gives, in order; also those that nothing reads.
+        outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
+        nodes: In an order of execution.
+    """
+
+    name: str
+    inputs: list[Tensor]
+    outputs: list[tuple[str, Tensor]]
+    nodes: list[Node]
+
+    def consumers(self) -> dict[Tensor, list[Node]]:
+        """Nodes that read each tensor, each once."""
+        found: dict[Tensor, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in dict.fromkeys(node.reads()):
+                found.setdefault(tensor, []).append(node)
+        return found
+
+    def producers(self) -> dict[Tensor, Node]:
+        """The node that computes each tensor."""
+        return {tensor: node for node in self.nodes for tensor in node.writes()}
+
+    def remove_dead(self) -> None:
+        """Drop nodes that no output depends on."""
+        needed: set[Tensor] = {tensor for _, tensor in self.outputs}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if needed.isdisjoint(node.writes()):
+                continue
+            node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]
+            needed.update(node.reads())
+            kept.append(node)
+        self.nodes = kept[::-1]
+
+    def sort(self) -> None:
+        """Put the nodes into an order of execution again, keeping theirs where it is one."""
+        done: set[Tensor] = set(self.inputs)
+        producers = self.producers()
+        result: list[Node] = []
+        seen: set[Node] = set()
+
+        for first in self.nodes:
+            stack = [first]
+            while stack:
+                node = stack[-1]
+                waiting = [t for t in node.reads() if t not in done]
+                if node in seen or not waiting:
+                    stack.pop()
+                    if node not in seen:
+                        seen.add(node)
+                        result.append(node)
+                        done.update(node.writes())
+                else:
+                    stack.extend(dict.fromkeys(producers[t] for t in reversed(waiting)))
+        self.nodes = result
+
+
+def names_of(tensors: Iterable[Tensor]) -> list[str]:
+    """Names, for messages."""
+    return [t.name for t in tensors]

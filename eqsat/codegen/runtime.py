@@ -1,0 +1,157 @@
+"""A model as C, called from Python: compiled once, arrays passed as they are, the GIL released."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import cffi
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.compiler import compile_library, native_isas
+from eqsat.codegen.emit import Emitted
+from eqsat.codegen.generate import generate
+from eqsat.codegen.place import ALIGNMENT
+from eqsat.errors import CodegenError, ExecutionError
+from eqsat.execute.feeds import Feed, Symbols
+from eqsat.model import opset
+
+_NAME = "model"
+
+
+class CModel:
+    """A compiled model.
+
+    Threads may run it at the same time; each takes an arena of its own.
+
+    Args:
+        model: As loaded.
+        dims: Sizes of symbolic dimensions.
+
+    Raises:
+        CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
+
+    Example:
+        >>> from eqsat.model.load import load
+        >>> text = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) {y = Add(x, x)}'
+        >>> CModel(load(text)).run({"x": np.ones(2, np.float32)})
+        {'y': array([2., 2.], dtype=float32)}
+    """
+
+    def __init__(self, model: ir.Model, *, dims: Mapping[str, int] | None = None, flags: tuple[str, ...] = ()) -> None:
+        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=native_isas())
+        library = compile_library(sources(emitted), flags=flags)
+        ffi = cffi.FFI()
+        ffi.cdef(declaration(emitted))
+        try:
+            self._library: Any = ffi.dlopen(str(library))
+        except OSError as error:
+            raise CodegenError(
+                "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
+            ) from error
+        self._ffi = ffi
+        self._weights = aligned(len(emitted.weights))
+        self._weights[:] = np.frombuffer(emitted.weights, np.uint8)
+        self._arenas: list[np.ndarray] = []
+        self._lock = threading.Lock()
+        values = {v.name: v for v in model.graph.inputs}
+        self._feeds = [Feed(values[x.name], has_default=False) for x in emitted.inputs]
+        self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
+        # What has a default is a constant here; giving it would be without effect.
+        self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Run the model.
+
+        Args:
+            inputs: Array by input name, of exactly the declared type and shape.
+
+        Returns:
+            Array by output name; they are the caller's.
+
+        Raises:
+            ExecutionError: Missing, unknown or unfit inputs.
+        """
+        given = self._checked(inputs)
+        results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
+        arena = self._take()
+        try:
+            status = self._library.model_run(
+                *(self._pointer(x, y.c_type, const=True) for x, y in zip(given, self.emitted.inputs, strict=True)),
+                *(self._pointer(x, y.c_type) for x, y in zip(results, self.emitted.outputs, strict=True)),
+                self._pointer(arena, "void"),
+                self._pointer(self._weights, "void", const=True),
+            )
+        finally:
+            with self._lock:
+                self._arenas.append(arena)
+        assert status == 0, status
+        return {name: array for (name, _, _), array in zip(self._outputs, results, strict=True)}
+
+    def _take(self) -> np.ndarray:
+        with self._lock:
+            if self._arenas:
+                return self._arenas.pop()
+        return aligned(self.emitted.arena)
+
+    def _pointer(self, array: np.ndarray, c_type: str, *, const: bool = False) -> Any:
+        return self._ffi.cast(f"{'const ' if const else ''}{c_type} *", array.ctypes.data)
+
+    def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+        known = [x.name for x in self.emitted.inputs]
+        for name in inputs:
+            if name in self._fixed:
+                raise ExecutionError(
+                    "an input without a default is required to be given to C code",
+                    place=f"input {name!r}",
+                    actual="one that is a constant of the generated program",
+                    hint='backend="numpy" takes it',
+                )
+            if name not in known:
+                raise ExecutionError(
+                    "the name of an input is required",
+                    place=f"input {name!r}",
+                    actual="a name that the model does not have",
+                    hint=opset.did_you_mean(name, known) or f"the inputs are {', '.join(known) or 'none'}",
+                )
+        symbols: Symbols = {}
+        result = []
+        for feed, x in zip(self._feeds, self.emitted.inputs, strict=True):
+            if x.name not in inputs:
+                raise feed.missing()
+            array = np.asarray(feed.checked(inputs[x.name], symbols))
+            if array.shape != x.shape:
+                raise ExecutionError(
+                    f"the shape {list(x.shape)} is required, which the code was generated for",
+                    place=f"input {x.name!r}",
+                    actual=str(list(array.shape)),
+                )
+            # An array that is dense already is passed as it is, whoever owns it.
+            result.append(np.require(array, requirements=["C", "A"]))
+        return result
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes at an address that kernels may rely on."""
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def sources(emitted: Emitted) -> dict[str, str]:
+    """What has to be compiled to call the model; the weights are passed."""
+    return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source}
+
+
+def declaration(emitted: Emitted) -> str:
+    """The header's declaration of the entry function, without what is for the preprocessor."""
+    found = re.search(rf"^int {emitted.name}_run\([^;]*;", emitted.header, re.MULTILINE)
+    assert found is not None
+    return found[0]
+
+
+def _numpy(dtype: str) -> np.dtype:
+    return ir.DataType[dtype.upper()].numpy()

@@ -1,0 +1,62 @@
+"""The constants of all kernels as one block of bytes, and that block as C.
+
+Arrays of equal bytes are kept once. In C the block is a string literal (gcc reads 14 MB of it in a second; as numbers
+it takes eleven and a gigabyte), a file that the assembler includes, or a file that the program loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import numpy as np
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.place import ALIGNMENT, SLACK
+
+Form = Literal["string", "incbin", "blob"]
+FORMS: tuple[Form, ...] = ("string", "incbin", "blob")
+LINE = 4000
+"""Characters of a line of the literal, about."""
+
+
+class Weights:
+    """Collects arrays and says where each lies."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._known: dict[tuple[int, bytes], int] = {}
+        self.size = 0
+
+    def add(self, array: np.ndarray) -> tuple[int, str]:
+        """Offset in bytes and C type of the elements."""
+        stored = dtypes.as_stored(array)
+        content = stored.tobytes()
+        key = (len(content), hashlib.blake2b(content, digest_size=20).digest())
+        if key not in self._known:
+            self._known[key] = self.size
+            padded = -(-len(content) // ALIGNMENT) * ALIGNMENT
+            self._pieces.append(content + bytes(padded - len(content)))
+            self.size += padded
+        return self._known[key], dtypes.c_type(stored)
+
+    def block(self) -> bytes:
+        """All bytes, with what may be read behind the last array."""
+        return b"".join([*self._pieces, bytes(SLACK)])
+
+
+def literal(data: bytes) -> str:
+    """Bytes as adjacent string literals, one a line, in octal where they are not printable."""
+    table = np.zeros((256, 4), np.uint8)
+    keep = np.zeros((256, 4), bool)
+    for value in range(256):
+        # Digits are escaped as well: behind a short escape they would belong to it.
+        plain = 32 <= value < 127 and chr(value) not in '"\\?' and not chr(value).isdigit()
+        text = chr(value) if plain else f"\\{value:o}"
+        table[value, : len(text)] = np.frombuffer(text.encode(), np.uint8)
+        keep[value, : len(text)] = True
+    lines = []
+    for start in range(0, len(data), LINE):
+        chunk = np.frombuffer(data, np.uint8, min(LINE, len(data) - start), start)
+        lines.append('"' + table[chunk][keep[chunk]].tobytes().decode() + '"')
+    return "\n".join(lines)
