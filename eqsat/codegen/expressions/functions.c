@@ -199,3 +199,9 @@ static inline float qlinear_product(float a, float b, float scale, float zero) {
     const float product = a * b * scale;
     return product + zero;
 }
+
+/* A place on an axis of n elements, negative ones counted from the end; -1 where there is none. */
+static inline ptrdiff_t found_index(int64_t i, ptrdiff_t n) {
+    const int64_t wrapped = i < 0 ? i + n : i;
+    return wrapped >= 0 && wrapped < n ? (ptrdiff_t)wrapped : -1;
+}

@@ -1,0 +1,82 @@
+"""Elements that follow from their place, and shapes as values; mirrors the rest of ``eqsat/ops/kernels/shaping.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops import MICROSOFT, NUMBERS, are, loops, shape_of
+from eqsat.codegen.templates import Template, Tensor
+
+
+def _known(template: Template, value: np.ndarray) -> Kernel:
+    """An output whose value is known."""
+    y = template.y[0]
+    assert y is not None
+    return template.fill("generate.c.jinja", kind="value", value=template.table(value).broadcast(y.shape))
+
+
+@loops("shapes", "Shape")
+def shape(task: Task) -> Kernel:
+    """The shape, or a slice of it."""
+    dims = shape_of(task, 0)[task.attributes.get("start", 0) : task.attributes.get("end")]
+    return _known(Template(task), np.array(dims, np.int64))
+
+
+@loops("shapes", "Size")
+def size(task: Task) -> Kernel:
+    """The number of elements."""
+    return _known(Template(task), np.array(int(np.prod(shape_of(task, 0), dtype=np.int64)), np.int64))
+
+
+@loops("constant tensors", "ConstantOfShape")
+def constant_of_shape(task: Task) -> Kernel:
+    """One value everywhere, zero in float32 by default."""
+    value = task.attributes.get("value")
+    return _known(Template(task), np.zeros((), np.float32) if value is None else np.asarray(value).reshape(-1)[0:1])
+
+
+@loops("diagonals", "EyeLike", accepts=lambda task: task.epilogue.dtype in NUMBERS | {ir.DataType.BOOL})
+def eye_like(task: Task) -> Kernel:
+    """Ones on a diagonal."""
+    return Template(task).fill("generate.c.jinja", kind="EyeLike", k=task.attributes["k"])
+
+
+@loops("triangles", "Trilu")
+@loops("triangles", "Trilu", domain=MICROSOFT)
+def trilu(task: Task) -> Kernel:
+    """The upper or lower triangle of the last two axes."""
+    template = Template(task)
+    offset = template.x[1] if task.has(1) else None
+    k = "0" if offset is None else _only(offset)
+    return template.fill("generate.c.jinja", kind="Trilu", k=k, upper=bool(task.attributes["upper"]))
+
+
+def _only(operand: Tensor) -> str:
+    return operand.load(*["0"] * operand.rank)
+
+
+@loops("ranges", "Range", accepts=lambda task: are(task, NUMBERS) and task.attributes.get("stash_type", 1) == 1)
+def number_range(task: Task) -> Kernel:
+    """From a start in equal steps; how many there are is known."""
+    template = Template(task)
+    start, delta, y = template.x[0], template.x[2], template.y[0]
+    assert start is not None and delta is not None and y is not None
+    return template.fill(
+        "generate.c.jinja", kind="Range", start=_only(start), delta=_only(delta), real=y.value_dtype in FLOATS
+    )
+
+
+def _identity(task: Task) -> bool:
+    """Whether a dropout is one: where training is not asked for."""
+    training = task.constant(2)
+    return not task.has(2) or (training is not None and not training.reshape(-1)[0])
+
+
+@loops("dropout as an identity", "Dropout", accepts=lambda task: task.outputs[0] is not None and _identity(task))
+def dropout(task: Task) -> Kernel:
+    """The operand, and a mask of ones."""
+    template = Template(task)
+    return template.fill("generate.c.jinja", kind="value", value=template.x[0])
