@@ -157,6 +157,11 @@ def _with_options(target: Target, options: Sequence[tuple[str, str | None]]) -> 
                 hint=did_you_mean(name.replace("_", "."), shown) or f"its numbers: {', '.join(shown)}",
             )
         target = _changed(target, keys[name], _number(text, place), peak)
+        try:
+            validate(target)
+        except TargetError as error:
+            # The file may be right; what is not is the number given here.
+            raise TargetError(error.requirement, place=place, actual=error.actual, hint=error.hint) from None
     return target
 
 

@@ -1,12 +1,18 @@
-"""One layer as importers of PyTorch and of TFLite spell it: one partition, one cost, the same bits.
+"""A post on one layer as importers of PyTorch and of TFLite spell it: one partition, one cost, the same bits.
 
 The spellings are those of a post on a backend that took the one and not the other (antkillerfarm, "TVM in practice",
 2021): float constants under a quantization, and a requantization to int32 with clip and cast behind; or integers
-throughout. A pattern matcher takes one of the two unless passes have rewritten the graph before.
+throughout. A pattern matcher takes one of the two unless passes have rewritten the graph before. The post's last part
+is tvmc's composite targets.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +21,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
+from eqsat.cli import main
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.rules.ast import Rule
@@ -176,3 +183,107 @@ def test_a_cast_without_clip_is_kept(value: float) -> None:
     x = np.full(4, value).astype(np.int32)
     result = Search(model).extract()
     np.testing.assert_array_equal(result.run({"x": x})["y"], x.astype(np.uint8))
+
+
+# ---- tvmc's composite targets ------------------------------------------------------------------------
+
+COMPOSITE = "ethos_n, dnnl -launch=5e-6, cpu"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the layer in both spellings."""
+    monkeypatch.chdir(tmp_path)
+    for spelling in ("pytorch", "tflite"):
+        onnx.save(layer(spelling), f"{spelling}.onnx")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_a_composite_target_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    summaries = []
+    for spelling in ("pytorch", "tflite"):
+        out = f"{spelling}_out.onnx"
+        assert main(["optimize", f"{spelling}.onnx", "--target", COMPOSITE, "-o", out, "--json"]) == 0
+        summaries.append(json.loads(capsys.readouterr().out))
+        onnx.checker.check_model(out, full_check=True)
+        found = ort_outputs(Path(out).read_bytes(), image())["y"]
+        np.testing.assert_array_equal(found, Executor(load(layer("tflite"))).run(image())["y"])
+    one, other = (
+        [(r["target"], [k["op"] for k in s["kernels"] if k["region"] == r["name"]]) for r in s["regions"]]
+        for s in summaries
+    )
+    assert one == other and len(one) == 2 and one[0] == ("cpu", ["QuantizeLinear"])
+    assert one[1][0] in ("ethos_n", "dnnl") and len(one[1][1]) == 1, "whichever is cheaper, in one kernel"
+    assert all(s["targets"] == ["cpu", "ethos_n", "dnnl"] for s in summaries)
+    assert summaries[0]["after"]["cost"] == summaries[1]["after"]["cost"]
+
+
+@pytest.mark.usefixtures("here")
+def test_an_option_of_a_part_changes_that_part_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    def cost(target: str) -> float:
+        assert main(["optimize", "tflite.onnx", "--target", target, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["after"]["cost"]
+
+    plain = cost("ethos_n, ccompiler, cpu")
+    assert cost("ethos_n -launch=30e-6, ccompiler, cpu") == pytest.approx(plain + 28e-6), "2 us in the file"
+    assert cost("ethos_n, ccompiler, cpu -launch=2e-6") == pytest.approx(plain + 1e-6), "one kernel on the host"
+    assert cost("ethos_n, ccompiler -launch=1e-3, cpu") == plain
+
+
+def test_a_composite_target_in_a_variable(here: Path) -> None:
+    """Blanks and commas reach the program through a shell, as the post explains: both pairs of quotes are needed."""
+    root = str(Path(__file__).parents[2])
+    command = (
+        f'export TARGET="{COMPOSITE}"; {sys.executable} -m eqsat.cli optimize tflite.onnx --target "$TARGET" -o o.onnx'
+    )
+    environment = os.environ | {"PYTHONPATH": root}
+    done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "layer for ethos_n + dnnl + cpu" in done.stdout
+    onnx.checker.check_model(here / "o.onnx")
+    unquoted = subprocess.run(
+        ["bash", "-c", command.replace('"$TARGET"', "$TARGET")],
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert unquoted.returncode != 0 and "Traceback" not in unquoted.stderr
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("etos_n, cpu", "got `etos_n`\n  hint: did you mean `ethos_n`?"),
+        (
+            "bnns, llvm -device=arm_cpu -mtriple=aarch64-linux-gnu",
+            "got `bnns`\n  hint: shipped targets: ccompiler, cpu",
+        ),
+        (
+            "dnnl -lunch=5e-6, cpu",
+            "dnnl: one of the target's numbers is required; got `-lunch`\n  hint: did you mean `launch`",
+        ),
+        ("dnnl -mtriple=x86", "hint: its numbers: bandwidth, launch, dispatch, link.bandwidth, link.latency, peak"),
+        ("dnnl -launch=fast", "dnnl -launch: a number is required, as in `-launch=5e-6`; got `fast`"),
+        ("dnnl -launch=", "dnnl -launch: a number is required"),
+        ("dnnl -launch=5e-6s", "got `5e-6s`"),
+        ("dnnl -launch=-5e-6", "dnnl -launch: launch must be a number of seconds, 0 or more; got -5e-06"),
+        ("dnnl -launch=inf", "dnnl -launch: launch must be a number of seconds"),
+        ("dnnl -launch=nan", "dnnl -launch: a number is required"),
+        ("dnnl -bandwidth=0, cpu", "dnnl -bandwidth: bandwidth must be more than 0 byte/s; got 0"),
+        ("dnnl -peak.float32=0", "dnnl -peak.float32: peak float32 must be more than 0 MAC/s; got 0"),
+        ("dnnl -peak.int4=1e9", "got `-peak.int4`"),
+        ("dnnl launch=5e-6", "got `dnnl launch=5e-6`\n  hint: did you mean `dnnl`?"),
+        ("ethos_n,, cpu", "target names separated by single commas are required"),
+        ("ethos_n, cpu, ethos_n", "each target must be named once; got `ethos_n` twice"),
+        ("-launch=1, cpu", "a target before its options is required"),
+        ("my/npu.target -launch=1", "my/npu.target: a target file is required; got no such file"),
+    ],
+)
+def test_wrong_targets_are_said_in_one_message(target: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", "tflite.onnx", "--target", target]) == 1
+    out, err = capsys.readouterr()
+    assert message in err.replace("error: ", "", 1) and out == ""
+    assert "Traceback" not in err and err.count("error:") == 1
