@@ -84,7 +84,8 @@ class Emitted:
 
     Attributes:
         name: Prefix of everything.
-        header: ``<name>.h`` without the declaration of the weights.
+        model: Name of the model.
+        header: ``<name>.h``.
         source: ``<name>.c``.
         weights: The block of constants.
         inputs: Of the entry function.
@@ -96,6 +97,7 @@ class Emitted:
     """
 
     name: str
+    model: str
     header: str
     source: str
     weights: bytes
@@ -140,9 +142,17 @@ class _Function:
         return self.signature, self.body, self.contract
 
 
-def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...]) -> Emitted:
-    """Generate the kernels of a planned program for some instruction sets and write the C around them."""
-    return _Emitter(program, layout, name, isas).emit()
+def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, embedded: bool = True) -> Emitted:
+    """Generate the kernels of a planned program for some instruction sets and write the C around them.
+
+    Args:
+        program: What the layout belongs to.
+        layout: Where everything lies.
+        name: Prefix of all names.
+        isas: Instruction sets.
+        embedded: Whether the header declares the weights, as a part of the program.
+    """
+    return _Emitter(program, layout, name, isas).emit(embedded)
 
 
 @lru_cache(maxsize=1)
@@ -176,7 +186,7 @@ class _Emitter:
         named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
-    def emit(self) -> Emitted:
+    def emit(self, embedded: bool) -> Emitted:
         nodes = self.layout.nodes
         self._lifetimes()
         functions: list[dict[str, _Function]] = []
@@ -211,10 +221,11 @@ class _Emitter:
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
             "kernels": infos,
+            "embedded": embedded,
         }
         shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
         own = [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
-        source = _render(
+        source = render(
             "model.c.jinja", **values, shared=shared, own=own, variants=variants, scalar=SCALAR in self.isas
         )
         entries = [MapEntry(b.owner.name, b.offset, b.bytes, b.first, b.last) for b in buffers]
@@ -222,7 +233,8 @@ class _Emitter:
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
         return Emitted(
             name=self.name,
-            header=_render("model.h.jinja", **values),
+            model=self.program.name,
+            header=render("model.h.jinja", **values),
             source=source,
             weights=self.weights.block(),
             inputs=self.inputs,
@@ -370,5 +382,6 @@ def _printable(text: str) -> str:
     return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
-def _render(template: str, **values: object) -> str:
+def render(template: str, **values: object) -> str:
+    """Fill a template of the project's files."""
     return environment().get_template(template).render(**values)

@@ -20,6 +20,7 @@ def generate(
     name: str = "model",
     dims: Mapping[str, int] | None = None,
     isas: Sequence[Isa] = ALL,
+    embedded: bool = True,
 ) -> Emitted:
     """Writes a model as C.
 
@@ -28,6 +29,7 @@ def generate(
         name: Prefix of all names that the program defines.
         dims: Sizes of symbolic dimensions.
         isas: Instruction sets to write kernels for.
+        embedded: Whether the weights are part of the program, or loaded by it.
 
     Raises:
         CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
@@ -36,4 +38,4 @@ def generate(
     program = lower(model, dims=dims)
     fuse(program)
     layout = plan_layout(program)
-    return emit(program, layout, name, tuple(isas))
+    return emit(program, layout, name, tuple(isas), embedded=embedded)

@@ -42,7 +42,7 @@ class CModel:
     """
 
     def __init__(self, model: ir.Model, *, dims: Mapping[str, int] | None = None, flags: tuple[str, ...] = ()) -> None:
-        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=native_isas())
+        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=native_isas(), embedded=False)
         library = compile_library(sources(emitted), flags=flags)
         ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))

@@ -1,0 +1,168 @@
+"""A generated program as a folder: the model, its weights, and a program that checks it against a stored run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.compiler import FLAGS
+from eqsat.codegen.emit import Argument, Emitted, render
+from eqsat.codegen.expressions import conversions
+from eqsat.codegen.place import ALIGNMENT
+from eqsat.codegen.weights import FORMS, Form, literal
+from eqsat.errors import CodegenError
+from eqsat.execute.executor import Executor
+from eqsat.execute.inputs import complete_inputs
+
+RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
+"""Difference that the check allows, relative to the largest magnitude of an output."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array of the stored run.
+
+    Attributes:
+        label: Name of the tensor, fit for C text.
+        offset: Bytes from the beginning of the block.
+        exact: Whether results must be equal.
+        allowed: Largest difference, as a C literal.
+    """
+
+    label: str
+    c_name: str
+    c_type: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    exact: bool
+    allowed: str
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def load(self, element: str) -> str:
+        """The element as a number."""
+        kind = dtypes.converted(ir.DataType[self.dtype.upper()])
+        return element if kind is None else f"{kind}_to_float({element})"
+
+
+def write_folder(
+    emitted: Emitted,
+    model: ir.Model,
+    folder: str | os.PathLike[str],
+    *,
+    weights: Form = "string",
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> list[Path]:
+    """Writes the program of a model.
+
+    Args:
+        emitted: From :func:`eqsat.codegen.generate.generate`, with ``embedded`` unless ``weights`` is ``"blob"``.
+        model: That it came from; the stored outputs are those of the numpy executor.
+        folder: Made if it is not there. Files of the same names are replaced, each in one step.
+        weights: As string literals, as a file for the assembler, or as a file that the program loads.
+        inputs: Of the stored run, by name; what is not given is drawn at random.
+        dims: Sizes of symbolic dimensions.
+        seed: Of random inputs.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        CodegenError: The folder cannot be written to.
+        ExecutionError: The model cannot be executed on the inputs.
+    """
+    if weights not in FORMS:
+        raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
+    given = complete_inputs(model, inputs, dims=dims, seed=seed)
+    results = Executor(model).run(given)
+    block = bytearray()
+    stored_inputs = [_store(x, given[x.name], block) for x in emitted.inputs]
+    stored_outputs = [_store(y, results[y.name], block) for y in emitted.outputs]
+    values: dict[str, Any] = {
+        "name": emitted.name,
+        "upper": emitted.name.upper(),
+        "model": emitted.model,
+        "form": weights,
+        "alignment": ALIGNMENT,
+        "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
+        "inputs": stored_inputs,
+        "outputs": stored_outputs,
+        "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
+    }
+    name = emitted.name
+    files: dict[str, str | bytes] = {
+        f"{name}.h": emitted.header,
+        f"{name}.c": emitted.source,
+        f"{name}_example.c": render("example.c.jinja", **values, literal=literal(bytes(block) or b"\0")),
+        "main.c": render("main.c.jinja", **values),
+        "CMakeLists.txt": render("CMakeLists.txt.jinja", **values),
+    }
+    if weights == "string":
+        files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
+    else:
+        files[f"{name}_weights.bin"] = emitted.weights
+        if weights == "incbin":
+            files[f"{name}_weights.c"] = render("weights.c.jinja", **values)
+    return _write(Path(folder), files)
+
+
+def _dtype(stored: Stored) -> ir.DataType:
+    return ir.DataType[stored.dtype.upper()]
+
+
+def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
+    dtype = ir.DataType[argument.dtype.upper()]
+    values = np.asarray(array)
+    block.extend(bytes(-len(block) % ALIGNMENT))
+    offset = len(block)
+    block.extend(dtypes.as_stored(values).tobytes())
+    exact, allowed = True, "0.0"
+    if dtype.is_floating_point():
+        finite = np.abs(values.astype(np.float64))
+        finite = finite[np.isfinite(finite)]
+        relative = RELATIVE.get(argument.dtype, 1e-1) if argument.c_type != "float" else RELATIVE["float"]
+        exact, allowed = False, f"{relative * max(float(finite.max()) if finite.size else 0.0, 1e-2):.6g}"
+    elif dtype.bitwidth == 8:
+        exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
+    label = "".join(c if 32 <= ord(c) < 127 and c not in '"\\%*/' else "?" for c in argument.name)
+    return Stored(
+        label, argument.c_name, argument.c_type, argument.dtype, argument.shape, offset, exact, allowed
+    )  # fmt: skip
+
+
+def _write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            descriptor, part = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                mask = os.umask(0)
+                os.umask(mask)
+                Path(part).chmod(0o666 & ~mask)
+                Path(part).replace(folder / name)
+            except BaseException:
+                Path(part).unlink(missing_ok=True)
+                raise
+            written.append(folder / name)
+    except OSError as error:
+        raise CodegenError(
+            "a folder that can be written to is required", place=str(folder), actual=error.strerror or str(error)
+        ) from error
+    return written
