@@ -49,6 +49,36 @@ PADDED = {"widths": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
 UNSIGNED: dict[str, dict[str, object]] = {"Requantize": {"dtype": 2}, "r": {"dtype": 2}}
 SHUFFLED = {"s": np.array([2, 3, 4, 5, 5]), "u": np.array([2, 12, 5, 5])}
 
+# oneDNN's int8: unsigned activations, signed weights; `low` and `high` bound integers, `lo` and `hi` floats.
+NO_ZERO, FULL = np.array(0, np.int8), np.array(250, np.uint8)
+
+
+def signed(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.int8)
+
+
+QUANTIZED: dict[str, Operand] = {
+    **{f"s{n}": scale(0.02 + 0.01 * i) for i, n in enumerate("xwvrscuy")},
+    **{f"z{n}": ZERO for n in "xrscuy"},
+    **{"zw": NO_ZERO, "zv": NO_ZERO, "lo": LO, "hi": HI, "low": np.array(3, np.uint8), "high": FULL},
+    **{"least": np.array(9, np.uint8), "most": FULL},
+    **{"si": scale(0.0002), "so": scale(0.05), "zi": WIDE, "zo": WIDE},
+}
+BYTE_IMAGE: dict[str, Operand] = QUANTIZED | {
+    "x": byte(2, 4, 9, 9),
+    "w": signed(6, 4, 3, 3),
+    "b": np.zeros(6, np.int32),
+    "r": byte(2, 6, 7, 7),
+}
+BYTE_MATRIX: dict[str, Operand] = QUANTIZED | {
+    "x": byte(4, 8),
+    "w": signed(8, 6),
+    "b": np.zeros(6, np.int32),
+    "r": byte(4, 6),
+    "u": byte(6),
+}
+NARROW = {"r": {"dtype": 2}}
+
 CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]]]]] = {
     "cpu": {},
     "ccompiler": {"add_subtract_multiply": (SAME, {})},
@@ -125,6 +155,33 @@ CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]
             {},
         ),
         "channel_shuffle": ({"x": (2, 12, 5, 5), **SHUFFLED}, {"Transpose": {"perm": [0, 2, 1, 3, 4]}}),
+        "int8_conv_eltwise": (BYTE_IMAGE, {}),
+        "int8_conv_sum": (BYTE_IMAGE, {}),
+        "int8_conv_mul": (BYTE_IMAGE | {"r": byte(1, 6, 1, 1)}, {}),
+        "int8_conv_depthwise": (
+            BYTE_IMAGE | {"w": signed(6, 4, 1, 1), "v": signed(6, 1, 3, 3), "k": np.zeros(6, np.int32)},
+            {"d": {"group": 6, "pads": [1, 1, 1, 1], "strides": [2, 2]}},
+        ),
+        "int8_conv_chain": (BYTE_IMAGE | {"b": (6,)}, {"d": {"axis": 0}}),
+        "int8_conv_to_float": (BYTE_IMAGE | {"b": (6,)}, {"d": {"axis": 0}}),
+        "int8_conv_requantize": (BYTE_IMAGE | {"k": np.zeros((6, 1, 1), np.int32)}, NARROW),
+        "int8_deconv": (BYTE_IMAGE | {"w": signed(4, 6, 3, 3), "b": (6,)}, {}),
+        "int8_matmul_transposed": (
+            BYTE_MATRIX | {"x": byte(3, 5, 8), "w": TensorType(ir.DataType.INT8, (3, 8, 8))},
+            {"Transpose": {"perm": [0, 2, 1]}},
+        ),
+        "int8_matmul_eltwise": (BYTE_MATRIX, {}),
+        "int8_matmul_sum": (BYTE_MATRIX, {}),
+        "int8_matmul_chain": (BYTE_MATRIX | {"b": (6,)}, {}),
+        "int8_matmul_to_float": (BYTE_MATRIX | {"b": (6,)}, {}),
+        "int8_matmul_requantize": (BYTE_MATRIX | {"k": np.zeros(6, np.int32)}, NARROW),
+        "int8_inner_product": (
+            BYTE_MATRIX | {"x": byte(4, 2, 3, 3), "w": signed(18, 6), "s": np.array([0, -1])},
+            {"Flatten": {"axis": 1}},
+        ),
+        "int8_binary_eltwise": (BYTE_IMAGE | {"x": byte(2, 6, 7, 7)}, {}),
+        "int8_eltwise": (BYTE_IMAGE, {}),
+        "int8_softmax": (BYTE_IMAGE, {}),
     },
 }  # fmt: skip
 
@@ -176,7 +233,10 @@ def _alone(model: CostModel, made, number: int) -> float:
     return on_target if on_target < math.inf else model.operator(0, node.op, node.attrs, inputs, [output])
 
 
-@pytest.mark.parametrize(("name", "composite"), composites(), ids=lambda v: getattr(v, "name", v))
+FLOATS = [(name, c) for name, c in composites() if not c.name.startswith("int8_")]
+
+
+@pytest.mark.parametrize(("name", "composite"), FLOATS, ids=lambda v: getattr(v, "name", v))
 def test_composites_with_a_condition_on_the_element_type_refuse_others(name: str, composite: Composite) -> None:
     operands, attributes = CASES[name][composite.name]
     doubles = {n: v.astype(np.float64) if n in BOUNDS and isinstance(v, np.ndarray) else v for n, v in operands.items()}
