@@ -205,3 +205,7 @@ static inline ptrdiff_t found_index(int64_t i, ptrdiff_t n) {
     const int64_t wrapped = i < 0 ? i + n : i;
     return wrapped >= 0 && wrapped < n ? (ptrdiff_t)wrapped : -1;
 }
+
+static inline float leaky_float(float v, float slope) {
+    return v < 0.0f ? v * slope : v;
+}

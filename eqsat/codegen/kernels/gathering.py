@@ -160,9 +160,11 @@ def compress(task: Task) -> Kernel:
     table = template.table(kept)
     if axis is not None:
         axis %= x.rank
-        return filled(
-            template, [Block(y.shape, list, x, lambda i: list(map(str, along(i, axis, table.load(i[axis])))))]
-        )
+
+        def slices(i: Sequence[str]) -> list[str]:
+            return [table.load(k) if a == axis else k for a, k in enumerate(i)]
+
+        return filled(template, [Block(y.shape, list, x, slices)])
     steps = dense_strides(x.shape)
 
     def index(i: Sequence[str]) -> list[str]:
