@@ -76,11 +76,9 @@ def place(shape: Sequence[int], want: Want, rng: np.random.Generator | None, *, 
         room: Whether there may be a halo nobody asked for.
     """
     rank = len(shape)
-    order = want.order
-    if order is None:
-        order = tuple(range(rank))
-        if rng is not None and not want.strict:
-            order = tuple(int(a) for a in rng.permutation(rank))
+    order = want.order if want.order is not None else tuple(range(rank))
+    if rng is not None and not want.strict:
+        order = tuple(int(a) for a in rng.permutation(rank))
     halo = want.halo or ((0, 0),) * rank
     if rng is not None and room:
         halo = tuple(

@@ -35,7 +35,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Weights packed by :func:`pack`: for each group and block a row with the bias, then one row for each step."""
+    """Weights in blocks of output channels: one row for each step of the reduction.
+
+    Attributes:
+        bias: Whether a row with the bias stands before, as :func:`pack` makes it.
+    """
+
+    bias: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Problem:
 
     Attributes:
         input: Name of the input's pointer, and so on.
-        outer: Loops that move the weights as well (batches, groups), outermost first.
+        outer: Loops that move the weights as well (batches, groups), outermost first; their variables are ``n0``, ...
         pixels: Axes of the output that share the weights, outermost first.
         taps: The reduction: extent and stride of the input, outermost first.
         channels: Output channels (of a group).
@@ -169,9 +175,16 @@ def packed_size(channels: int, steps: int, width: int) -> int:
     return sum((1 + steps) * size * count for _, size, count in blocks(channels, width))
 
 
-def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> str:
-    """The kernel's body, with ``@`` for the name of the instruction set."""
-    return _Writer(problem, epilogue, isa).body()
+def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
+    """The kernel's body, with ``@`` for the name of the instruction set.
+
+    Args:
+        problem: What is computed.
+        epilogue: What is done with a result.
+        isa: Instruction set.
+        prologue: Statements inside the outer loops, before all else.
+    """
+    return _Writer(problem, epilogue, isa).body(prologue)
 
 
 class _Writer:
@@ -180,16 +193,19 @@ class _Writer:
         self.lanes = isa.lanes()
         self.rows, self.columns, self.tile, self.width = plan(problem, isa)
         self.results = [problem.output, *epilogue.strides]
+        self.outer: list[Loop] = []
 
-    def body(self) -> str:
+    def body(self, prologue: str) -> str:
         problem = self.problem
-        outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
+        outer = self.outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
         taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         nests, base = [], 0
         for first, width, count in blocks(problem.channels, self.width):
-            size = (1 + problem.steps) * width if isinstance(problem.layout, Packed) else width
+            size = width
+            if isinstance(problem.layout, Packed):
+                size *= problem.steps + problem.layout.bias
             move = {problem.weights: size} | {r: width * problem.channel.get(r, 0) for r in self.results}
-            loops = [*outer, *([Loop("o", count, strides=move)] if count > 1 else [])]
+            loops = [Loop("o", count, strides=move)] if count > 1 else []
             for _, vectors, repeats, at in self._slices(width):
                 for k in range(repeats):
                     column = at + k * vectors * self.lanes
@@ -201,6 +217,8 @@ class _Writer:
             base += size * count
         return render(
             "implicit_gemm.c.jinja",
+            outer=outer,
+            prologue=prologue,
             nests=nests,
             taps=taps[:-1],
             run=taps[-1],
@@ -248,7 +266,7 @@ class _Writer:
         problem, layout = self.problem, self.problem.layout
         pointers = []
         for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
-            moves = [(f" + {p.name} * {p.strides[name]}") for p in loops if p.strides.get(name)]
+            moves = [f" + {p.name} * {p.strides[name]}" for p in (*self.outer, *loops) if p.strides.get(name)]
             pointers.append((name, "".join(moves) + (f" {start[name]:+d}" if start[name] else "")))
 
         def at(name: str, place: tuple[int, int], vector: int) -> int:
@@ -257,16 +275,16 @@ class _Writer:
             return pixel + vector * self.lanes * problem.channel.get(name, 0)
 
         w = problem.weights
-        if isinstance(layout, Packed):
-            initial = [f"LD@({w}p + {v * self.lanes})" for v in range(vectors)]
-            weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
-            skip, step = width, width
-        else:
-            initial = ["SPLAT@(0.0f)"] * vectors
-            weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
+        initial = ["SPLAT@(0.0f)"] * vectors
+        weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
+        skip, step = 0, width
+        if isinstance(layout, Rows):
+            step = layout.step
             if live % self.lanes:
                 weights[-1] = f"load_part@(wr + {(vectors - 1) * self.lanes}, {live % self.lanes})"
-            skip, step = 0, layout.step
+        elif layout.bias:
+            initial = [f"LD@({w}p + {v * self.lanes})" for v in range(vectors)]
+            skip = width
         stores = []
         for m, place in enumerate(places):
             for v in range(vectors):

@@ -7,7 +7,8 @@ their elements in the order of the loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -17,6 +18,7 @@ from eqsat.codegen.expressions import scalar, vector
 from eqsat.codegen.expressions.registry import Argument, Expression
 from eqsat.codegen.isa import AVX2, Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
+from eqsat.model.types import OpKey
 
 SLACK = 16
 """Floats behind a packed constant that vectors may read."""
@@ -29,6 +31,26 @@ def is_vector_epilogue(epilogue: Epilogue) -> bool:
     return all(_expression(step, ["v" for _ in step.inputs], AVX2) is not None for step in epilogue.steps)
 
 
+def preceded(epilogue: Epilogue, extra: Sequence[tuple[str, View | np.ndarray]]) -> Epilogue:
+    """The epilogue behind binary operators that are applied first; their operands stand behind its own."""
+    if not extra:
+        return epilogue
+    own, more = len(epilogue.operands), len(extra)
+    first = 1 + own + more
+    steps = [
+        Step(OpKey("", name), {}, (0 if k == 0 else first + k - 1, 1 + own + k), ir.DataType.FLOAT)
+        for k, (name, _) in enumerate(extra)
+    ]
+
+    def moved(i: int | None) -> int | None:
+        if i is None or 0 < i <= own:
+            return i
+        return first + more - 1 if i == 0 else i + 2 * more
+
+    steps += [replace(s, inputs=tuple(moved(i) for i in s.inputs)) for s in epilogue.steps]
+    return replace(epilogue, operands=(*epilogue.operands, *(o for _, o in extra)), steps=tuple(steps))
+
+
 class VectorEpilogue:
     """Writes the steps of one kernel's epilogue.
 
@@ -38,6 +60,7 @@ class VectorEpilogue:
         axis: Of the output, along which vectors lie.
         isa: Instruction set.
         first_constant: Number of the first free parameter ``w<k>``.
+        names: Pointers of operands that are not called ``e<k>``, by index.
 
     Attributes:
         constants: For ``Kernel.constants``.
@@ -45,7 +68,15 @@ class VectorEpilogue:
         helpers: What the steps need that is not in ``vectors.h.jinja``; complete after the last ``write``.
     """
 
-    def __init__(self, epilogue: Epilogue, shape: Shape, axis: int, isa: Isa, first_constant: int = 0) -> None:
+    def __init__(
+        self,
+        epilogue: Epilogue,
+        shape: Shape,
+        axis: int,
+        isa: Isa,
+        first_constant: int = 0,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
         self.epilogue, self.axis, self.isa = epilogue, axis, isa
         self.constants: list[np.ndarray] = []
         self.strides: dict[str, Shape] = {}
@@ -54,7 +85,7 @@ class VectorEpilogue:
         self._operands: list[str | float] = []  # a pointer, or the value of a constant
         for index, operand in enumerate(epilogue.operands):
             if isinstance(operand, View):
-                name = f"e{index}"
+                name = (names or {}).get(index, f"e{index}")
                 self.strides[name] = operand.strides
             elif operand.size == 1:
                 self._operands.append(float(operand.reshape(())))
