@@ -17,6 +17,7 @@ from eqsat import __version__
 from eqsat.cli.compare import compare
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
+from eqsat.cli.quantize import quantize
 from eqsat.cli.rules import rules
 from eqsat.cli.run import run
 from eqsat.cli.targets import targets
@@ -30,7 +31,7 @@ def cli() -> None:
     """Optimize ONNX models by equality saturation and place them on accelerators."""
 
 
-for _command in (optimize, run, compare, rules, targets):
+for _command in (optimize, quantize, run, compare, rules, targets):
     cli.add_command(_command)
 
 

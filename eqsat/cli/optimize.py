@@ -115,7 +115,7 @@ def optimize(
         result = api.optimize(
             model,
             targets=targets,
-            rules=_rules(rule_files, no_default_rules),
+            rules=chosen_rules(rule_files, no_default_rules),
             dims=dims,
             numerics=numerics,
             objective=objective,
@@ -134,7 +134,7 @@ def optimize(
 
     if report is not None:
         write(summary, report)
-    _print(summary, as_json=as_json, verbose=verbose, quiet=quiet)
+    print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if comparison is not None and not comparison.agrees:
         raise OptimizationError(
             "the optimized model computes what the input model computes",
@@ -150,7 +150,7 @@ def optimize(
     return 0
 
 
-def _rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
+def chosen_rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
     """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
     from eqsat.rules.select import shipped_rules
 
@@ -159,7 +159,8 @@ def _rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
     return [*shipped_rules(), *files] if files else None
 
 
-def _print(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+    """The report as a table or as JSON."""
     if as_json:
         from eqsat.report.as_json import to_json
 

@@ -16,6 +16,9 @@ _DOING = {
     "saturate": "applying rules",
     "extract": "choosing the cheapest program",
     "partition": "forming regions",
+    "calibrate": "gathering statistics",
+    "measure": "measuring the noise of tensors",
+    "check": "measuring the error of the result",
     "verify": "executing both models",
 }
 
@@ -38,6 +41,8 @@ def describe(event: Event) -> str:
     from eqsat.report import units
 
     facts: list[str] = []
+    if event.step is not None:
+        facts.append(f"{event.step:,} of {event.steps:,}" if event.steps is not None else f"{event.step:,}")
     if event.iteration is not None:
         facts.append(f"iteration {event.iteration}")
     if event.enodes is not None:

@@ -66,18 +66,23 @@ def is_skipped(node: ir.Node, options: Options) -> bool:
 
 
 def wanted_as_floats(model: ir.Model, options: Options) -> list[ir.Value]:
-    """Outputs of the nodes that the user wants to stay floats."""
+    """Outputs of the nodes that the user wants to stay floats.
+
+    Where only some operators are to be quantized, this leaves others alone that compute nothing: they may pass on the
+    integers of those.
+    """
     found = []
     for node in model.graph:
         left_out = options.operators is not None and role(node, options.operators) is None
-        if left_out or is_skipped(node, options):
+        usual = role(node, None)
+        if is_skipped(node, options) or (left_out and not (usual is not None and (usual.moves or usual.limits))):
             found += [v for v in node.outputs if v.name and is_float(v)]
     return found
 
 
 def integer_spellings(snapshot: Snapshot, values: Iterable[ir.Value]) -> set[int]:
     """E-nodes that compute a value, or its integers, from integers."""
-    classes = {snapshot.refs[v] for v in values if v in snapshot.refs}
+    classes = {snapshot.refs[v] for v in values}
     rounded = {n.eclass for n in snapshot.nodes if _quantizes(n) and n.children[0] in classes}
     found: set[int] = set()
     for n, node in enumerate(snapshot.nodes):
@@ -119,10 +124,9 @@ def without_integer_form(snapshot: Snapshot, model: ir.Model) -> list[tuple[ir.N
     found = []
     for node in model.graph:
         for value in node.outputs:
-            eclass = snapshot.refs.get(value)
-            if eclass is None or not is_float(value) or _fixed(snapshot, eclass):
+            if not value.name or not is_float(value) or _fixed(snapshot, snapshot.refs[value]):
                 continue
-            if not any(_from_integers(snapshot, c) for c in rounded.get(eclass, ())):
+            if not any(_from_integers(snapshot, c) for c in rounded.get(snapshot.refs[value], ())):
                 found.append((node, value))
     return found
 
@@ -132,7 +136,7 @@ def _from_integers(snapshot: Snapshot, eclass: int) -> bool:
     for n in snapshot.classes[eclass]:
         node = snapshot.nodes[n]
         reads = [c for c in node.children if c is not None and not _fixed(snapshot, c)]
-        if reads and not any(_floating(snapshot, c) for c in reads):
+        if reads and eclass not in reads and not any(_floating(snapshot, c) for c in reads):
             return True
     return False
 

@@ -34,6 +34,7 @@ from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
 from eqsat.quantizing.result import QuantizationResult
 from eqsat.report import summary as report
+from eqsat.report.event import Event
 from eqsat.search import Objective, Result, Search
 
 Conversions = Literal["disabled", "enabled", "fully_integral"]
@@ -56,6 +57,7 @@ class Job:
         required: Least SQNR in dB by output.
         samples: How many were calibrated on.
         check_samples: How many a result is measured on at most.
+        seconds: CPU seconds that calibration took, by stage.
     """
 
     original: ir.Model
@@ -70,6 +72,7 @@ class Job:
     folded: Result
     samples: int
     check_samples: int
+    seconds: dict[str, float]
 
     def run(self, search: Search, objective: Objective, seed: int) -> QuantizationResult:
         """Extracts, measures and tightens until the budget is kept."""
@@ -113,7 +116,7 @@ class Job:
     def charged(self, search: Search) -> Charged:
         """The formulation with what the options forbid left out, and with what rounding costs."""
         snapshot = search.snapshot
-        forbidden = integer_spellings(snapshot, wanted_as_floats(self.prepared, self.options))
+        forbidden = integer_spellings(snapshot, wanted_as_floats(search.model, self.options))
         if self.conversions == "fully_integral":
             forbidden |= floats_inside(snapshot, search.outputs)
         formulation = search.formulate(forbidden)
@@ -125,6 +128,7 @@ class Job:
 
     def result(self, found: Result, rounded: Sequence[int], attempt: int, search: Search) -> QuantizationResult:
         """A program measured and described."""
+        search.clock.say(Event("check"))
         actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
         floats = self.floats(found, search)
         if self.conversions != "disabled":
@@ -170,11 +174,11 @@ class Job:
             ),
             floats=floats,
         )
-        summary = replace(
-            found.summary, model=self.folded.summary.model, before=self.folded.summary.before, quantization=described
-        )
+        own = self.folded.summary
+        seconds = {**self.seconds, **found.seconds}
+        summary = replace(found.summary, model=own.model, before=own.before, seconds=seconds, quantization=described)
         common: dict[str, Any] = {f.name: getattr(found, f.name) for f in fields(Result)}
-        common |= {"baseline_cost": self.folded.baseline_cost, "summary": summary}
+        common |= {"baseline_cost": self.folded.baseline_cost, "summary": summary, "seconds": seconds}
         return QuantizationResult(
             **common,
             required=self.required,
@@ -191,7 +195,7 @@ class Job:
     def floats(self, found: Result, search: Search) -> tuple[report.FloatRow, ...]:
         """The kernels of a program that read floats, and why they do."""
         why = reasons(self.prepared, self.scheme, self.options)
-        lacking = {v.name for _, v in without_integer_form(search.snapshot, self.prepared)}
+        lacking = {v.name for _, v in without_integer_form(search.snapshot, search.model)}
         kernels = {k.name: k.op for k in found.summary.kernels}
         names = {v: n for v, n in found.plan.names.items() if n in kernels}
         rows = []
@@ -213,7 +217,7 @@ class Job:
     def not_integral(self, search: Search) -> QuantizationError:
         """Names every operator without an integer form."""
         why = reasons(self.prepared, self.scheme, self.options)
-        found = without_integer_form(search.snapshot, self.prepared)
+        found = without_integer_form(search.snapshot, search.model)
         lines = [
             f"{node.op_type} {value.name!r}: {why.get(value.name or '', 'no rule gives it an integer form here')}"
             for node, value in found

@@ -6,7 +6,9 @@ the budget -> measure; if the measured error misses the budget, the limit is tig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -111,9 +113,12 @@ def quantize(
     prepared = load(floats.model)
     options = replace(options, skip=surviving(original, prepared, options.skip))
     tell = _teller(progress)
-    found = calibrate(prepared, data, limit=samples, progress=tell("calibrate"))
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "calibrate"):
+        found = calibrate(prepared, data, limit=samples, progress=tell("calibrate"))
     scheme = make_scheme(prepared, ranges(found, options), options)
-    noise = measure_noise(prepared, scheme, data, limit=noise_samples, progress=tell("measure"))
+    with _timed(seconds, "measure"):
+        noise = measure_noise(prepared, scheme, data, limit=noise_samples, progress=tell("measure"))
     job = Job(
         original,
         prepared,
@@ -127,6 +132,7 @@ def quantize(
         floats,
         found.samples,
         check_samples,
+        seconds,
     )
     if simulate and not required:
         return job.simulated(range(len(scheme.tensors)), 1)
@@ -185,6 +191,13 @@ def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.
         return lambda step: receiver(Event(stage, step=step.done, steps=step.total))
 
     return of
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.process_time()
+    yield
+    seconds[name] = time.process_time() - start
 
 
 def _approximation(scheme: Scheme, index: int) -> Approximation:

@@ -40,6 +40,11 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(
-        time=units.seconds, percent=units.percent, factor=units.factor, error=units.error, count=lambda n: f"{n:,}"
+        time=units.seconds,
+        percent=units.percent,
+        factor=units.factor,
+        error=units.error,
+        decibel=units.decibel,
+        count=lambda n: f"{n:,}",
     )
     return environment.get_template("page.html.jinja")

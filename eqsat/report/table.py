@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
-from eqsat.report.summary import Summary, group_host_operators
+from eqsat.report.summary import Quantization, Summary, group_host_operators
 
 _NAMES_SHOWN = 3
 _ROWS_SHOWN = 12
@@ -104,10 +104,60 @@ def rules(summary: Summary) -> Table:
     return table
 
 
+def errors(quantization: Quantization) -> Table:
+    """How far each float output is from the original's."""
+    table = _table("output", ">required", ">predicted", ">measured")
+    for row in quantization.outputs:
+        required = "" if row.required is None else units.decibel(row.required)
+        table.add_row(_raw(row.name), required, units.decibel(row.predicted), units.decibel(row.actual))
+    return table
+
+
+def floats(quantization: Quantization, limit: int | None = None) -> Table:
+    """What computes with floats: kernels of one kind for one reason share a row; at most ``limit`` rows."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in quantization.floats:
+        groups.setdefault((row.op, row.reason), []).append(row.name)
+    table = _table("in floats", ">count", "which", "why")
+    shown_groups, left = _cut(list(groups.items()), limit)
+    for (op, reason), names in shown_groups:
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+        table.add_row(_raw(op), f"{len(names):,}", _raw(shown), _raw(reason))
+    if left:
+        table.add_row(f"… {left:,} more")
+    return table
+
+
+def quantized(quantization: Quantization) -> Table:
+    """Every tensor that has integers, and what rounding it alone does to the worst output."""
+    table = _table("tensor", "kind", "integers", "rounded", ">by itself")
+    for row in quantization.tensors:
+        used = "yes" if row.rounded else "no"
+        table.add_row(_raw(row.name), row.kind, row.dtype, used, units.decibel(row.noise))
+    return table
+
+
+def quantization_lines(quantization: Quantization) -> list[str]:
+    """The integer share, and how the result came about."""
+    kernels = quantization.integer + quantization.floating
+    rounded = sum(row.rounded for row in quantization.tensors)
+    share = quantization.integer_macs / quantization.macs if quantization.macs else 0.0
+    often = f"{quantization.extractions} extraction{'s' if quantization.extractions != 1 else ''}"
+    return [
+        f"integer   {quantization.integer:,} of {kernels:,} kernels, {units.percent(share)} of the arithmetic; "
+        f"{rounded:,} of {len(quantization.tensors):,} tensors rounded"
+        + (", simulated with floats" if quantization.simulate else ""),
+        f"samples   {quantization.samples:,}; {often} until the measured error kept the budget"
+        if any(row.required is not None for row in quantization.outputs)
+        else f"samples   {quantization.samples:,}",
+    ]
+
+
 def closing_lines(summary: Summary) -> list[str]:
     """Bound, saturation, times and verification: one line each."""
     grown = summary.saturation
-    lines = [
+    lines = [] if summary.quantization is None else quantization_lines(summary.quantization)
+    lines += [
         f"bound     {units.seconds(summary.bound)}, gap {units.percent(summary.gap)} ({summary.stop_reason})",
         f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
         f"{grown.iterations:,} iterations ({grown.stop_reason})",
@@ -147,6 +197,12 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         yield regions(summary, limit)
     if summary.host_operators and len(summary.targets) > 1:
         yield host_operators(summary, limit)
+    if summary.quantization is not None:
+        yield errors(summary.quantization)
+        if summary.quantization.floats:
+            yield floats(summary.quantization, limit)
+        if details:
+            yield quantized(summary.quantization)
     if details:
         yield kernels(summary)
         yield rules(summary)

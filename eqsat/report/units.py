@@ -40,3 +40,8 @@ def _three_digits(value: float) -> str:
     value = float(f"{value:.3g}")
     whole = len(str(int(abs(value))))
     return f"{value:.{max(0, 3 - whole)}f}"
+
+
+def decibel(value: float) -> str:
+    """A ratio of signal to noise, such as ``"38.7 dB"``; ``"exact"`` without noise."""
+    return "exact" if math.isinf(value) and value > 0 else f"{value:.1f} dB"

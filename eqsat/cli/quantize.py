@@ -1,0 +1,222 @@
+"""``eqsat quantize``: a float model and samples in, the cheapest program within an error budget out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.optimize import chosen_rules, print_summary
+from eqsat.cli.options import MODEL, debug_option, dims_option
+from eqsat.cli.progress import showing_progress
+
+if TYPE_CHECKING:
+    from eqsat.quantization.options import Activation, Method
+    from eqsat.quantizing.job import Conversions
+
+
+@click.command(short_help="Compute with integers, within an error budget.")
+@click.argument("model", type=MODEL)
+@click.option(
+    "-c",
+    "--calibration",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DATA",
+    help="Samples of the inputs: a .npz file with an array for each input, a .npy file, or a folder of them.",
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result.")
+@click.option(
+    "-t",
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME[,NAME]",
+    help="Accelerators: names from `eqsat targets list`, or paths of target files. The host is always there.",
+)
+@click.option(
+    "-b",
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="[OUTPUT=]DB",
+    help="The least ratio of signal to quantization noise, such as 30dB, for all outputs or for one. "
+    "Without it, the cheapest program is taken.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["minmax", "percentile", "entropy", "mse"]),
+    default="minmax",
+    show_default=True,
+    help="How a tensor's range follows from what was seen.",
+)
+@click.option(
+    "--percentile",
+    type=click.FloatRange(50, 100, min_open=True),
+    default=99.99,
+    show_default=True,
+    metavar="PERCENT",
+    help="How many percent of the values are inside, for that method.",
+)
+@click.option(
+    "--activation",
+    type=click.Choice(["uint8", "int8"]),
+    default="uint8",
+    show_default=True,
+    help="Element type of activations; weights are int8, biases int32.",
+)
+@click.option("--symmetric", is_flag=True, help="Ranges as wide below zero as above.")
+@click.option("--per-tensor", is_flag=True, help="One scale for a weight instead of one for each output channel.")
+@click.option("--skip", multiple=True, metavar="NAME", help="A node that stays in floats. May be repeated.")
+@click.option("--operators", metavar="OP[,OP]", help="Operators to quantize, such as Conv,Gemm,Relu.")
+@click.option("--simulate", is_flag=True, help="Compute with floats what integers would give.")
+@click.option(
+    "--conversions",
+    type=click.Choice(["disabled", "enabled", "fully_integral"]),
+    default="disabled",
+    show_default=True,
+    help="Cut the result into prefix, integer core and suffix; `fully_integral`: all of the model in the core.",
+)
+@click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
+@click.option(
+    "-r",
+    "--rules",
+    "rule_files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A file of rules to use beside the shipped ones. May be repeated.",
+)
+@click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules.")
+@dims_option
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
+@click.option(
+    "--noise-samples",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Samples on which the noise of each tensor is measured.",
+)
+@click.option(
+    "--check-samples",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    metavar="N",
+    help="Samples on which the result is measured.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For the search; the best program so far is the result.",
+)
+@click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting.")
+@click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the report; .html, .json or .txt by the name.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every tensor, kernel and rule as well.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@debug_option
+def quantize(
+    model: Path,
+    calibration: Path,
+    output: Path | None,
+    targets: tuple[str, ...],
+    budgets: tuple[str, ...],
+    method: Method,
+    percentile: float,
+    activation: Activation,
+    symmetric: bool,
+    per_tensor: bool,
+    skip: tuple[str, ...],
+    operators: str | None,
+    simulate: bool,
+    conversions: Conversions,
+    fully_integral: bool,
+    rule_files: tuple[Path, ...],
+    no_default_rules: bool,
+    dims: dict[str, int],
+    samples: int | None,
+    noise_samples: int,
+    check_samples: int,
+    time_limit: float,
+    iterations: int | None,
+    enodes: int | None,
+    report: Path | None,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Find the cheapest program for MODEL, in integers where that pays, whose error stays within the budget.
+
+    Without -o nothing is written. The error is measured on calibration samples; a program that misses the budget is
+    never the result.
+
+    \b
+    eqsat quantize model.onnx -c samples.npz -o q.onnx
+    eqsat quantize model.onnx -c samples/ -b 30dB -t ethos_n --report report.html -o q.onnx
+    """
+    from eqsat import api
+    from eqsat.report.write import check_suffix, write
+
+    if report is not None:
+        check_suffix(report)
+    with showing_progress(quiet) as progress:
+        result = api.quantize(
+            model,
+            calibration,
+            targets,
+            budget=_budget(budgets),
+            method=method,
+            percentile=percentile,
+            activation=activation,
+            symmetric=symmetric,
+            per_channel=not per_tensor,
+            skip=skip,
+            operators=None if operators is None else [name.strip() for name in operators.split(",") if name.strip()],
+            simulate=simulate,
+            conversions="fully_integral" if fully_integral else conversions,
+            rules=chosen_rules(rule_files, no_default_rules),
+            dims=dims,
+            samples=samples,
+            noise_samples=noise_samples,
+            check_samples=check_samples,
+            time_limit=time_limit,
+            iterations=iterations,
+            enodes=enodes,
+            progress=progress,
+        )
+    if report is not None:
+        write(result.summary, report)
+    print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
+    if output is not None:
+        result.save(output)
+        if not quiet and not as_json:
+            click.echo(f"saved     {output}")
+    return 0
+
+
+def _budget(texts: tuple[str, ...]) -> dict[str, str | float | None] | str | None:
+    """What ``api.quantize`` takes: one for all outputs, or one by output name."""
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    budgets: dict[str, str | float | None] = {}
+    for text in texts:
+        # Names may contain "=", numbers do not.
+        name, equals, value = text.rpartition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r}: several budgets are given as OUTPUT=DB each", param_hint="'--budget'")
+        if name in budgets:
+            raise click.BadParameter(f"output {name!r} is given twice", param_hint="'--budget'")
+        budgets[name] = value
+    return budgets
