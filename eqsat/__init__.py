@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save
+    from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save, write_c
     from eqsat.model.builder import graph, input, op
 
 __version__ = "0.1.0"
@@ -30,6 +30,7 @@ __all__ = [
     "quantize",
     "run",
     "save",
+    "write_c",
 ]
 
 _HOME = {
@@ -45,6 +46,7 @@ _HOME = {
     "quantize": "eqsat.api",
     "run": "eqsat.api",
     "save": "eqsat.api",
+    "write_c": "eqsat.api",
 }
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
-from eqsat.execute.executor import Executor
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.partition_functions import PartitionFunction
@@ -17,12 +16,15 @@ from eqsat.quantizing.result import QuantizationResult
 from eqsat.report.event import Event
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
-from eqsat.search import Objective, Result, Search
+from eqsat.search import Backend, Objective, Result, Search, execute
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save"]
+    from eqsat.codegen.emit import Emitted
+    from eqsat.codegen.weights import Form
+
+__all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
 def optimize(
@@ -78,21 +80,59 @@ def optimize(
 
 
 def run(
-    source: Source, inputs: Mapping[str, np.ndarray], *, dims: Mapping[str, int] | None = None
+    source: Source,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    dims: Mapping[str, int] | None = None,
+    backend: Backend = "numpy",
 ) -> dict[str, np.ndarray]:
-    """Executes a model with numpy.
+    """Executes a model.
 
     Args:
         source: As for :func:`optimize`.
         inputs: Arrays by input name.
+        dims: Sizes for symbolic dimensions.
+        backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
 
     Returns:
         Arrays by output name.
 
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape.
+        CodegenError: The model cannot become C, or there is no C compiler.
     """
-    return Executor(load(source, dims=dims)).run(inputs)
+    return execute(load(source, dims=dims), inputs, backend)
+
+
+def write_c(
+    source: Source,
+    folder: str | Path,
+    *,
+    name: str = "model",
+    weights: Form = "string",
+    isas: Sequence[str] | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Emitted:
+    """Writes a model as a C program that checks itself against a stored run.
+
+    Args:
+        source: As for :func:`optimize`.
+        folder: Made if it is not there.
+        name: Prefix of all files and of all names in the program.
+        weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``).
+        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+        inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
+        dims: Sizes for symbolic dimensions.
+
+    Raises:
+        CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+    """
+    from eqsat.codegen.folder import write_program
+
+    model = load(source, dims=dims)
+    return write_program(model, folder, name=name, weights=weights, isas=isas, inputs=inputs, seed=seed)
 
 
 def compare(

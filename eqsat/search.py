@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
@@ -18,7 +18,7 @@ from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
-from eqsat.errors import OptimizationError
+from eqsat.errors import ExecutionError, OptimizationError
 from eqsat.execute.executor import Executor
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
@@ -45,7 +45,26 @@ from eqsat.targets.registry import load_targets
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.codegen.emit import Emitted
+
 Objective = Literal["best", "worst", "random"]
+Backend = Literal["numpy", "c"]
+
+
+def execute(model: ir.Model, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy") -> dict[str, np.ndarray]:
+    """Executes a model with numpy or as C.
+
+    Raises:
+        ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
+        CodegenError: The model cannot become C, or there is no C compiler.
+    """
+    if backend == "numpy":
+        return Executor(model).run(inputs)
+    if backend != "c":
+        raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
+    from eqsat.codegen.runtime import run_once
+
+    return run_once(model, inputs)
 
 
 @dataclass(frozen=True)
@@ -81,13 +100,33 @@ class Result:
         """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
         return self.summary.gap
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Executes the optimised model with numpy; arrays by name in and out.
+    def run(self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy") -> dict[str, np.ndarray]:
+        """Executes the optimised model; arrays by name in and out.
+
+        Args:
+            inputs: Arrays by input name.
+            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
 
         Raises:
             ExecutionError: An input is missing, unknown, or of another type or shape.
+            CodegenError: The model cannot become C, or there is no C compiler.
         """
-        return Executor(self.model).run(inputs)
+        return execute(self.model, inputs, backend)
+
+    def codegen(self, folder: str | Path, **options: Any) -> Emitted:
+        """Writes the optimised model as a C program that checks itself against a stored run.
+
+        Args:
+            folder: Made if it is not there.
+            options: ``name``, ``weights``, ``isas``, ``inputs`` and ``seed`` of
+                :func:`eqsat.codegen.folder.write_program`.
+
+        Raises:
+            CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+        """
+        from eqsat.codegen.folder import write_program
+
+        return write_program(self.model, folder, **options)
 
     def save(self, path: str | Path) -> None:
         """Writes the optimised model as ONNX.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emit import Argument, Emitted, render
 from eqsat.codegen.expressions import conversions
+from eqsat.codegen.generate import generate
+from eqsat.codegen.isa import ALL, find
 from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.weights import FORMS, Form, literal
 from eqsat.errors import CodegenError
@@ -56,6 +58,35 @@ class Stored:
         return element if kind is None else f"{kind}_to_float({element})"
 
 
+def write_program(
+    model: ir.Model,
+    folder: str | os.PathLike[str],
+    *,
+    name: str = "model",
+    weights: Form = "string",
+    isas: Sequence[str] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Emitted:
+    """Generates the program of a model and writes it; see :func:`write_folder`.
+
+    Args:
+        name: Prefix of all files and of all names in the program.
+        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+
+    Raises:
+        CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
+            of those there are, or the folder cannot be written to.
+    """
+    if weights not in FORMS:
+        raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
+    chosen = ALL if isas is None else find(isas)
+    emitted = generate(model, name=name, dims=dims, isas=chosen, embedded=weights != "blob")
+    write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=dims, seed=seed)
+    return emitted
+
+
 def write_folder(
     emitted: Emitted,
     model: ir.Model,
@@ -84,8 +115,6 @@ def write_folder(
         CodegenError: The folder cannot be written to.
         ExecutionError: The model cannot be executed on the inputs.
     """
-    if weights not in FORMS:
-        raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
     given = complete_inputs(model, inputs, dims=dims, seed=seed)
     results = Executor(model).run(given)
     block = bytearray()

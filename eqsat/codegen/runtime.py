@@ -134,6 +134,31 @@ class CModel:
         return result
 
 
+def run_once(
+    model: ir.Model, inputs: Mapping[str, Any], *, dims: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
+    """Runs a model as C; the sizes of its symbolic dimensions are those of the inputs.
+
+    Raises:
+        CodegenError: As :class:`CModel`.
+        ExecutionError: As :meth:`CModel.run`.
+    """
+    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}).run(inputs)
+
+
+def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """What the shapes of arrays say of a model's symbolic dimensions."""
+    found: dict[str, int] = {}
+    for value in model.graph.inputs:
+        array = inputs.get(value.name or "")
+        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
+            continue
+        for dim, size in zip(value.shape, np.shape(array), strict=True):
+            if not isinstance(dim, int) and dim.value is not None:
+                found.setdefault(str(dim.value), size)
+    return found
+
+
 def aligned(size: int) -> np.ndarray:
     """Bytes at an address that kernels may rely on."""
     raw = np.zeros(size + ALIGNMENT, np.uint8)
