@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from eqsat import __version__
+from eqsat.cli.codegen import codegen
 from eqsat.cli.compare import compare
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
@@ -31,7 +32,7 @@ def cli() -> None:
     """Optimize ONNX models by equality saturation and place them on accelerators."""
 
 
-for _command in (optimize, quantize, run, compare, rules, targets):
+for _command in (optimize, quantize, run, codegen, compare, rules, targets):
     cli.add_command(_command)
 
 

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write the outputs: .npz, or .npy if there is one.",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(["numpy", "c"]),
+    default="numpy",
+    show_default=True,
+    help="Execute with numpy, or write the model as C, compile and call it.",
+)
 @click.option("--full", is_flag=True, help="Print all elements.")
 @click.option("--json", "as_json", is_flag=True, help="Print shapes, types and statistics as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
@@ -35,6 +42,7 @@ def run(
     dims: dict[str, int],
     seed: int,
     output: Path | None,
+    backend: str,
     full: bool,
     as_json: bool,
     quiet: bool,
@@ -58,7 +66,7 @@ def run(
     if drawn and not quiet and not as_json:
         click.echo(f"random    {', '.join(drawn)} (seed {seed})", err=True)
 
-    results = api.run(loaded, arrays)
+    results = api.run(loaded, arrays, backend=backend)  # type: ignore[arg-type]  # click has checked it
     if output is not None:
         _save(results, output)
     if as_json:

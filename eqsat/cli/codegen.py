@@ -1,0 +1,100 @@
+"""``eqsat codegen``: write a model as a C program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+
+if TYPE_CHECKING:
+    from eqsat.codegen.emit import Emitted
+
+
+@click.command(short_help="Write a model as a C program.")
+@click.argument("model", type=MODEL)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder to write to; it is made if it is not there.",
+)
+@click.option("--name", default="model", show_default=True, help="What files and functions are called.")
+@click.option(
+    "--weights",
+    type=click.Choice(["string", "incbin", "blob"]),
+    default="string",
+    show_default=True,
+    help="Weights as string literals, as a file that the assembler includes, or as one that the program loads.",
+)
+@click.option(
+    "--isa",
+    "isas",
+    multiple=True,
+    metavar="NAME",
+    help="Write kernels for this instruction set (avx512, avx2), besides those that run everywhere. May be repeated; "
+    "all by default.",
+)
+@click.option("--memory-map", is_flag=True, help="Print where in the arena each tensor lies, and from when to when.")
+@inputs_option
+@dims_option
+@seed_option("the stored inputs that are not given")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@debug_option
+def codegen(
+    model: Path,
+    output: Path,
+    name: str,
+    weights: str,
+    isas: tuple[str, ...],
+    memory_map: bool,
+    inputs: tuple[str, ...],
+    dims: dict[str, int],
+    seed: int,
+    quiet: bool,
+) -> int:
+    """Write MODEL, optimized or not, as a C program that checks itself.
+
+    \b
+    eqsat codegen model.onnx -o out
+    cmake -B out/build out && cmake --build out/build && ctest --test-dir out/build
+    """
+    from eqsat import api
+    from eqsat.execute.inputs import input_names
+
+    loaded = api.load(model, dims=dims)
+    given = read_inputs(inputs, input_names(loaded))
+    emitted = api.write_c(
+        loaded,
+        output,
+        name=name,
+        weights=weights,  # type: ignore[arg-type]  # click has checked it
+        isas=isas or None,
+        inputs=given,
+        seed=seed,
+    )
+    if quiet:
+        return 0
+    if memory_map:
+        show_memory_map(emitted)
+    bound = emitted.plan.bound
+    above = f", {emitted.plan.size / bound - 1:.1%} above what lives at once" if emitted.plan.size > bound else ""
+    click.echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
+    click.echo(f"kernels   {len(emitted.kernels):,}")
+    click.echo(f"arena     {emitted.arena:,} bytes{above}")
+    click.echo(f"weights   {len(emitted.weights):,} bytes")
+    return 0
+
+
+def show_memory_map(emitted: Emitted) -> None:
+    """One line a buffer, by address."""
+    from eqsat.cli.tables import print_table
+
+    rows = [
+        (f"{entry.offset:,}", f"{entry.size:,}", f"{entry.first}-{entry.last}", entry.name)
+        for entry in emitted.memory_map
+    ]
+    print_table((">offset", ">bytes", ">kernels", "tensor"), rows)
