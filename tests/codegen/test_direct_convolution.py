@@ -80,3 +80,25 @@ def test_shapes(gaps):
     rng = np.random.default_rng(1)
     cases = [conv_case(rng, shape, outputs, kernel, **rest) for shape, outputs, kernel, rest in SHAPES.values()]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+DEPTHWISE = {
+    "square": ((1, 32, 14, 14), (3, 3), dict(pads=(1, 1, 1, 1))),
+    "stride": ((2, 24, 13, 15), (3, 3), dict(pads=(1, 1, 1, 1), strides=(2, 2))),
+    "odd": ((1, 37, 9, 7), (5, 5), dict(pads=(2, 1, 2, 3))),
+    "few": ((1, 3, 9, 19), (3, 3), dict(dilations=(2, 2))),
+    "large": ((1, 20, 12, 12), (7, 7), dict(pads=(3, 3, 3, 3))),
+    "wide": ((1, 18, 40), (31,), dict(pads=(15, 15))),
+    "solid": ((1, 17, 4, 5, 6), (3, 3, 3), dict(pads=(1, 1, 1, 1, 1, 1))),
+    "far": ((1, 96, 28, 28), (3, 3), dict(pads=(1, 1, 1, 1))),
+}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_depthwise(gaps):
+    rng = np.random.default_rng(1)
+    cases = [
+        conv_case(rng, shape, shape[1], kernel, group=shape[1], rank=20, **rest)
+        for shape, kernel, rest in DEPTHWISE.values()
+    ]
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
