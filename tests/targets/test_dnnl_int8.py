@@ -313,21 +313,24 @@ def why_not(op: str, inputs: list[Array | None], output: Array, domain: str = ""
 ONE, ZERO, MANY = np.array(0.1, np.float32), np.array(0, np.uint8), np.full(6, 0.1, np.float32)
 IMAGE, WEIGHT = np.zeros((1, 4, 5, 5), np.uint8), np.zeros((6, 4, 3, 3), np.int8)
 SIGNED = np.array(0, np.int8)
+SHIFTED, MOVED = np.array(1, np.int8), np.array(1, np.uint8)
+MATRIX = IMAGE[0, 0]
+NARROW = dict.fromkeys(("low", "high"), np.array(9, np.int16))
 RESULT = np.zeros((1, 6, 3, 3), np.uint8)
 
 OPERATORS: list[tuple[str, str, list[Array | None], Array, dict[str, Any], str]] = [
     ("", "QLinearConv", [IMAGE, ONE, ZERO, WEIGHT, MANY, SIGNED, ONE, ZERO], RESULT, {}, ""),
     ("", "QLinearConv", [IMAGE, ONE, ZERO, WEIGHT.view(np.uint8), MANY, ZERO, ONE, ZERO], RESULT, {}, "signed"),
-    ("", "QLinearConv", [IMAGE, ONE, ZERO, WEIGHT, MANY, np.array(1, np.int8), ONE, ZERO], RESULT, {}, "without zero point"),
-    ("", "QLinearConv", [IMAGE[0, 0], ONE, ZERO, WEIGHT, MANY, SIGNED, ONE, ZERO], RESULT, {}, "1-D to 3-D"),
+    ("", "QLinearConv", [IMAGE, ONE, ZERO, WEIGHT, MANY, SHIFTED, ONE, ZERO], RESULT, {}, "without zero point"),
+    ("", "QLinearConv", [MATRIX, ONE, ZERO, WEIGHT, MANY, SIGNED, ONE, ZERO], RESULT, {}, "1-D to 3-D"),
     ("", "QLinearMatMul", [IMAGE, ONE, ZERO, IMAGE, ONE, ZERO, ONE, ZERO], IMAGE, {}, "signed"),
     ("", "QLinearMatMul", [IMAGE, ONE, ZERO, WEIGHT, MANY, SIGNED, ONE, ZERO], IMAGE, {}, "one scale a column"),
     ("", "QLinearMatMul", [IMAGE, ONE, ZERO, WEIGHT[0, 0], MANY[:3], np.array(3, np.int8), ONE, ZERO], IMAGE, {}, ""),
     ("", "MatMulInteger", [IMAGE, IMAGE], IMAGE.astype(np.int32), {}, "signed"),
-    ("", "ConvInteger", [IMAGE, WEIGHT, ZERO, np.array(1, np.int8)], RESULT.astype(np.int32), {}, "without zero point"),
-    ("com.microsoft", "QLinearMul", [IMAGE, ONE, np.array(1, np.uint8), IMAGE, ONE, ZERO, ONE, ZERO], IMAGE, {}, ""),
-    ("com.microsoft", "QLinearMul", [IMAGE, ONE, np.array(1, np.uint8), IMAGE, ONE, np.array(1, np.uint8), ONE, ZERO], IMAGE, {}, "no zero point"),
-    ("com.microsoft", "QGemm", [IMAGE[0, 0], ONE, ZERO, IMAGE[0, 0], ONE, ZERO, None, ONE, ZERO], IMAGE[0, 0], {}, "signed"),
+    ("", "ConvInteger", [IMAGE, WEIGHT, ZERO, SHIFTED], RESULT.astype(np.int32), {}, "without zero point"),
+    ("com.microsoft", "QLinearMul", [IMAGE, ONE, MOVED, IMAGE, ONE, ZERO, ONE, ZERO], IMAGE, {}, ""),
+    ("com.microsoft", "QLinearMul", [IMAGE, ONE, MOVED, IMAGE, ONE, MOVED, ONE, ZERO], IMAGE, {}, "no zero point"),
+    ("com.microsoft", "QGemm", [MATRIX, ONE, ZERO, MATRIX, ONE, ZERO, None, ONE, ZERO], MATRIX, {}, "signed"),
     ("", "QuantizeLinear", [np.zeros(4, np.float64), ONE, ZERO], np.zeros(4, np.uint8), {}, "float32"),
     ("", "QuantizeLinear", [np.zeros(4, np.float32), ONE, ZERO], np.zeros(4, np.uint8), {}, ""),
     ("", "QuantizeLinear", [np.zeros(4, np.float32), ONE, np.array(0, np.int16)], np.zeros(4, np.int16), {}, "8 bits"),
@@ -347,7 +350,12 @@ def test_operators(
 
 
 U8 = np.ones((6, 4, 3, 3), np.uint8)
-PER_COLUMN = np.full(6, 0.01, np.float32)
+
+
+def per_index(size: int) -> dict[str, Array]:
+    return {"sw": np.full(size, 0.1, np.float32), "zw": np.zeros(size, np.int8)}
+
+
 REFUSED: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]], str]] = [
     ("int8_conv_eltwise", {"w": U8, "zw": ZERO}, {}, "weights are signed"),
     ("int8_conv_eltwise", {"zw": np.array(1, np.int8)}, {}, "weights are signed"),
@@ -360,17 +368,17 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]], str]] = [
     ("int8_conv_depthwise", {"v": np.ones((6, 1, 5, 5), np.int8)}, {}, "the second is 3x3 and depthwise"),
     ("int8_conv_depthwise", {}, {"d": {"group": 6, "pads": [0] * 4}}, "padding 1"),
     ("int8_conv_chain", {"w": U8, "zw": ZERO}, {}, "weights are signed"),
-    ("int8_conv_chain", {"sw": np.full(4, 0.1, np.float32), "zw": np.zeros(4, np.int8)}, {"d": {"axis": 1}}, "one an output channel"),
+    ("int8_conv_chain", per_index(4), {"d": {"axis": 1}}, "one an output channel"),
     ("int8_conv_to_float", {"zw": np.array(2, np.int8)}, {}, "weights are signed"),
     ("int8_conv_requantize", {"zi": np.array(1, np.int32)}, {}, "accumulators have no zero point"),
     ("int8_conv_requantize", {"k": np.zeros((1, 7, 7), np.int32)}, {}, "one number a channel"),
-    ("int8_conv_requantize", dict.fromkeys(("low", "high"), np.array(9, np.int16)), {"r": {"dtype": 5}}, "results have 8 bits"),
+    ("int8_conv_requantize", NARROW, {"r": {"dtype": 5}}, "results have 8 bits"),
     ("int8_deconv", {"w": np.ones((4, 6, 3, 3), np.uint8), "zw": ZERO}, {}, "weights are signed"),
     ("int8_matmul_transposed", {"w": facts(np.ones((3, 8, 8), np.uint8)).type, "zw": ZERO}, {}, "weights are signed"),
     ("int8_matmul_eltwise", {"w": np.ones((8, 6), np.uint8), "zw": ZERO}, {}, "weights are signed"),
     ("int8_matmul_sum", {"r": facts(np.ones((3, 4, 6), np.uint8)).type}, {}, "product's shape"),
     ("int8_matmul_chain", {"b": (6,)}, {"Gemm": {"alpha": 0.5}}, "a bias has no factor"),
-    ("int8_matmul_chain", {"sw": np.full(8, 0.1, np.float32), "zw": np.zeros(8, np.int8)}, {"d": {"axis": 0}}, "one a column"),
+    ("int8_matmul_chain", per_index(8), {"d": {"axis": 0}}, "one a column"),
     ("int8_matmul_to_float", {"w": np.ones((8, 6), np.uint8), "zw": ZERO}, {}, "weights are signed"),
     ("int8_matmul_requantize", {"k": np.zeros((4, 6), np.int32)}, {}, "one number a column"),
     ("int8_inner_product", {"zx": np.array(1, np.uint8)}, {}, "it has no zero points"),

@@ -114,7 +114,7 @@ def test_options_of_the_host() -> None:
         (["dnnl", "dnnl -launch=1"], "named once"),
         ("dnnl -lunch=1", "did you mean `launch`"),
         ("dnnl -speed=1", "its numbers: bandwidth, launch, dispatch, link.bandwidth, link.latency, peak, peak.float32"),
-        ("dnnl -peak.int8=1", "got `-peak.int8`"),
+        ("dnnl -peak.int16=1", "got `-peak.int16`"),
         ("dnnl -launch=fast", "dnnl -launch: a number is required, as in `-launch=5e-6`; got `fast`"),
         ("dnnl -launch", "got nothing"),
         ("dnnl -launch=nan", "a number is required"),
