@@ -13,18 +13,25 @@ from eqsat.rules import ast
 
 def places_annotations(rule: ast.Rule) -> bool:
     """Whether applying the rule adds annotations."""
-    return sum(map(_built, rule.right)) > sum(map(_matched, rule.left))
+    bound: set[str] = set()
+    left = sum(_matched(root, bound) for root in rule.left)
+    return sum(_built(root, bound) for root in rule.right) > left
 
 
-def _built(template: ast.Template | None) -> int:
-    if not isinstance(template, ast.Build):
-        return 0
-    return (template.op in ANNOTATIONS) + sum(map(_built, template.args))
-
-
-def _matched(pattern: ast.Pattern | None) -> int:
+def _matched(pattern: ast.Pattern | None, bound: set[str]) -> int:
+    """How many annotations a pattern matches; operators that may be one are added to ``bound`` by their name."""
     if isinstance(pattern, ast.Alternatives):
-        return max(map(_matched, pattern.options), default=0)
+        return max((_matched(option, bound) for option in pattern.options), default=0)
     if not isinstance(pattern, ast.Match):
         return 0
-    return any(op in ANNOTATIONS for op in pattern.ops) + sum(map(_matched, pattern.args))
+    is_annotation = any(op in ANNOTATIONS for op in pattern.ops)
+    if is_annotation and pattern.op_name is not None:
+        bound.add(pattern.op_name)
+    return is_annotation + sum(_matched(argument, bound) for argument in pattern.args)
+
+
+def _built(template: ast.Template | None, bound: set[str]) -> int:
+    if not isinstance(template, ast.Build):
+        return 0
+    is_annotation = template.op in bound if isinstance(template.op, str) else template.op in ANNOTATIONS
+    return is_annotation + sum(_built(argument, bound) for argument in template.args)
