@@ -129,7 +129,7 @@ def conv_transpose(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarra
     kernel_shape = w.shape[2:]
     strides = integers(attrs, "strides", (1,) * rank)
     dilations = integers(attrs, "dilations", (1,) * rank)
-    begin, out = _transposed_padding(attrs, x.shape[2:], kernel_shape, strides, dilations)
+    begin, out = transposed_padding(attrs, x.shape[2:], kernel_shape, strides, dilations)
     m = w.shape[1]
     depth = channels // group
     weights = w.reshape(group, depth, -1).transpose(0, 2, 1)
@@ -152,7 +152,7 @@ def conv_transpose(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarra
     return y if b is None else y + b.reshape(-1, *(1,) * rank)
 
 
-def _transposed_padding(
+def transposed_padding(
     attrs: Attributes,
     spatial: tuple[int, ...],
     kernel_shape: tuple[int, ...],

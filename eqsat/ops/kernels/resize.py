@@ -17,7 +17,7 @@ from eqsat.ops.kernels.shaping import ints
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class Axis:
     """Resizing of one axis.
 
     Attributes:
@@ -34,7 +34,7 @@ class _Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
     """How positions are mapped and values are made.
 
     Attributes:
@@ -54,6 +54,68 @@ class _Rule:
     antialias: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a resizing does to an input of known shape.
+
+    Attributes:
+        axes: Axes that change, in the order in which they are resized.
+        shape: The output's.
+        rule: How positions are mapped and values are made.
+    """
+
+    axes: tuple[Axis, ...]
+    shape: tuple[int, ...]
+    rule: Rule
+
+
+def resize_plan(
+    attrs: Attributes,
+    shape: tuple[int, ...],
+    roi: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+) -> Plan:
+    """Settle which axes are resized by how much.
+
+    Raises:
+        ValueError: Neither scales nor sizes are given.
+    """
+    chosen = [a % len(shape) for a in attrs.get("axes") or range(len(shape))]
+    factors: list[float]
+    if sizes is not None and sizes.size:
+        wanted = list(ints(sizes))
+        factors = [size / shape[a] for size, a in zip(wanted, chosen, strict=True)]
+        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            common = min(factors) if policy == "not_larger" else max(factors)
+            factors = [common] * len(factors)
+            wanted = [math.floor(common * shape[a] + 0.5) for a in chosen]
+    elif scales is not None and scales.size:
+        factors = [float(f) for f in scales]
+        wanted = [math.floor(np.float32(f) * np.float32(shape[a])) for f, a in zip(factors, chosen, strict=True)]
+    else:
+        raise ValueError("scales or sizes are required")
+    region = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None or not roi.size else [float(v) for v in roi]
+    rule = Rule(
+        str(attrs["mode"]),
+        str(attrs.get("coordinate_transformation_mode", "half_pixel")),
+        str(attrs.get("nearest_mode", "round_prefer_floor")),
+        float(attrs.get("cubic_coeff_a", -0.75)),
+        bool(attrs.get("exclude_outside", 0)),
+        bool(attrs.get("antialias", 0)),
+    )
+    crop = rule.transform == "tf_crop_and_resize"
+    out = list(shape)
+    axes = []
+    for i, (axis, factor, size) in enumerate(zip(chosen, factors, wanted, strict=True)):
+        out[axis] = size
+        if crop or size != shape[axis] or factor != 1.0:
+            axes.append(Axis(axis, factor, size, (region[i], region[i + len(chosen)])))
+    # Axes that shrink come first, so that the others have less to do.
+    return Plan(tuple(sorted(axes, key=lambda p: p.scale)), tuple(out), rule)
+
+
 @kernel("Resize", since=11)
 def resize(
     attrs: Attributes,
@@ -63,27 +125,7 @@ def resize(
     sizes: np.ndarray | None = None,
 ) -> np.ndarray:
     """Resize to given scales or sizes of all or some axes."""
-    chosen = [a % x.ndim for a in attrs.get("axes") or range(x.ndim)]
-    factors: list[float]
-    if sizes is not None and sizes.size:
-        wanted = list(ints(sizes))
-        factors = [size / x.shape[a] for size, a in zip(wanted, chosen, strict=True)]
-        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
-        if policy != "stretch":
-            common = min(factors) if policy == "not_larger" else max(factors)
-            factors = [common] * len(factors)
-            wanted = [math.floor(common * x.shape[a] + 0.5) for a in chosen]
-    elif scales is not None and scales.size:
-        factors = [float(f) for f in scales]
-        wanted = [math.floor(np.float32(f) * np.float32(x.shape[a])) for f, a in zip(factors, chosen, strict=True)]
-    else:
-        raise ValueError("scales or sizes are required")
-    region = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None or not roi.size else [float(v) for v in roi]
-    plan = [
-        _Axis(axis, factor, size, (region[i], region[i + len(chosen)]))
-        for i, (axis, factor, size) in enumerate(zip(chosen, factors, wanted, strict=True))
-    ]
-    return _resize(x, plan, attrs)
+    return _resize(x, resize_plan(attrs, x.shape, roi, scales, sizes), attrs)
 
 
 @kernel("Resize", since=10)
@@ -114,29 +156,15 @@ def upsample_planes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 _ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
-def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
-    rule = _Rule(
-        str(attrs["mode"]),
-        str(attrs.get("coordinate_transformation_mode", "half_pixel")),
-        str(attrs.get("nearest_mode", "round_prefer_floor")),
-        float(attrs.get("cubic_coeff_a", -0.75)),
-        bool(attrs.get("exclude_outside", 0)),
-        bool(attrs.get("antialias", 0)),
-    )
-    crop = rule.transform == "tf_crop_and_resize"
-    active = [p for p in plan if crop or p.size != x.shape[p.axis] or p.scale != 1.0]
-    if any(not p.size for p in active):
-        shape = list(x.shape)
-        for p in plan:
-            shape[p.axis] = p.size
-        return np.zeros(shape, x.dtype)
+def _resize(x: np.ndarray, plan: Plan, attrs: Attributes) -> np.ndarray:
+    if any(not p.size for p in plan.axes):
+        return np.zeros(plan.shape, x.dtype)
     y = x
-    if rule.mode != "nearest" and (x.dtype.kind != "f" or x.dtype in HALF_TYPES):
+    if plan.rule.mode != "nearest" and (x.dtype.kind != "f" or x.dtype in HALF_TYPES):
         y = x.astype(np.float32)
     outside: list[tuple[int, np.ndarray]] = []
-    # Axes that shrink come first, so that the others have less to do.
-    for p in sorted(active, key=lambda p: p.scale):
-        index, weights, beyond = _axis_taps(p, x.shape[p.axis], rule)
+    for p in plan.axes:
+        index, weights, beyond = axis_taps(p, x.shape[p.axis], plan.rule)
         y = np.take(y, index, p.axis) if weights is None else _interpolate(y, p.axis, index, weights)
         if beyond is not None:
             outside.append((p.axis, beyond))
@@ -149,7 +177,7 @@ def _resize(x: np.ndarray, plan: list[_Axis], attrs: Attributes) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _axis_taps(p: _Axis, length: int, rule: _Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def axis_taps(p: Axis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Input positions, weights (None for the nearest neighbour), and which outputs lie outside (None if none can)."""
     # The nearest neighbour of a tie depends on the arithmetic: it is that of ONNX Runtime.
     at = _positions(p, length, rule.transform, np.float32 if rule.mode == "nearest" else np.float64)
@@ -159,7 +187,7 @@ def _axis_taps(p: _Axis, length: int, rule: _Rule) -> tuple[np.ndarray, np.ndarr
     return (*_taps(at, p, length, rule), beyond)
 
 
-def _positions(p: _Axis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
+def _positions(p: Axis, length: int, mode: str, kind: type[np.floating]) -> np.ndarray:
     """Where in the input each output position lies, computed in a floating-point type; may be outside."""
     i = np.arange(p.size, dtype=kind)
     scale, half, last = kind(p.scale), kind(0.5), kind(length - 1)
@@ -197,7 +225,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
     raise ValueError(f"unknown nearest_mode {mode!r}")
 
 
-def _taps(at: np.ndarray, p: _Axis, length: int, rule: _Rule) -> tuple[np.ndarray, np.ndarray]:
+def _taps(at: np.ndarray, p: Axis, length: int, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
     """Input positions and weights for each output position, both (size, taps)."""
     cubic = rule.mode == "cubic"
     squeeze = min(p.scale, 1.0) if rule.antialias else 1.0
