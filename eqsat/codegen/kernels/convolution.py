@@ -13,7 +13,7 @@ from eqsat.codegen.kernels.fused import activated, can_activate
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops
 from eqsat.codegen.kernels.matrix import only
 from eqsat.codegen.templates import Template, Tensor
-from eqsat.ops.kernels.convolution import _transposed_padding
+from eqsat.ops.kernels.convolution import transposed_padding
 from eqsat.ops.kernels.windows import integers, windows
 
 WIDTH = 64
@@ -168,7 +168,7 @@ def conv_transpose(task: Task) -> Kernel:
     spatial, kernel = x.shape[2:], w.shape[2:]
     strides = integers(task.attributes, "strides", (1,) * rank)
     dilations = integers(task.attributes, "dilations", (1,) * rank)
-    begin, out = _transposed_padding(task.attributes, spatial, kernel, strides, dilations)
+    begin, out = transposed_padding(task.attributes, spatial, kernel, strides, dilations)
     groups = task.attributes.get("group", 1)
     return template.fill(
         "conv_transpose.c.jinja",

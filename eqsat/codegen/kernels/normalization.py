@@ -1,0 +1,327 @@
+"""Normalisations; mirrors ``eqsat/ops/kernels/normalization.py`` and the fused ones of ``fused.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops import MICROSOFT, are, loops, shape_of
+from eqsat.codegen.kernels.reductions import axes_apart, joined
+from eqsat.codegen.templates import Template, Tensor
+
+Index = Sequence[str]
+
+
+def _floats(task: Task) -> bool:
+    return are(task, FLOATS) and task.outputs[0] is not None
+
+
+def _operand(template: Template, number: int) -> Tensor:
+    found = template.x[number]
+    assert found is not None
+    return found
+
+
+def _optional(template: Template, number: int) -> Tensor | None:
+    return template.x[number] if template.task.has(number) else None
+
+
+def _suffix(c: str) -> str:
+    return "f" if c == "float" else ""
+
+
+def _standardized(
+    template: Template,
+    shape: Sequence[int],
+    axes: Sequence[int],
+    element: Callable[[Index, Index], str],
+    scaled: Callable[[str, Index, Index], str],
+    *,
+    dtype: ir.DataType,
+    place: Callable[[Index, Index], list[str]] | None = None,
+    centred: bool = True,
+    divided: bool = False,
+    rounds: bool = False,
+    statistics: Sequence[tuple[int, str]] = (),
+    total: int | None = None,
+) -> Kernel:
+    """Lines by their statistics.
+
+    Args:
+        template: What writes it.
+        shape: Of the elements.
+        axes: Along which statistics are taken.
+        element: An element from the indices across and along the lines.
+        scaled: The result from the standardized value.
+        dtype: Element type of the data.
+        place: Index of the result; that of the element by default.
+        centred: Whether the mean is subtracted.
+        divided: Whether the last step is a division by the deviation and not a product with its inverse.
+        rounds: Whether half precision is rounded before the scale.
+        statistics: Further outputs that hold a value for each line.
+        total: Output that holds the elements themselves, if somebody reads it.
+    """
+    kept, reduced = axes_apart(shape, axes)
+    c = dtypes.computed(dtype)
+    used = total if total is not None and total < len(template.y) and template.y[total] is not None else None
+    return template.fill(
+        "normalize.c.jinja",
+        kept=kept,
+        reduced=reduced,
+        element=element,
+        scaled=scaled,
+        rounded=lambda v: template.rounded(v, dtype) if rounds else v,
+        place=place or joined(axes),
+        count=math.prod(reduced),
+        c=c,
+        f=_suffix(c),
+        epsilon=dtypes.literal(template.task.attributes.get("epsilon", 1e-5), dtype),
+        centred=centred,
+        divided=divided,
+        statistics=statistics,
+        sum=used,
+    )
+
+
+@loops("batch normalisation loops", "BatchNormalization", accepts=_floats)
+def batch_normalization(task: Task) -> Kernel:
+    """By given statistics, or in training by the batch's own."""
+    template = Template(task)
+    x = _operand(template, 0)
+    others = tuple(n for a, n in enumerate(x.shape) if a != 1)
+    training = bool(task.attributes.get("training_mode", 0))
+    keep = task.attributes.get("momentum", 0.9)
+    work = x.dtype if x.c == "double" else ir.DataType.FLOAT
+
+    def element(c: Index, j: Index) -> list[str]:
+        return [j[0], c[0], *j[1:]] if len(x.shape) > 1 else list(j)
+
+    return template.fill(
+        "batch_normalize.c.jinja",
+        channels=x.shape[1] if x.rank > 1 else 1,
+        others=others,
+        element=element,
+        training=training,
+        work=x.c,
+        f=_suffix(x.c),
+        count=math.prod(others),
+        epsilon=dtypes.literal(task.attributes["epsilon"], work),
+        keep=dtypes.literal(keep, work),
+        rest=dtypes.literal(1 - keep, work),
+    )
+
+
+@loops("normalisation loops", "InstanceNormalization", accepts=_floats)
+def instance_normalization(task: Task) -> Kernel:
+    """Each channel of each sample."""
+    template = Template(task)
+    x, scale, bias = (_operand(template, k) for k in range(3))
+    axes = tuple(range(2, x.rank))
+    at = joined(axes)
+    return _standardized(
+        template,
+        x.shape,
+        axes,
+        lambda i, j: x.load(*at(i, j)),
+        lambda v, i, j: f"{v} * {scale.load(i[1])} + {bias.load(i[1])}",
+        dtype=x.dtype,
+    )
+
+
+@loops("normalisation loops", "GroupNormalization", accepts=_floats)
+def group_normalization(task: Task) -> Kernel:
+    """Groups of channels of each sample; scale and bias are per channel."""
+    template = Template(task)
+    x, scale, bias = (_operand(template, k) for k in range(3))
+    groups = int(task.attributes["num_groups"])
+    many = x.shape[1] // groups
+    parts = x.split(1, (groups, many))
+    axes = tuple(range(2, parts.rank))
+    at = joined(axes)
+
+    def channel(i: Index, j: Index) -> str:
+        return f"{i[1]} * {many} + {j[2]}"
+
+    return _standardized(
+        template,
+        parts.shape,
+        axes,
+        lambda i, j: parts.load(*at(i, j)),
+        lambda v, i, j: f"{v} * {scale.load(channel(i, j))} + {bias.load(channel(i, j))}",
+        dtype=x.dtype,
+        place=lambda i, j: [i[0], channel(i, j), *j[3:]],
+        rounds=True,
+    )
+
+
+def _from_axis(task: Task) -> tuple[int, ...]:
+    rank = len(shape_of(task, 0))
+    return tuple(range(int(task.attributes.get("axis", -1)) % rank, rank))
+
+
+@loops("normalisation loops", "LayerNormalization", accepts=_floats)
+def layer_normalization(task: Task) -> Kernel:
+    """All elements from an axis on; mean and inverse deviation are outputs as well."""
+    template = Template(task)
+    x, scale = _operand(template, 0), _operand(template, 1)
+    bias = _optional(template, 2)
+    axes = _from_axis(task)
+    at = joined(axes)
+    factor = scale.broadcast(x.shape)
+    offset = None if bias is None else bias.broadcast(x.shape)
+
+    def scaled(v: str, i: Index, j: Index) -> str:
+        value = f"{v} * {factor.load(*at(i, j))}"
+        return value if offset is None else f"{value} + {offset.load(*at(i, j))}"
+
+    return _standardized(
+        template,
+        x.shape,
+        axes,
+        lambda i, j: x.load(*at(i, j)),
+        scaled,
+        dtype=x.dtype,
+        rounds=True,
+        statistics=((1, "mean"), (2, "inverse")),
+    )
+
+
+@loops("normalisation loops", "RMSNormalization", accepts=_floats)
+def rms_normalization(task: Task) -> Kernel:
+    """All elements from an axis on by their root mean square."""
+    template = Template(task)
+    x, scale = _operand(template, 0), _operand(template, 1)
+    axes = _from_axis(task)
+    at = joined(axes)
+    factor = scale.broadcast(x.shape)
+    return _standardized(
+        template,
+        x.shape,
+        axes,
+        lambda i, j: x.load(*at(i, j)),
+        lambda v, i, j: f"{v} * {factor.load(*at(i, j))}",
+        dtype=x.dtype,
+        centred=False,
+        divided=True,
+        rounds=True,
+    )
+
+
+def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
+    """Elements of ``x + skip + bias``; ``skip`` may have no batch."""
+    x, skip = _operand(template, 0), _operand(template, 1)
+    spread = skip.broadcast(x.shape)
+    extra = _optional(template, bias)
+    last = None if extra is None else extra.broadcast(x.shape)
+
+    def element(at: Index) -> str:
+        rest = "" if last is None else f" + {last.load(*at)}"
+        return f"({x.load(*at)} + {spread.load(*at)}{rest})"
+
+    return element
+
+
+@loops("normalisation loops", "SkipLayerNormalization", domain=MICROSOFT, accepts=_floats)
+def skip_layer_normalization(task: Task) -> Kernel:
+    """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
+    template = Template(task)
+    x, gamma, beta = _operand(template, 0), _operand(template, 2), _optional(template, 3)
+    at = joined((x.rank - 1,))
+    element = _skipped(template, 4)
+
+    def scaled(v: str, i: Index, j: Index) -> str:
+        value = f"{v} * {gamma.load(j[-1])}"
+        return value if beta is None else f"{value} + {beta.load(j[-1])}"
+
+    return _standardized(
+        template,
+        x.shape,
+        (x.rank - 1,),
+        lambda i, j: element(at(i, j)),
+        scaled,
+        dtype=x.dtype,
+        statistics=((1, "mean"), (2, "inverse")),
+        total=3,
+    )
+
+
+@loops("normalisation loops", "SkipSimplifiedLayerNormalization", domain=MICROSOFT, accepts=_floats)
+def skip_rms_normalization(task: Task) -> Kernel:
+    """RMS normalisation over the last axis of ``x + skip + bias``."""
+    template = Template(task)
+    x, gamma = _operand(template, 0), _operand(template, 2)
+    at = joined((x.rank - 1,))
+    element = _skipped(template, 3)
+    return _standardized(
+        template,
+        x.shape,
+        (x.rank - 1,),
+        lambda i, j: element(at(i, j)),
+        lambda v, i, j: f"{v} * {gamma.load(j[-1])}",
+        dtype=x.dtype,
+        centred=False,
+        statistics=((1, "0"), (2, "inverse")),
+        total=3,
+    )
+
+
+@loops("normalisation loops", "MeanVarianceNormalization", accepts=_floats)
+def mean_variance_normalization(task: Task) -> Kernel:
+    """Over the given axes; the tiny constant is the one in the operator's definition."""
+    template = Template(task)
+    x = _operand(template, 0)
+    axes = tuple(int(a) % x.rank for a in task.attributes["axes"])
+    kept, reduced = axes_apart(x.shape, axes)
+    tiny = dtypes.literal(1e-9, x.dtype)
+    return template.fill(
+        "lines.c.jinja",
+        kind="standard",
+        kept=kept,
+        reduced=reduced,
+        at=joined(axes),
+        count=math.prod(reduced),
+        tiny=tiny,
+    )
+
+
+@loops("normalisation loops", "LRN", accepts=_floats)
+def local_response_normalization(task: Task) -> Kernel:
+    """Each element by the squares of its neighbours across channels."""
+    template = Template(task)
+    x = _operand(template, 0)
+    size, beta = int(task.attributes["size"]), task.attributes["beta"]
+    f = _suffix(x.c)
+    # Powers are slow; the usual exponent 3/4 is two square roots.
+    usual, other = f"(sqrt{f}(base) * sqrt{f}(sqrt{f}(base)))", f"pow{f}(base, {dtypes.literal(beta, x.dtype)})"
+    return template.fill(
+        "lines.c.jinja",
+        kind="neighbours",
+        before=(size - 1) // 2,
+        behind=size - 1 - (size - 1) // 2,
+        alpha=f"({dtypes.literal(task.attributes['alpha'], x.dtype)} / {dtypes.literal(size, x.dtype)})",
+        bias=dtypes.literal(task.attributes["bias"], x.dtype),
+        power=usual if beta == 0.75 else other,
+    )
+
+
+@loops("normalisation loops", "LpNormalization", accepts=_floats)
+def lp_normalization(task: Task) -> Kernel:
+    """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
+    template = Template(task)
+    x = _operand(template, 0)
+    axis = int(task.attributes["axis"]) % x.rank
+    first = task.attributes["p"] == 1
+    kept, _ = axes_apart(x.shape, (axis,))
+    return template.fill(
+        "lines.c.jinja",
+        kind="norm",
+        axis=axis,
+        kept=kept,
+        term="fabs(value)" if first else "value * value",
+        root="total" if first else "sqrt(total)",
+    )
