@@ -5,7 +5,7 @@ class of ``QuantizeLinear(x, s, z)`` is needed exactly by the programs that roun
 can be charged there. With one producer a class, ``x := DequantizeLinear(QuantizeLinear(x))`` would be a cycle; the
 integers are usable where an integer spelling of them was derived, or where x is computed in floats and rounded.
 
-A constant keeps its own value beside the approximation; its integers are a constant expression.
+A constant keeps its own value beside the approximation; its integers are a constant expression, or given.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class Approximation:
         scale: float32, a scalar or one value an index of ``axis``.
         zero: Of the same shape and of the integers' type.
         axis: None where one scale serves all.
+        integers: Of a constant, where they are not those of ``QuantizeLinear``.
     """
 
     value: str
     scale: np.ndarray
     zero: np.ndarray
     axis: int | None = None
+    integers: np.ndarray | None = None
 
 
 def write_approximations(
@@ -70,20 +72,23 @@ def write_approximations(
         axis = 1 if approximation.axis is None else approximation.axis
         attrs = {c: tables.attrs.id(make_attrs(c.op, {"axis": axis})) for c in (QUANTIZE, DEQUANTIZE)}
         x = call("ref", integer(numbers[approximation.value]))
-        scale, zero = (
-            call("Const", integer(tables.constants.of_array(a, ir.DataType.from_numpy(a.dtype))))
-            for a in (approximation.scale, approximation.zero)
-        )
+        scale, zero = _constant(tables, approximation.scale), _constant(tables, approximation.zero)
+        given = approximation.integers
         name = f"q{index}"
         for constructor, operand in ((QUANTIZE, x), (DEQUANTIZE, bindings.Var(SPAN, name))):
             args = [integer(attrs[constructor]), operand, scale, zero]
             expression = call(constructor.name, *args)
             if constructor is QUANTIZE:
-                actions.append(bindings.Let(SPAN, name, expression))
+                actions.append(bindings.Let(SPAN, name, expression if given is None else _constant(tables, given)))
                 number = len(encoding.values) + index
                 actions.append(bindings.Union(SPAN, call("ref", integer(number)), bindings.Var(SPAN, name)))
             else:
                 actions.append(bindings.Union(SPAN, x, expression))
-            actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule)))
+            if constructor is DEQUANTIZE or given is None:
+                actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(rule)))
     if actions:
         engine.run_once(actions)
+
+
+def _constant(tables: Tables, array: np.ndarray) -> Any:
+    return call("Const", integer(tables.constants.of_array(array, ir.DataType.from_numpy(array.dtype))))

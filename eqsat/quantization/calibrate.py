@@ -18,6 +18,7 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.quantization.data import CalibrationData, DataSource
 from eqsat.quantization.histogram import Histogram
+from eqsat.quantization.moments import Gatherer, Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,13 @@ class Calibration:
         tensors: Statistics by tensor name, in execution order: inputs and everything floating-point computed from them.
         constants: Value by name of the floating-point tensors that no input changes.
         samples: Number of samples.
+        moments: Mean and power of what constant weights are multiplied with, by position of the node that reads them.
     """
 
     tensors: dict[str, Histogram] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     samples: int = 0
+    moments: dict[int, Moments] = field(default_factory=dict)
 
 
 def calibrate(
@@ -75,6 +78,7 @@ def calibrate(
     trace = Trace(model)
     constants = {name: array for name, array in trace.constants.items() if is_float(array)}
     found = Calibration(constants=constants)
+    gatherer = Gatherer(model, constants)
     count = 0
 
     def see(name: str, value: Any) -> None:
@@ -82,13 +86,14 @@ def calibrate(
             if name not in found.tensors:
                 found.tensors[name] = Histogram()
             found.tensors[name].add(value)
+            gatherer.see(name, value)
 
     for sample in islice(samples, limit):
         trace.observe(sample, see)
         count += 1
         if progress is not None:
             progress(Progress("calibrate", count, limit))
-    return Calibration(found.tensors, constants, count)
+    return Calibration(found.tensors, constants, count, gatherer.found)
 
 
 def is_float(value: Any) -> bool:

@@ -8,6 +8,8 @@ makes the levels coarse; the optimum is between.
 
 Beyond the slides: values below zero are kept apart from those above and the range need not be symmetric, so that a
 threshold t stands for [max(low, -t), min(high, t)]. Exact zeros are left out, as every range represents them exactly.
+Bins with a few values each differ by chance, which would count as information that wide levels lose, and clip most of a
+small tensor: bins are merged until they hold enough, and where that leaves too few of them nothing is clipped.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from eqsat.quantization.histogram import SIDE, Histogram
 
 _CANDIDATES = 128
 _LEVELS = 256
+_ENOUGH = 32
+"""Values a bin in use has on average: then chance adds about 1 / (2 * 32) to a divergence."""
 
 
 def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, float]:
@@ -29,21 +33,32 @@ def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, f
     """
     counts = histogram.counts.copy()
     counts[SIDE] -= histogram.zeros
-    used = np.flatnonzero(counts)
-    first, last = int(min(used[0], SIDE)), int(max(used[-1] + 1, SIDE))
-    reach = max(SIDE - first, last - SIDE)
+    width, side = histogram.width, SIDE
+    first, last, reach = _ends(counts, side)
+    while counts.sum() < _ENOUGH * np.count_nonzero(counts):
+        if reach // 2 < 4 * _LEVELS:
+            return histogram.low, histogram.high
+        counts = counts.reshape(-1, 2).sum(axis=1)
+        width, side = 2 * width, side // 2
+        first, last, reach = _ends(counts, side)
     # Fewer bins than levels would say that nothing is lost however much is clipped.
     least = min(_LEVELS // 2, reach)
     thresholds = np.unique(np.linspace(least, reach, _CANDIDATES).round().astype(int))
     best, best_divergence = reach, np.inf
     for t in thresholds[::-1].tolist():
-        low, high = max(first, SIDE - t), min(last, SIDE + t)
-        divergence = _divergence(counts, low, high, SIDE - t if symmetric else low, SIDE + t if symmetric else high)
+        low, high = max(first, side - t), min(last, side + t)
+        divergence = _divergence(counts, low, high, side - t if symmetric else low, side + t if symmetric else high)
         # A draw goes to the wider range, which clips less.
         if divergence < best_divergence * (1 - 1e-9):
             best, best_divergence = t, divergence
-    width = histogram.width
-    return -float(min(best, SIDE - first)) * width, float(min(best, last - SIDE)) * width
+    return -float(min(best, side - first)) * width, float(min(best, last - side)) * width
+
+
+def _ends(counts: np.ndarray, side: int) -> tuple[int, int, int]:
+    """The first bin in use, the one behind the last, and how far the further one is from zero."""
+    used = np.flatnonzero(counts)
+    first, last = int(min(used[0], side)), int(max(used[-1] + 1, side))
+    return first, last, max(side - first, last - side)
 
 
 def _divergence(counts: np.ndarray, low: int, high: int, start: int, stop: int) -> float:

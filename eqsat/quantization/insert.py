@@ -14,24 +14,36 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from eqsat.execute.trace import Trace
 from eqsat.partition.names import Namer
+from eqsat.quantization.balance import balanced
+from eqsat.quantization.calibrate import Calibration
 from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import Quantizer
 from eqsat.quantization.ranges import Range
 from eqsat.quantization.scheme import QuantizedTensor, Scheme, make_scheme
 
 
-def quantize_dequantize(model: ir.Model, ranges: Mapping[str, Range], options: Options | None = None) -> ir.Model:
+def quantize_dequantize(
+    model: ir.Model,
+    ranges: Mapping[str, Range],
+    options: Options | None = None,
+    *,
+    calibration: Calibration | None = None,
+) -> ir.Model:
     """The model with everything quantized that can be, in QDQ form.
 
     Args:
         model: A loaded model; not changed.
         ranges: Range by tensor name (:func:`eqsat.quantization.ranges.ranges`).
         options: Element types, skipped nodes, operators.
+        calibration: What balanced weights need; without it they are rounded to nearest.
 
     Raises:
         QuantizationError: A skipped node or an operator does not exist.
     """
-    return apply_scheme(model, make_scheme(model, ranges, options))
+    scheme = make_scheme(model, ranges, options)
+    if calibration is not None and (options is None or options.balance):
+        scheme = balanced(model, scheme, calibration)
+    return apply_scheme(model, scheme)
 
 
 def apply_scheme(model: ir.Model, scheme: Scheme) -> ir.Model:
@@ -124,7 +136,7 @@ class _Pairs:
                 ir.Node("", "QuantizeLinear", [value, scale, zero], _attributes(quantizer), outputs=[integers])
             )
         else:
-            integers = self.initializer(name, quantizer.quantize(self.constants[tensor.name]))
+            integers = self.initializer(name, tensor.quantize(self.constants[tensor.name]))
         nodes.append(ir.Node("", "DequantizeLinear", [integers, scale, zero], _attributes(quantizer), outputs=[result]))
         return nodes, result
 

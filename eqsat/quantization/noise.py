@@ -95,7 +95,7 @@ def measure_noise(
         elements += [y.size for y in exact]
         for i, tap, tensor in measured:
             value = trace.value(state, tap)
-            rounded = tensor.quantizer.round_trip(value)
+            rounded = tensor.round_trip(value)
             if not np.array_equal(rounded, value):
                 changed = trace.run_again(state, tap, rounded)
                 noise[i] += [error_power(trace.value(changed, n), y) for n, y in zip(outputs, exact, strict=True)]

@@ -27,6 +27,8 @@ class Options:
         per_channel: Whether each output channel of a weight has a scale of its own.
         skip: Nodes that stay as they are, by their name or by that of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
+        balance: Whether weights are rounded so that the errors of an output channel cancel in the mean, which needs
+            statistics; else each is rounded to nearest.
 
     Raises:
         QuantizationError: A value that does not exist.
@@ -39,6 +41,7 @@ class Options:
     per_channel: bool = True
     skip: tuple[str, ...] = ()
     operators: tuple[str, ...] | None = None
+    balance: bool = True
 
     def __post_init__(self) -> None:
         _one_of("method", self.method, METHODS)

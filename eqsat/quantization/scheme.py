@@ -40,7 +40,7 @@ _LIMITING = ("Relu", "Clip", "Max", "Min")
 """Operators that leave most values as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor:
     """One tensor and the integers for it.
 
@@ -51,6 +51,7 @@ class QuantizedTensor:
         readers: Who reads the quantized form; None for everybody, outputs of the model included.
         follows: The tensor whose integers data movement made these from; None where it is quantized itself.
             The second rounding of such a tensor changes nothing, so it adds no noise.
+        integers: For a constant, where they are not the nearest ones.
     """
 
     name: str
@@ -58,6 +59,15 @@ class QuantizedTensor:
     quantizer: Quantizer
     readers: tuple[Edge, ...] | None
     follows: str | None = None
+    integers: np.ndarray | None = None
+
+    def quantize(self, x: np.ndarray) -> np.ndarray:
+        """The integers for the tensor's value."""
+        return self.quantizer.quantize(x) if self.integers is None else self.integers
+
+    def round_trip(self, x: np.ndarray) -> np.ndarray:
+        """What is left of the tensor's value."""
+        return self.quantizer.dequantize(self.quantize(x))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from eqsat.errors import QuantizationError
 from eqsat.model.load import Source, load
 from eqsat.model.opset import did_you_mean
 from eqsat.quantization import calibrate as calibrating
+from eqsat.quantization.balance import balanced
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
 from eqsat.quantization.data import CalibrationData, DataSource
@@ -47,6 +48,7 @@ def quantize(
     activation: Activation = "uint8",
     symmetric: bool = False,
     per_channel: bool = True,
+    balance: bool = True,
     skip: Sequence[str] = (),
     operators: Sequence[str] | None = None,
     simulate: bool = False,
@@ -72,7 +74,7 @@ def quantize(
         budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
             output name. It holds for the result as measured on calibration samples, else there is an error. None takes
             the cheapest program, whatever its error.
-        method, percentile, activation, symmetric, per_channel: How ranges are found and what the integers are; see
+        method, percentile, activation, symmetric, per_channel, balance: How ranges are found and what integers are; see
             :class:`~eqsat.quantization.options.Options`.
         skip: Nodes that stay floats, by their name or by that of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
@@ -105,7 +107,7 @@ def quantize(
             raise QuantizationError("at least one sample is required", place=f"option {name}", actual=str(value))
     _check_mode(simulate, conversions)
     kept = operators if operators is None or isinstance(operators, str) else tuple(operators)
-    options = Options(method, percentile, activation, symmetric, per_channel, _names(skip), kept)  # type: ignore[arg-type]
+    options = Options(method, percentile, activation, symmetric, per_channel, _names(skip), kept, balance)  # type: ignore[arg-type]
     original = load(source, dims=dims)
     required = required_decibel(budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, samples)
@@ -117,6 +119,8 @@ def quantize(
     with _timed(seconds, "calibrate"):
         found = calibrate(prepared, data, limit=samples, progress=tell("calibrate"))
     scheme = make_scheme(prepared, ranges(found, options), options)
+    if options.balance:
+        scheme = balanced(prepared, scheme, found)
     with _timed(seconds, "measure"):
         noise = measure_noise(prepared, scheme, data, limit=noise_samples, progress=tell("measure"))
     job = Job(
@@ -202,4 +206,5 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 def _approximation(scheme: Scheme, index: int) -> Approximation:
     tensor = scheme.tensors[index]
-    return Approximation(tensor.name, tensor.quantizer.scale, tensor.quantizer.zero, tensor.quantizer.axis)
+    quantizer = tensor.quantizer
+    return Approximation(tensor.name, quantizer.scale, quantizer.zero, quantizer.axis, tensor.integers)

@@ -92,6 +92,14 @@ def test_clipping_pays_with_an_outlier():
     assert by_method["mse"] < by_method["minmax"]
 
 
+@pytest.mark.parametrize("count", [10, 1000, 30_000])
+def test_entropy_clips_nothing_of_a_small_tensor(count: int):
+    """The counts of its bins differ by chance, and what wide levels lose of that is not information."""
+    x = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    found = tensor_range(histogram(x), Options(method="entropy"))
+    assert (found.low, found.high) == (x.min(), x.max())
+
+
 def test_entropy_keeps_uniform_data_whole_and_clips_heavy_tails():
     x = DATA["uniform"]
     found = tensor_range(histogram(x), Options(method="entropy"))

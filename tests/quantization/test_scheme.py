@@ -47,9 +47,9 @@ def scheme_of(model: ir.Model, **options) -> dict[tuple[str, str], QuantizedTens
     return by_key
 
 
-def quantized(model: ir.Model, **options) -> ir.Model:
+def quantized(model: ir.Model, count: int = 4, **options) -> ir.Model:
     chosen = Options(**options)
-    return quantize_dequantize(model, ranges(calibrate(model, samples(model, 4)), chosen), chosen)
+    return quantize_dequantize(model, ranges(calibrate(model, samples(model, count)), chosen), chosen)
 
 
 def operators(model: ir.Model) -> Counter[str]:
@@ -394,7 +394,7 @@ def test_calibrated_on_zeros():
 def test_the_model_is_not_changed_and_results_are_the_same_each_time():
     model = residual()
     before = ir.to_proto(model).SerializeToString(deterministic=True)
-    models = [quantized(model, method=m, percentile=99) for m in METHODS for _ in range(2)]
+    models = [quantized(model, 128, method=m, percentile=99) for m in METHODS for _ in range(2)]
     made = {ir.to_proto(m).SerializeToString(deterministic=True) for m in models}
     assert len(made) == len(METHODS)
     assert ir.to_proto(model).SerializeToString(deterministic=True) == before

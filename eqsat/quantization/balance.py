@@ -1,0 +1,147 @@
+"""Rounding of weights whose errors cancel in the mean.
+
+Behind a Relu everything is positive, and images share most of what they have: what a weight is multiplied with has a
+mean far from zero. Rounded to nearest, the errors of a channel's weights then add up to a shift of its output that is
+the same for every sample, passes through the network undamped, and in deep networks is most of the error. Nagel et al.
+("Data-free quantization through weight equalization and bias correction", 2019) measure the shift and correct it in the
+bias. Here it is avoided: some weights that are nearly as close to their second nearest integer go there, so that
+``sum of e_k E[x_k]`` vanishes. No bias is needed, and a weight is rounded the same whatever else of the network is.
+
+For a channel with errors e the expected squared error of its output is ``sum of e_k² var(x_k) + (sum of e_k E[x_k])²``,
+if inputs do not correlate beyond their means. It is reduced greedily: candidates in order of what going to the other
+integer costs the first sum for each unit that it takes off the second, as many as are best; then single weights while
+that helps, which matters where there are few, as in depthwise convolutions. (Rounding by such an estimate, with all
+correlations: Nagel et al., "Up or down? Adaptive rounding for post-training quantization", 2020.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.execute.trace import Trace
+from eqsat.quantization.calibrate import Calibration
+from eqsat.quantization.moments import Moments, by_channel
+from eqsat.quantization.quantizer import Quantizer
+from eqsat.quantization.scheme import QuantizedTensor, Scheme
+
+_LIMIT = 127
+_ROUNDS = 32
+"""Single moves a channel at most."""
+_NEGLIGIBLE = 0.01
+"""Part of a channel's error that its mean may leave without single moves."""
+_CHUNK = 1 << 21
+"""Weights looked at in one go, which bounds the memory for intermediate results."""
+
+
+def balanced(model: ir.Model, scheme: Scheme, calibration: Calibration) -> Scheme:
+    """The scheme with weights rounded so that errors cancel in the mean.
+
+    Weights with several readers, and those of operators without moments, are rounded to nearest.
+
+    Args:
+        model: The model that was calibrated and that the scheme is for.
+        scheme: The quantization.
+        calibration: Statistics with moments.
+    """
+    nodes = list(model.graph)
+    constants = Trace(model).constants
+
+    def one(tensor: QuantizedTensor) -> QuantizedTensor:
+        if tensor.kind != "weight" or tensor.readers is None or len(tensor.readers) != 1:
+            return tensor
+        position = tensor.readers[0][0]
+        moments = calibration.moments.get(position)
+        if moments is None:
+            return tensor
+        integers = balanced_integers(nodes[position], constants[tensor.name], tensor.quantizer, moments)
+        return replace(tensor, integers=integers)
+
+    return replace(scheme, tensors=tuple(map(one, scheme.tensors)))
+
+
+def balanced_integers(node: ir.Node, weight: np.ndarray, quantizer: Quantizer, moments: Moments) -> np.ndarray:
+    """Integers for a weight: each the nearest or the second nearest.
+
+    Args:
+        node: Who reads the weight.
+        weight: float32, finite.
+        quantizer: Symmetric int8.
+        moments: Of what it is multiplied with.
+    """
+    integers = quantizer.quantize(weight)
+    groups = len(moments.total)
+    # Writes into views of the channels' weights arrive in the integers.
+    parts = by_channel(node, integers, groups)
+    steps = quantizer.scale.astype(np.float64).reshape(groups, -1, 1) if quantizer.axis is not None else quantizer.scale
+    steps = np.broadcast_to(steps, (*parts.shape[:2], 1))
+    reals = by_channel(node, weight, groups)
+    for g in range(groups):
+        rows = max(1, _CHUNK // parts.shape[2])
+        for start in range(0, parts.shape[1], rows):
+            chosen = (g, slice(start, start + rows))
+            scaled = reals[chosen].astype(np.float64) / steps[chosen]
+            parts[chosen] += _moves(scaled, parts[chosen], moments.mean[g], moments.variance[g])
+    return integers
+
+
+def _moves(scaled: np.ndarray, nearest: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """-1, 0 or 1 for each integer (int8[channels, K]).
+
+    Args:
+        scaled: Weights in steps (float64[channels, K]).
+        nearest: Their nearest integers.
+        mean, variance: Of what the weights are multiplied with (float64[K]).
+    """
+    error = nearest - scaled
+    other = -np.sign(error)
+    usable = (other != 0) & (np.abs(nearest + other) <= _LIMIT)
+    other = np.where(usable, other, 0.0)
+    moved = _prefix(error, other, mean, variance)
+    rows = np.flatnonzero(_is_shifted(error + moved * other, mean, variance))
+    for _ in range(_ROUNDS):
+        if not len(rows):
+            break
+        rows = rows[_move_best(error, other, moved, mean, variance, rows)]
+    return (moved * other).astype(np.int8)
+
+
+def _prefix(error: np.ndarray, other: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """The weights that move (bool[channels, K]): the cheapest ones, as many as are best."""
+    shift = error @ mean
+    gain = -other * mean * np.sign(shift)[:, None]
+    usable = gain > 0
+    gain = np.where(usable, gain, 0.0)
+    cost = np.where(usable, variance * (1 - 2 * np.abs(error)), 0.0)
+    price = np.divide(cost, gain, out=np.full_like(cost, np.inf), where=usable)
+    order = np.argsort(price, axis=1, kind="stable")
+    spent = np.cumsum(np.take_along_axis(cost, order, 1), axis=1)
+    left = np.abs(shift)[:, None] - np.cumsum(np.take_along_axis(gain, order, 1), axis=1)
+    total = spent + left**2
+    best = np.argmin(total, axis=1)
+    count = np.where(total[np.arange(len(total)), best] < shift**2, best + 1, 0)
+    moved = np.zeros(error.shape, bool)
+    np.put_along_axis(moved, order, np.arange(error.shape[1]) < count[:, None], axis=1)
+    return moved & usable
+
+
+def _is_shifted(error: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Whether a channel's mean is more than negligible beside its error (bool[channels])."""
+    return (error @ mean) ** 2 > _NEGLIGIBLE * (error**2 @ variance)
+
+
+def _move_best(
+    error: np.ndarray, other: np.ndarray, moved: np.ndarray, mean: np.ndarray, variance: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Moves in each row the weight that helps most, to its second nearest integer or back; whether one did help."""
+    now = error[rows] + moved[rows] * other[rows]
+    step = np.where(moved[rows], -other[rows], other[rows])
+    shift = (now @ mean)[:, None]
+    change = variance * (1 + 2 * now * step) * np.abs(step) + 2 * shift * step * mean + (step * mean) ** 2
+    best = np.argmin(change, axis=1)
+    least = change[np.arange(len(rows)), best]
+    helped = least < -1e-9 * (shift[:, 0] ** 2 + now**2 @ variance)
+    moved[rows[helped], best[helped]] ^= True
+    return helped
