@@ -1,0 +1,399 @@
+"""The epilogue of integer kernels, on vectors of 32 bits: bytes, sums, and floats between them, to the bit.
+
+Every rounding of the single operators is kept, as each is defined by ``eqsat/ops/kernels``: a sum of quantized tensors
+behind a convolution sees the convolution's bytes, not its accumulators. Bounds wait until a value is used, so that a
+Clip costs nothing. Numbers are parameters, not literals: layers that differ in scales alone share their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions import vector
+from eqsat.codegen.isa import AVX2, Isa
+from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
+from eqsat.model.types import OpKey
+
+BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+_KNOWN = (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT)
+_MAGIC = 0x4B400000
+PADDING = 16
+"""Elements behind a packed constant that vectors may read."""
+Address = Callable[[str], str]
+"""Pointer to the first lane's element, by parameter."""
+
+
+def limits(dtype: ir.DataType) -> tuple[int, int]:
+    """Least and greatest value of 8 bits."""
+    return (0, 255) if dtype == ir.DataType.UINT8 else (-128, 127)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A vector in C.
+
+    Attributes:
+        text: A variable.
+        form: ``i`` integers, ``r`` rounded values (see ``int8.h.jinja``), ``f`` floats.
+        dtype: Element type that it stands for.
+        bounds: Which the integers still have to be clamped to.
+    """
+
+    text: str
+    form: str
+    dtype: ir.DataType
+    bounds: tuple[int, int] | None = None
+
+
+class Parameters:
+    """Numbers of a kernel as two constant arrays, one of integers and one of floats.
+
+    Args:
+        first: Number of the first free parameter ``w<k>``.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._numbers: dict[str, list[int | float]] = {"i": [], "f": []}
+
+    def integer(self, value: int) -> str:
+        """A vector of one integer."""
+        return self._add("i", int(value))
+
+    def single(self, value: float | np.floating) -> str:
+        """A vector of one float32."""
+        return self._add("f", float(np.float32(value)))
+
+    def _add(self, kind: str, value: int | float) -> str:
+        known = self._numbers[kind]
+        known.append(value)
+        return f"k{kind}{len(known) - 1}"
+
+    def count(self, kind: str) -> int:
+        """How many there are."""
+        return len(self._numbers[kind])
+
+    @property
+    def constants(self) -> list[np.ndarray]:
+        """The arrays that are not empty."""
+        types = {"i": np.int32, "f": np.float32}
+        return [np.array(values, types[kind]) for kind, values in self._numbers.items() if values]
+
+    def declarations(self) -> list[str]:
+        """Statements that define the vectors; at the top of the body."""
+        lines, place = [], self.first
+        for kind, splat, c in (("i", "SPLATI@", "vi@"), ("f", "SPLAT@", "vf@")):
+            count = len(self._numbers[kind])
+            lines += [f"const {c} k{kind}{n} = {splat}(w{place}[{n}]);" for n in range(count)]
+            place += count > 0
+        return lines
+
+
+def is_supported(epilogue: Epilogue) -> bool:
+    """Whether every step is known for its types; for a family's ``accepts``."""
+    types = epilogue.dtypes()
+    if any(t not in _KNOWN for t in types):
+        return False
+    constants = _constants(epilogue)
+    return all(_is_known(step, types, constants) for step in epilogue.steps)
+
+
+def _constants(epilogue: Epilogue) -> dict[int, np.ndarray]:
+    """Operands of one element that are constant, by number."""
+    return {1 + k: x.reshape(()) for k, x in enumerate(epilogue.operands) if isinstance(x, np.ndarray) and x.size == 1}
+
+
+def _is_known(step: Step, types: list[ir.DataType], constants: Mapping[int, np.ndarray]) -> bool:
+    given = [None if i is None else types[i] for i in step.inputs]
+
+    def numbers(*places: int) -> bool:
+        return all(p >= len(step.inputs) or (i := step.inputs[p]) is None or i in constants for p in places)
+
+    name, result = step.operator.name, step.dtype
+    if name in ("QLinearAdd", "QLinearMul"):
+        same = given[0] == given[3] == result
+        return same and result in BYTES and numbers(1, 2, 4, 5, 6, 7)
+    if name == "QuantizeLinear":
+        plain = step.attributes.get("precision") in (None, 0, int(ir.DataType.FLOAT))
+        return plain and given[0] == given[1] == ir.DataType.FLOAT and result in BYTES and _ranges(step, given)
+    if name == "DequantizeLinear":
+        return given[0] in BYTES and given[1] == result == ir.DataType.FLOAT and _ranges(step, given)
+    if name == "Requantize":
+        return given[0] in BYTES and result in BYTES and numbers(1, 2, 3, 4)
+    if name in ("Clip", "Relu", "Max", "Min") and result in BYTES:
+        return numbers(*range(1, len(step.inputs))) and (name in ("Clip", "Relu") or len(step.inputs) == 2)
+    if name == "Cast":
+        return given[0] in (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT) and (
+            result == ir.DataType.FLOAT or (result == ir.DataType.INT32 and given[0] in (*BYTES, ir.DataType.INT32))
+        )
+    if any(g not in (None, ir.DataType.FLOAT) for g in (*given, result)):
+        return False
+    return vector(step.operator, step.attributes, ["v" if g else None for g in given], AVX2) is not None
+
+
+def _ranges(step: Step, given: Sequence[ir.DataType | None]) -> bool:
+    """Whether the zero point, if there is one, has 8 bits."""
+    return len(given) < 3 or given[2] is None or given[2] in BYTES
+
+
+class ByteEpilogue:
+    """Writes the steps of one kernel's epilogue.
+
+    Args:
+        epilogue: Which :func:`is_supported` accepts.
+        shape: Of the output.
+        axis: Of the output, along which vectors lie.
+        isa: Instruction set.
+        first_constant: Number of the first free parameter ``w<k>``; those of ``parameters`` come behind ``constants``.
+
+    Attributes:
+        constants: For ``Kernel.constants``.
+        strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
+        helpers: Declarations that are in no header of this folder.
+    """
+
+    def __init__(self, epilogue: Epilogue, shape: Shape, axis: int, isa: Isa, first_constant: int) -> None:
+        self.epilogue, self.axis, self.isa = epilogue, axis, isa
+        self.types = epilogue.dtypes()
+        self.constants: list[np.ndarray] = []
+        self.strides: dict[str, Shape] = {}
+        self.helpers: dict[str, None] = {}
+        self._padded: set[str] = set()
+        self._single = _constants(epilogue)
+        self._names: dict[int, str] = {}
+        for number, operand in enumerate(epilogue.operands, start=1):
+            if isinstance(operand, View):
+                self._names[number] = f"e{number - 1}"
+                self.strides[f"e{number - 1}"] = operand.strides
+            elif number not in self._single:
+                name = self._names[number] = f"w{first_constant + len(self.constants)}"
+                self.strides[name] = self._constant(operand, shape)
+                self._padded.add(name)
+        self.parameters = Parameters(first_constant + len(self.constants))
+        self._used = {"i": 0, "f": 0}
+
+    def _constant(self, array: np.ndarray, shape: Shape) -> Shape:
+        full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        order = [a for a in range(len(shape)) if a != self.axis] + [self.axis]
+        strides = dense_strides(full.shape, tuple(order))
+        packed = np.ascontiguousarray(full.transpose(order)).ravel()
+        self.constants.append(np.concatenate([packed, np.zeros(PADDING, packed.dtype)]))
+        return tuple(0 if n == 1 else s for n, s in zip(full.shape, strides, strict=True))
+
+    def parameter(self, kind: str, value: float | int | np.floating) -> str:
+        """A number as a vector; what one vector asks for in turn, the next one finds again."""
+        number, known = self._used[kind], self.parameters
+        self._used[kind] += 1
+        if number < known.count(kind):
+            return f"k{kind}{number}"
+        return known.integer(int(value)) if kind == "i" else known.single(value)
+
+    # ---- one vector ------------------------------------------------------------------------------------
+
+    def write(self, first: Callable[[], Value], address: Address, count: int, store: str) -> list[str]:
+        """Statements that apply the steps to a vector and store it; a scope of its own is expected around.
+
+        Args:
+            first: Makes what the anchor computed.
+            address: Pointers by parameter.
+            count: Lanes in use.
+            store: Pointer of the output.
+        """
+        self._lines: list[str] = []
+        self._address, self._count, self._fresh = address, count, 0
+        self._used = {"i": 0, "f": 0}
+        value = first()
+        values: dict[int, Value] = {0: value}
+        first_step = len(self.types) - len(self.epilogue.steps)
+        for number, step in enumerate(self.epilogue.steps, start=first_step):
+            for i in step.inputs:
+                if i is not None and i not in values and i not in self._single:
+                    values[i] = self._load(i)
+            values[number] = replace(self._apply(step, values), dtype=step.dtype)
+        self._store(values[len(self.types) - 1] if self.epilogue.steps else value, store)
+        return self._lines
+
+    def _name(self, c: str, text: str) -> str:
+        name = f"v{self._fresh}"
+        self._fresh += 1
+        self._lines.append(f"const {c}@ {name} = {text};")
+        return name
+
+    def _load(self, number: int) -> Value:
+        """An operand that is no single constant."""
+        name, dtype = self._names[number], self.types[number]
+        pointer, stride = self._address(name), self.strides[name][self.axis]
+        part = self._count < self.isa.lanes() and name not in self._padded and stride != 0
+        integers = dtype != ir.DataType.FLOAT
+        if stride == 0:
+            text = f"{'SPLATI@' if integers else 'SPLAT@'}(*({pointer}))"
+        elif not integers:
+            text = f"load_part@({pointer}, {self._count})" if part else f"LD@({pointer})"
+        elif dtype == ir.DataType.INT32:
+            text = f"load_integers_part@({pointer}, {self._count})" if part else f"LDI@({pointer})"
+        else:
+            kind = "unsigned" if dtype == ir.DataType.UINT8 else "signed"
+            text = f"load_{kind}_part@({pointer}, {self._count})" if part else f"load_{kind}@({pointer})"
+        return Value(self._name("vi" if integers else "vf", text), "i" if integers else "f", dtype)
+
+    # ---- forms -----------------------------------------------------------------------------------------
+
+    def clamped(self, value: Value) -> Value:
+        """Bounds applied."""
+        if value.bounds is None:
+            return value
+        low, high = (b + (_MAGIC if value.form == "r" else 0) for b in value.bounds)
+        text = f"LEAST@(MOST@({value.text}, {self.parameter('i', low)}), {self.parameter('i', high)})"
+        return Value(self._name("vi", text), value.form, value.dtype)
+
+    def _float(self, number: int | None, values: Mapping[int, Value]) -> str:
+        """A step's operand as a vector of floats."""
+        assert number is not None
+        if number in self._single:
+            return self.parameter("f", np.float32(self._single[number]))
+        value = self.clamped(values[number])
+        if value.form == "f":
+            return value.text
+        return self._name("vf", f"FLOAT@({value.text})" if value.form == "i" else f"ROUNDED_FLOAT@({value.text})")
+
+    def _integer(self, value: Value) -> Value:
+        value = self.clamped(value)
+        if value.form == "i":
+            return value
+        return Value(self._name("vi", f"{value.text} - {self.parameter('i', _MAGIC)}"), "i", value.dtype)
+
+    def _number(self, step: Step, place: int, default: float | None = None) -> Any:
+        """A constant of one element."""
+        i = step.inputs[place] if place < len(step.inputs) else None
+        return default if i is None else self._single[i][()]
+
+    def rounded(self, text: str, zero: int, dtype: ir.DataType) -> Value:
+        """Floats as bytes of a zero point, not clamped yet."""
+        offset = f" + {self.parameter('i', zero)}" if zero else ""
+        return Value(self._name("vi", f"ROUND@({text}){offset}"), "r", dtype, limits(dtype))
+
+    # ---- steps -----------------------------------------------------------------------------------------
+
+    def _apply(self, step: Step, values: Mapping[int, Value]) -> Value:
+        name = step.operator.name
+        if name in ("QLinearAdd", "QLinearMul"):
+            return self._sum(step, values) if name == "QLinearAdd" else self._product(step, values)
+        if name in ("QuantizeLinear", "DequantizeLinear", "Requantize"):
+            return self._quantization(step, values)
+        if name in ("Clip", "Relu", "Max", "Min") and step.dtype in BYTES:
+            return self._clip(step, values)
+        if name == "Cast":
+            assert step.inputs[0] is not None
+            if step.dtype == ir.DataType.FLOAT:
+                return Value(self._float(step.inputs[0], values), "f", step.dtype)
+            return self._integer(values[step.inputs[0]])
+        arguments = [None if i is None else self._float(i, values) for i in step.inputs]
+        found = vector(step.operator, step.attributes, arguments, self.isa)
+        assert found is not None
+        self.helpers.update(dict.fromkeys(found.helpers))
+        return Value(self._name("vf", found.text), "f", step.dtype)
+
+    def _clip(self, step: Step, values: Mapping[int, Value]) -> Value:
+        assert step.inputs[0] is not None
+        value, (low, high) = values[step.inputs[0]], limits(step.dtype)
+        match step.operator.name:
+            case "Relu":
+                low = max(low, 0)
+            case "Max":
+                low = int(self._number(step, 1))
+            case "Min":
+                high = int(self._number(step, 1))
+            case _:
+                low, high = int(self._number(step, 1, low)), int(self._number(step, 2, high))
+        a, b = value.bounds or limits(value.dtype)
+        return replace(value, bounds=(min(max(a, low), high), min(max(b, low), high)))
+
+    def _sum(self, step: Step, values: Mapping[int, Value]) -> Value:
+        """As ``qlinear_add``: the zero points in one constant, then one fused multiply-add for each operand."""
+        single, wide = np.float32, np.float64
+        scales = [single(self._number(step, p)) for p in (1, 4, 6)]
+        zeros = [int(self._number(step, p, 0)) for p in (2, 5, 7)]
+        with np.errstate(all="ignore"):
+            ra, rb = scales[0] / scales[2], scales[1] / scales[2]
+            offsets = single(wide(ra) * zeros[0] + wide(rb * single(zeros[1])))
+            constant = single(zeros[2]) - offsets
+        left, right = self._float(step.inputs[0], values), self._float(step.inputs[3], values)
+        first = f"EXACT@({right}, {self.parameter('f', rb)}, {self.parameter('f', constant)})"
+        return self.rounded(f"EXACT@({left}, {self.parameter('f', ra)}, {first})", 0, step.dtype)
+
+    def _product(self, step: Step, values: Mapping[int, Value]) -> Value:
+        """As ``qlinear_mul``: the exact integer product, scaled, offset and then rounded."""
+        scales = [np.float32(self._number(step, p)) for p in (1, 4, 6)]
+        zeros = [int(self._number(step, p, 0)) for p in (2, 5, 7)]
+        left, right = self._float(step.inputs[0], values), self._float(step.inputs[3], values)
+        if zeros[0]:
+            left = f"({left} - {self.parameter('f', zeros[0])})"
+        if zeros[1]:
+            right = f"({right} - {self.parameter('f', zeros[1])})"
+        with np.errstate(all="ignore"):
+            text = f"{left} * {right} * {self.parameter('f', scales[0] * scales[1] / scales[2])}"
+        if zeros[2]:
+            text = f"{text} + {self.parameter('f', zeros[2])}"
+        return self.rounded(text, 0, step.dtype)
+
+    def _quantization(self, step: Step, values: Mapping[int, Value]) -> Value:
+        x, scale, zero, *rest = (*step.inputs, None)[: max(3, len(step.inputs))]
+        assert x is not None
+        if step.operator.name == "QuantizeLinear":
+            return self._quantized(step, values)
+        real = self._float(x, values)
+        if zero is not None and (zero not in self._single or int(self._single[zero])):
+            real = f"({real} - {self._float(zero, values)})"
+        real = f"{real} * {self._float(scale, values)}"
+        if step.operator.name == "DequantizeLinear":
+            return Value(self._name("vf", real), "f", step.dtype)
+        return self.rounded(f"{real} / {self._float(rest[0], values)}", int(self._number(step, 4)), step.dtype)
+
+    def _quantized(self, step: Step, values: Mapping[int, Value]) -> Value:
+        """NaN becomes 0, whatever the zero point."""
+        x, scale, zero = (*step.inputs, None)[:3]
+        ratio = self._name("vf", f"{self._float(x, values)} / {self._float(scale, values)}")
+        if zero is None or zero in self._single:
+            offset = int(self._number(step, 2, 0))
+            found = self.rounded(ratio, offset, step.dtype)
+        else:
+            whole = self._integer(values[zero]).text
+            found = Value(self._name("vi", f"ROUND@({ratio}) + {whole}"), "r", step.dtype, limits(step.dtype))
+        whole = self._integer(found).text
+        return Value(self._name("vi", f"{whole} & NUMBER@({ratio})"), "i", step.dtype)
+
+    # ---- the result ------------------------------------------------------------------------------------
+
+    def _store(self, value: Value, pointer: str) -> None:
+        part, n = self._count < self.isa.lanes(), self._count
+        if value.dtype == ir.DataType.FLOAT:
+            text = self._float_of(value)
+            self._lines.append(f"store_part@({pointer}, {text}, {n});" if part else f"ST@({pointer}, {text});")
+        elif value.dtype == ir.DataType.INT32:
+            text = self._integer(value).text
+            self._lines.append(
+                f"store_integers_part@({pointer}, {text}, {n});" if part else f"STI@({pointer}, {text});"
+            )
+        else:
+            text = self.clamped(value).text
+            self._lines.append(
+                f"store_bytes_part@({pointer}, {text}, {n});" if part else f"store_bytes@({pointer}, {text});"
+            )
+
+    def _float_of(self, value: Value) -> str:
+        assert value.form == "f"
+        return value.text
+
+
+def element(dtype: ir.DataType) -> str:
+    """C type of an element in memory."""
+    return dtypes.storage(dtype)
+
+
+__all__ = ["BYTES", "PADDING", "ByteEpilogue", "OpKey", "Parameters", "Value", "element", "is_supported", "limits"]
