@@ -93,10 +93,8 @@ if TYPE_CHECKING:
 @click.option(
     "--noise-samples",
     type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
     metavar="N",
-    help="Samples on which the noise of each tensor is measured.",
+    help="Samples on which the noise of each tensor is measured; by default 1 to 8, by the size of the model.",
 )
 @click.option(
     "--check-samples",
@@ -145,7 +143,7 @@ def quantize(
     no_default_rules: bool,
     dims: dict[str, int],
     samples: int | None,
-    noise_samples: int,
+    noise_samples: int | None,
     check_samples: int,
     time_limit: float,
     iterations: int | None,

@@ -152,7 +152,7 @@ def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> No
             todo.append(node.eclass)
 
 
-TIE = 1e-4
+TIE = 2e-5
 """What all noise together costs, relative to the original program."""
 
 
@@ -178,11 +178,12 @@ class Charged:
     Attributes:
         formulation: Its problem has one budget for each output. Classes and e-nodes behind the last that the
             formulation maps back do nothing but carry weights.
-        weights: float64[units, outputs]; noise relative to the signal.
+        totals: Per output the noise of everything, relative to the signal.
     """
 
     formulation: Formulation
     roundings: Roundings
+    totals: tuple[float, ...]
 
     def rounded(self, choices: Mapping[int, Choice]) -> list[int]:
         """Positions in the scheme of what a program rounds."""
@@ -204,13 +205,11 @@ class Charged:
         cost = problem.cost
         price = np.zeros(problem.nodes)
         slack = 0.0
-        for budget, limit in zip(problem.budgets, limits, strict=True):
-            finite = np.where(np.isfinite(budget.weight), budget.weight, 0.0)
-            heaviest = float(finite.max(initial=0.0))
-            most = TIE * self.formulation.baseline / len(problem.budgets)
-            if heaviest > 0:
-                price += most / (heaviest * len(self.roundings.units)) * finite
-                slack += most
+        for budget, limit, total in zip(problem.budgets, limits, self.totals, strict=True):
+            if 0 < total < math.inf:
+                most = TIE * self.formulation.baseline / len(problem.budgets)
+                price += most / total * budget.weight
+                slack += most * min(1.0, limit / total)
             if math.isinf(limit):
                 continue
             impossible = budget.weight > limit * (1 + 1e-9)
@@ -265,4 +264,4 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
             for name, column in zip(outputs, np.vstack([by_node, *extra]).T, strict=True)
         ),
     )
-    return Charged(replace(formulation, problem=charged), roundings)
+    return Charged(replace(formulation, problem=charged), roundings, tuple(weights.sum(axis=0).tolist()))

@@ -29,12 +29,18 @@ from eqsat.quantization.noise import measure_noise
 from eqsat.quantization.options import Activation, Method, Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import Scheme, make_scheme
+from eqsat.quantization.share import kernel_macs
 from eqsat.quantizing.job import CONVERSIONS, Conversions, Job
 from eqsat.quantizing.prepare import folded, surviving
 from eqsat.quantizing.result import QuantizationResult
 from eqsat.report.event import Event, Progress
 from eqsat.rules.ast import Rule, Target
 from eqsat.search import Objective, Search
+
+
+EFFORT = 200_000_000_000
+"""MACs after which no further sample is taken to measure noise."""
+MOST_SAMPLES = 8
 
 
 def quantize(
@@ -56,7 +62,7 @@ def quantize(
     rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, int] | None = None,
     samples: int | None = None,
-    noise_samples: int = 4,
+    noise_samples: int | None = None,
     check_samples: int = 16,
     objective: Objective = "best",
     time_limit: float = 30.0,
@@ -87,8 +93,8 @@ def quantize(
         rules: Rule files (or rules) instead of the shipped ones.
         dims: Sizes for symbolic dimensions.
         samples: Calibration samples to use at most.
-        noise_samples: Samples on which the noise of each tensor is measured; the effort grows with the number of
-            tensors times the model's own.
+        noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
+            for large ones, as the model runs once for each of them and each tensor.
         check_samples: Samples on which the result is measured.
         objective: ``"worst"`` and ``"random"`` take other programs, to test rules; the budget is no concern of theirs.
         time_limit: Seconds for saturation and extraction.
@@ -121,6 +127,8 @@ def quantize(
     scheme = make_scheme(prepared, ranges(found, options), options)
     if options.balance:
         scheme = balanced(prepared, scheme, found)
+    if noise_samples is None:
+        noise_samples = _affordable_samples(sum(kernel_macs(floats.plan, n) for n in floats.plan.nodes), scheme)
     with _timed(seconds, "measure"):
         noise = measure_noise(prepared, scheme, data, limit=noise_samples, progress=tell("measure"))
     job = Job(
@@ -183,6 +191,11 @@ def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> Calib
     data = CalibrationData(source, model)
     # Only what can be gone through once is kept.
     return CalibrationData(list(islice(data, limit)), model) if hasattr(source, "__next__") else data
+
+
+def _affordable_samples(work: int, scheme: Scheme) -> int:
+    """How many samples noise is measured on, for a model of so many MACs."""
+    return max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
 
 
 def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.Progress], None] | None]:
