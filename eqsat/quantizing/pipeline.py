@@ -37,7 +37,6 @@ from eqsat.report.event import Event, Progress
 from eqsat.rules.ast import Rule, Target
 from eqsat.search import Objective, Search
 
-
 EFFORT = 200_000_000_000
 """MACs after which no further sample is taken to measure noise."""
 MOST_SAMPLES = 8
