@@ -6,6 +6,7 @@ The products with the inputs are one matrix product for all steps; only those wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,13 +17,32 @@ _Function = Callable[[np.ndarray], np.ndarray]
 _Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
 
 
-def _activation(name: str, alpha: float | None, beta: float | None) -> _Function:
-    """An activation by its name in ``activations``; defaults are ONNX's."""
-    a = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "scaledtanh": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "affine": 1.0}
-    b = {"scaledtanh": 1.0, "hardsigmoid": 0.5, "affine": 0.0}
-    key = name.lower()
-    p = np.float32(a.get(key, 0.0) if alpha is None else alpha)
-    q = np.float32(b.get(key, 0.0) if beta is None else beta)
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An activation with its parameters, which are 0 where it takes none.
+
+    Attributes:
+        name: As given; case does not matter.
+        alpha: First parameter.
+        beta: Second parameter.
+    """
+
+    name: str
+    alpha: float
+    beta: float
+
+    @property
+    def key(self) -> str:
+        return self.name.lower()
+
+
+_ALPHA = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "scaledtanh": 1.0, "hardsigmoid": 0.2, "elu": 1.0, "affine": 1.0}
+_BETA = {"scaledtanh": 1.0, "hardsigmoid": 0.5, "affine": 0.0}
+"""Defaults of the functions that take parameters."""
+
+
+def _function(activation: Activation) -> _Function:
+    p, q = np.float32(activation.alpha), np.float32(activation.beta)
     table: dict[str, _Function] = {
         "relu": lambda x: np.maximum(x, 0),
         "tanh": np.tanh,
@@ -36,26 +56,26 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> _Function
         "softsign": lambda x: x / (1 + np.abs(x)),
         "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
     }
-    if key not in table:
-        raise ValueError(f"unknown activation {name!r}")
-    return table[key]
+    if activation.key not in table:
+        raise ValueError(f"unknown activation {activation.name!r}")
+    return table[activation.key]
 
 
-_ALPHA_USERS = frozenset({"leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu", "affine"})
-_BETA_USERS = frozenset({"scaledtanh", "hardsigmoid", "affine"})
-
-
-def _activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[_Function]]:
+def activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[Activation]]:
     """Activations by direction; the lists of parameters have entries only for functions that take them."""
     names = list(attrs.get("activations") or default * directions)
     alphas, betas = iter(attrs.get("activation_alpha", ())), iter(attrs.get("activation_beta", ()))
     made = []
     for name in names:
         key = name.lower()
-        alpha = next(alphas, None) if key in _ALPHA_USERS else None
-        made.append(_activation(name, alpha, next(betas, None) if key in _BETA_USERS else None))
+        alpha = next(alphas, _ALPHA[key]) if key in _ALPHA else 0.0
+        made.append(Activation(name, alpha, next(betas, _BETA[key]) if key in _BETA else 0.0))
     count = len(default)
     return [made[i * count : (i + 1) * count] for i in range(directions)]
+
+
+def _activations(attrs: Attributes, default: tuple[str, ...], directions: int) -> list[list[_Function]]:
+    return [[_function(a) for a in found] for found in activations(attrs, default, directions)]
 
 
 def _unroll(
