@@ -117,7 +117,8 @@ class _Planner:
         """Order of axes for a buffer that the node makes for one of its outputs."""
         rank = len(tensor.shape)
         rows = tuple(range(rank))
-        want = self.wants[node].output(node.outputs.index(tensor)) if tensor in node.outputs else Want()
+        known = node in self.wants and tensor in node.outputs
+        want = self.wants[node].output(node.outputs.index(tensor)) if known else Want()
         if want.strict:
             return want.order or rows
         votes: dict[Order, int] = {}
@@ -329,9 +330,8 @@ class _Planner:
         if any(f is not None and f.strides is not None for f in found) and self._grows(place.buffer):
             found = [None]
         if found == [None]:
-            place, found = self._reshape_copied(node, x)
-            if place is None:
-                return
+            self._reshape_copied(node, x)
+            return
         for tensor, piece in zip(node.outputs, found, strict=False):
             if tensor is None or piece is None:
                 continue
@@ -345,20 +345,24 @@ class _Planner:
             else:
                 self._put(tensor, piece)
 
-    def _reshape_copied(self, node: Node, x: Tensor) -> tuple[Place | None, list[Place | None]]:
-        """A reshape that takes a copy: straight into the caller's memory where that is its aim."""
+    def _reshape_copied(self, node: Node, x: Tensor) -> None:
+        """A reshape that takes a copy: straight into its result, seen with the operand's dimensions if it can be."""
         out = node.output
+        rows = tuple(range(len(out.shape)))
         if out in self.outputs:
-            target = self._make(out, tuple(range(len(out.shape))), "output", self.outputs[out])
-            seen = Tensor(f"{out.name}_before", x.dtype, x.shape)
-            piece = target.reshaped(out.shape, x.shape)
-            assert piece is not None
-            self._put(seen, piece)
-            self._insert_copy(x, seen)
-            return None, []
-        rows = self._granted(x, Want(order=tuple(range(len(x.shape))), strict=True, dense=True))
-        place = self.places[rows]
-        return place, pieces(node, place)
+            place = self._make(out, rows, "output", self.outputs[out])
+        else:
+            place = self._make(out, self._order(out, node))
+            if place.split(out.shape, x.shape) is None and place.reshaped(out.shape, x.shape) is None:
+                place.buffer.order = rows
+        seen = Tensor(f"{out.name}_before", x.dtype, x.shape)
+        piece = place.without_ones(out.shape, x.shape) or place.split(out.shape, x.shape)
+        if piece is None:
+            piece = place.reshaped(out.shape, x.shape)
+            place.buffer.rigid = True
+        assert piece is not None
+        self._put(seen, piece)
+        self._insert_copy(x, seen)
 
     # ---- concatenation ---------------------------------------------------------------------------------
 

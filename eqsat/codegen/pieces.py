@@ -23,8 +23,7 @@ def pieces(node: Node, place: Place) -> list[Place | None]:
     assert isinstance(x, Tensor)
     if node.operator == RESHAPE:
         to = node.output.shape
-        found = place.without_ones(x.shape, to)
-        return [found if found is not None else place.reshaped(x.shape, to)]
+        return [place.without_ones(x.shape, to) or place.split(x.shape, to) or place.reshaped(x.shape, to)]
     make = _PIECES[node.operator.name](node)
     assert make is not None
     return make(place)

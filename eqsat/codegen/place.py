@@ -207,6 +207,28 @@ class Place:
         pieces = iter([self.axes[a] for a in kept])
         return Place(self.buffer, self.base, tuple((-1, 0) if n == 1 else next(pieces) for n in to))
 
+    def split(self, shape: Shape, to: Shape) -> Place | None:
+        """Reshaped by cutting axes into several; None if axes would have to be joined."""
+        if self.strides is not None or 0 in shape:
+            return None
+        axes: list[tuple[int, int]] = []
+        pending = [(axis, n) for axis, n in zip(self.axes, shape, strict=True) if n != 1]
+        at = 0
+        rest = pending[0][1] if pending else 1
+        for n in to:
+            if n == 1:
+                axes.append((-1, 0))
+                continue
+            if rest == 1:
+                at += 1
+                rest = pending[at][1]
+            if rest % n:
+                return None
+            rest //= n
+            (outer, step), _ = pending[at]
+            axes.append((outer, step * rest))
+        return Place(self.buffer, self.base, tuple(axes))
+
     def reshaped(self, shape: Shape, to: Shape) -> Place | None:
         """With other dimensions over the same elements in the same order; None if no strides can say that."""
         strides = reshaped_strides(shape, self.current_strides(), to)

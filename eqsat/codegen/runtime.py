@@ -30,6 +30,8 @@ class CModel:
     Args:
         model: As loaded.
         dims: Sizes of symbolic dimensions.
+        flags: Further flags of the compiler.
+        profile: Whether the flags make the program measure its kernels.
 
     Raises:
         CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
@@ -41,11 +43,20 @@ class CModel:
         {'y': array([2., 2.], dtype=float32)}
     """
 
-    def __init__(self, model: ir.Model, *, dims: Mapping[str, int] | None = None, flags: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        *,
+        dims: Mapping[str, int] | None = None,
+        flags: tuple[str, ...] = (),
+        profile: bool = False,
+    ) -> None:
         self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=native_isas(), embedded=False)
         library = compile_library(sources(emitted), flags=flags)
         ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))
+        if profile:
+            ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
         try:
             self._library: Any = ffi.dlopen(str(library))
         except OSError as error:
@@ -90,6 +101,10 @@ class CModel:
                 self._arenas.append(arena)
         assert status == 0, status
         return {name: array for (name, _, _), array in zip(self._outputs, results, strict=True)}
+
+    def seconds(self) -> list[float]:
+        """CPU seconds of each kernel so far, of a model that measures them."""
+        return list(self._library.model_seconds)[: len(self.emitted.kernels)]
 
     def _take(self) -> np.ndarray:
         with self._lock:
