@@ -253,3 +253,47 @@ def test_dense_and_optimized():
     rng = np.random.default_rng(8)
     cases = [conv_case(rng, *s[:3], **s[3]) for s in SHAPES.values()]
     run(cases, optimization="-O3", chosen=[i for i in isas() if i not in (SCALAR, PORTABLE)])
+
+
+DEPTHWISE_SHAPES = {
+    "three": ((1, 32, 7, 9), (3, 3), dict(pads=(1, 1, 1, 1))),
+    "strided": ((2, 24, 9, 8), (3, 3), dict(pads=(0, 0, 1, 1), strides=(2, 2))),
+    "narrow": ((1, 3, 6, 5), (3, 3), dict(pads=(1, 1, 1, 1))),
+    "odd": ((1, 37, 5, 5), (3, 5), dict(pads=(1, 2, 1, 2))),
+    "five": ((1, 16, 8, 8), (5, 5), dict(pads=(2, 2, 2, 2))),
+    "seven": ((1, 20, 9, 11), (7, 7), dict(pads=(3, 3, 3, 3), strides=(1, 2))),
+    "dilated": ((1, 17, 9, 10), (3, 3), dict(pads=(2, 2, 2, 2), dilations=(2, 2), strides=(1, 2))),
+    "one_axis": ((2, 19, 21), (5,), dict(pads=(2, 2), strides=(2,))),
+}
+
+
+@pytest.mark.parametrize("types", TYPES, ids=["u8s8", "s8s8", "u8u8"])
+def test_depthwise(types):
+    rng = np.random.default_rng(9)
+    x_type, w_type = types
+    zero = 128 if w_type == np.uint8 else 0
+    cases = [
+        conv_case(
+            rng, shape, shape[1], kernel, x_type=x_type, w_type=w_type, w_zero=zero, group=shape[1], family=DEPTHWISE,
+            **more,
+        )
+        for shape, kernel, more in DEPTHWISE_SHAPES.values()
+    ]  # fmt: skip
+    shape, kernel, more = DEPTHWISE_SHAPES["odd"]
+    y = cases[3].reference()[1]
+    residual = draw(rng, y.shape, x_type)
+    add, numbers = add_step(x_type, rng)
+    cases.append(
+        conv_case(
+            rng, shape, shape[1], kernel, x_type=x_type, w_type=w_type, w_zero=zero, group=shape[1], family=DEPTHWISE,
+            steps=[add], operands=[residual, *numbers], constant_operands=frozenset(range(1, 7)), **more,
+        )
+    )  # fmt: skip
+    x, w = draw(rng, (1, 21, 6, 7), x_type), draw(rng, (21, 1, 3, 3), w_type)
+    attrs = attributes(2, (3, 3), pads=(1, 1, 1, 1), group=21)
+    zeros = [np.array(5, x_type), np.array(zero, w_type)]
+    cases.append(Case(INTEGER, attrs, [x, w, *zeros], frozenset({1, 2, 3}), DEPTHWISE))
+    # Weights that only fit without their zero point into 9 bits are left to the general kernel.
+    shape, kernel, more = DEPTHWISE_SHAPES["three"]
+    cases.append(conv_case(rng, shape, 32, kernel, x_type=x_type, w_type=w_type, w_zero=90, group=32, **more))
+    run(cases, rng=rng)
