@@ -38,14 +38,23 @@ class Call:
     Attributes:
         name: As in the target file, with the target: ``ccompiler.add_subtract_multiply``.
         operators: Names of the operators it computes.
-        operands: Its operands, None for an absent one; the same that the function is given.
+        operands: Its operands; the same that the function is given.
+        names: What the pattern in the target file calls them; optional ones that are absent are left out.
     """
 
-    def __init__(self, op: OpKey, body: Body, operands: Sequence[Tensor | None], result: TensorType | None) -> None:
+    def __init__(
+        self,
+        op: OpKey,
+        body: Body,
+        operands: Sequence[Tensor | None],
+        names: Sequence[str | None],
+        result: TensorType | None,
+    ) -> None:
         self.op = op
         self.name = f"{op.domain}.{op.name}"
         self.operators = tuple(node.op.name for node in body.nodes)
         self.operands = tuple(operands)
+        self.names = tuple(names)
         self._result = result
 
     def __call__(self, *operands: Tensor | None) -> Tensor:
@@ -93,7 +102,9 @@ def annotate_composites(
             continue
         function = functions.get(f"{node.op.domain}.{node.op.name}")
         if function is not None:
-            found = _ask(function, node, node.body, plan.types)
+            instance = assembled.enodes[i].composite
+            names = instance.leaves if instance is not None else (None,) * len(node.inputs)
+            found = _ask(function, node, node.body, names, plan.types)
         else:
             found = _Notes(((),) * len(node.inputs), declared.get((node.op.domain, node.op.name), ()))
         if found.result or any(found.operands):
@@ -104,10 +115,19 @@ def annotate_composites(
 # ---- asking a partition function -----------------------------------------------------------------
 
 
-def _ask(function: PartitionFunction, node: PlanNode, body: Body, types: Mapping[int, TensorType]) -> _Notes:
-    operands = [None if v is None else Tensor(types.get(v), name=f"operand_{i}") for i, v in enumerate(node.inputs)]
+def _ask(
+    function: PartitionFunction,
+    node: PlanNode,
+    body: Body,
+    names: Sequence[str | None],
+    types: Mapping[int, TensorType],
+) -> _Notes:
+    operands = [
+        None if v is None else Tensor(types.get(v), name=name or f"operand_{i}")
+        for i, (v, name) in enumerate(zip(node.inputs, names, strict=True))
+    ]
     made = types.get(node.outputs[0]) if node.outputs[0] is not None else None
-    call = Call(node.op, body, operands, made)
+    call = Call(node.op, body, operands, names, made)
     result = function(call, *operands)
     if not isinstance(result, Tensor):
         raise _only_annotations(call.name, f"{type(result).__name__} as its result")

@@ -78,12 +78,12 @@ class _Writer:
         if eclass is None:
             return
         self.current[eclass] = value
-        made = [n for n in self._made(eclass) if not self.egraph.constant[eclass]]
+        made = [n for n in self.made(eclass) if not self.egraph.constant[eclass]]
         # What is built from the value itself stands behind what replaces it.
         for enode in sorted(made, key=lambda n: (self._reads(n, eclass), n.rule)):
             self._replace(self.current[eclass], eclass, enode)
 
-    def _made(self, eclass: int) -> list[ENode]:
+    def made(self, eclass: int) -> list[ENode]:
         nodes = (self.egraph.nodes[n] for n in self.egraph.classes[eclass])
         return [n for n in nodes if n.rule >= _OWN_RULES or (n.kind == "part" and self._is_made_tuple(n))]
 
@@ -99,22 +99,26 @@ class _Writer:
                 return True
             if child is None or child in self.current or not depth:
                 continue
-            if any(self._reads(n, eclass, depth - 1) for n in self._made(child)):
+            if any(self._reads(n, eclass, depth - 1) for n in self.made(child)):
                 return True
         return False
 
     def _replace(self, old: ir.Value, eclass: int, enode: ENode) -> None:
-        nodes: list[ir.Node] = []
-        new = self._build(enode, nodes, {eclass})
-        if new is None or new is old:
-            return
+        built = _Built(self, {eclass})
+        new = built.value_of(enode)
         producer = old.producer()
         assert producer is not None
+        if new is None or new is old or _same(new.producer(), producer):
+            built.discard()
+            return
+        nodes = built.nodes
         self.graph.insert_after(producer, nodes)
-        readers = [(n, i) for n, i in old.uses() if n not in nodes]
-        survives = any(n in nodes for n, _ in old.uses())
-        for reader, index in readers:
-            reader.replace_input_with(index, new)
+        survives = False
+        for reader, index in list(old.uses()):
+            if reader in nodes:
+                survives = True
+            else:
+                reader.replace_input_with(index, new)
         is_output = old.is_graph_output()
         for i, output in enumerate(self.graph.outputs):
             if output is old:
@@ -125,45 +129,7 @@ class _Writer:
             new.name = name
         self.current[eclass] = new
 
-    def _build(self, enode: ENode, nodes: list[ir.Node], open_: set[int]) -> ir.Value | None:
-        """The value of an e-node, with the nodes that it needs; None if it needs itself."""
-        if enode.kind == "part":
-            holder = enode.children[0]
-            assert holder is not None
-            whole = next((n for n in self._made(holder) if n.kind == "op"), None)
-            return None if whole is None else self._node(whole, nodes, open_, enode.eclass, enode.number)
-        return self._node(enode, nodes, open_, enode.eclass, 0)
-
-    def _node(self, enode: ENode, nodes: list[ir.Node], open_: set[int], eclass: int, index: int) -> ir.Value | None:
-        inputs: list[ir.Value | None] = []
-        for child in enode.children:
-            value = None if child is None else self._value(child, nodes, open_)
-            if child is not None and value is None:
-                return None
-            inputs.append(value)
-        if enode.op in ANNOTATIONS and (bearer := inputs[0]) is not None and _bears(bearer, enode.op, enode.attrs):
-            return bearer
-        outputs = [ir.Value(name=self.namer.keep(enode.op.name.lower())) for _ in range(max(enode.outputs, 1))]
-        set_type(outputs[index], self.egraph.types[eclass])
-        nodes.append(make_node(enode.op, make_attributes(enode.op, enode.attrs), inputs, outputs))
-        self.graph.opset_imports.setdefault(enode.op.domain, opset.opset_version(enode.op.domain))
-        return outputs[index]
-
-    def _value(self, eclass: int, nodes: list[ir.Node], open_: set[int]) -> ir.Value | None:
-        if eclass in self.current:
-            return self.current[eclass]
-        constant = self._constant(eclass)
-        if constant is not None:
-            return constant
-        if eclass in open_:
-            return None
-        for enode in self._made(eclass):
-            value = self._build(enode, nodes, open_ | {eclass})
-            if value is not None:
-                return value
-        return None
-
-    def _constant(self, eclass: int) -> ir.Value | None:
+    def constant(self, eclass: int) -> ir.Value | None:
         leaves = (self.egraph.nodes[n] for n in self.egraph.classes[eclass])
         number = next((n.number for n in leaves if n.kind == "const"), None)
         found = self.egraph.value[eclass] or (None if number is None else self.egraph.tables.constants[number])
@@ -175,6 +141,76 @@ class _Writer:
         self.graph.register_initializer(value)
         self.current[eclass] = value
         return value
+
+
+class _Built:
+    """The nodes of one right side, not yet in the graph.
+
+    Args:
+        writer: What is defined so far.
+        open_: Classes that must not be built, as what is built stands for them.
+    """
+
+    def __init__(self, writer: _Writer, open_: set[int]) -> None:
+        self.writer = writer
+        self.open = open_
+        self.nodes: list[ir.Node] = []
+        self.found: dict[int, ir.Value] = {}
+        self.tuples: dict[int, ir.Node] = {}
+
+    def value_of(self, enode: ENode) -> ir.Value | None:
+        """The value of an e-node, with the nodes that it needs; None if it needs itself."""
+        if enode.kind != "part":
+            return self._node(enode, enode.eclass, 0)
+        holder = enode.children[0]
+        assert holder is not None
+        if holder in self.tuples:
+            value = self.tuples[holder].outputs[enode.number]
+            set_type(value, self.writer.egraph.types[enode.eclass])
+            return value
+        whole = next((n for n in self.writer.made(holder) if n.kind == "op"), None)
+        value = None if whole is None else self._node(whole, enode.eclass, enode.number)
+        if value is not None and (node := value.producer()) is not None:
+            self.tuples[holder] = node
+        return value
+
+    def discard(self) -> None:
+        """Leaves no trace in what the nodes would have read."""
+        for node in self.nodes:
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+
+    def _node(self, enode: ENode, eclass: int, index: int) -> ir.Value | None:
+        inputs: list[ir.Value | None] = []
+        for child in enode.children:
+            value = None if child is None else self._value(child)
+            if child is not None and value is None:
+                return None
+            inputs.append(value)
+        if enode.op in ANNOTATIONS and (bearer := inputs[0]) is not None and _bears(bearer, enode.op, enode.attrs):
+            return bearer
+        writer = self.writer
+        outputs = [ir.Value(name=writer.namer.keep(enode.op.name.lower())) for _ in range(max(enode.outputs, 1))]
+        set_type(outputs[index], writer.egraph.types[eclass])
+        self.nodes.append(make_node(enode.op, make_attributes(enode.op, enode.attrs), inputs, outputs))
+        writer.graph.opset_imports.setdefault(enode.op.domain, opset.opset_version(enode.op.domain))
+        return outputs[index]
+
+    def _value(self, eclass: int) -> ir.Value | None:
+        known = self.writer.current.get(eclass) or self.found.get(eclass) or self.writer.constant(eclass)
+        if known is not None or eclass in self.open:
+            return known
+        self.open.add(eclass)
+        values = (self.value_of(enode) for enode in self.writer.made(eclass))
+        value = next((v for v in values if v is not None), None)
+        self.open.discard(eclass)
+        if value is not None:
+            self.found[eclass] = value
+        return value
+
+
+def _same(a: ir.Node | None, b: ir.Node) -> bool:
+    return a is not None and (op_key(a), to_attrs(a), list(a.inputs)) == (op_key(b), to_attrs(b), list(b.inputs))
 
 
 def _bears(value: ir.Value, op: OpKey, attrs: Attrs) -> bool:
