@@ -1,12 +1,12 @@
-"""How fast single C kernels are: each convolution and matrix product of a model against the machine's peak and ONNX Runtime.
+"""How fast single C kernels are: each convolution and matrix product of a model, next to ONNX Runtime.
 
     python -m benchmarks.c_kernels [--models resnet50 FILE.onnx ...] [--isa avx512] [--operators Conv MatMul Gemm]
                                    [--repeat 9] [--compiler gcc] [--json FILE]
 
-Every distinct node (operator, attributes, shapes) becomes a kernel on views as the planner would give them, and an ONNX
-Runtime session of that node alone, one thread each. All run in turn in one process; the figures are medians of CPU time.
-The peak is what independent fused multiply-adds in registers reach in the same run. The last lines weigh each node by
-how often the model has it; depthwise convolutions, bounded by memory, are counted apart.
+Every distinct node (operator, attributes, shapes) becomes a kernel on views as the planner would give them, and a
+session of ONNX Runtime with that node alone, one thread each. All run in turn in one process; the figures are medians
+of CPU time. The peak is what independent fused multiply-adds in registers reach in the same run. The last lines weigh
+each node by how often the model has it; depthwise convolutions, bounded by memory, are counted apart.
 """
 
 from __future__ import annotations
@@ -312,8 +312,8 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
             c, o = (sum(r[k] * r["count"] for r in kept) for k in ("seconds", "ort_seconds"))
             top = sum(r["peak"] * r["gflop"] * r["count"] for r in kept) / work
             print(
-                f"{title}: {work:.3f} GFLOP in {1e3 * c:.3f} ms, {work / c:.1f} GFLOP/s, {100 * work / c / top:.1f} % of "
-                f"{top:.1f}; ONNX Runtime {1e3 * o:.3f} ms, {o / c:.2f} x"
+                f"{title}: {work:.3f} GFLOP in {1e3 * c:.3f} ms, {work / c:.1f} GFLOP/s, "
+                f"{100 * work / c / top:.1f} % of {top:.1f}; ONNX Runtime {1e3 * o:.3f} ms, {o / c:.2f} x"
             )
 
 
