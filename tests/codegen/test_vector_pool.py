@@ -98,7 +98,7 @@ def test_epilogue():
 def test_nan_is_the_maximum():
     rng = np.random.default_rng(7)
     case = pool_case(rng, "Max", (1, 19, 8, 8), (3, 3), pads=(1, 1, 1, 1))
-    x = case.inputs[0]
+    x = np.asarray(case.inputs[0])
     x[0, 3, 2, 2] = x[0, 17, 7, 7] = np.nan
     case.expected = pooled(x, "Max", (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), (8, 8), 0)
     assert np.isnan(case.expected).sum() == 13
