@@ -201,7 +201,8 @@ class _Emitter:
                 functions[-1][isa.name] = made
                 self.users.setdefault(made.text, set()).add(isa.name)
                 scratch[number] = max(scratch[number], kernel.scratch)
-            infos.append(KernelInfo(node.name, node.describe(), family.name, node.output.shape))
+            shape = next(t.shape for t in node.writes())
+            infos.append(KernelInfo(node.name, node.describe(), family.name, shape))
         plan, buffers, scratches = self._memory(scratch)
         variants: list[tuple[Isa, list[str]]] = []
         for isa in self.isas:
@@ -222,6 +223,7 @@ class _Emitter:
             "alignment": ALIGNMENT,
             "kernels": infos,
             "embedded": embedded,
+            "portable": any(not isa.x86 for isa in self.isas),
         }
         shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
         own = [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]

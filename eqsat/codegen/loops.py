@@ -179,6 +179,10 @@ class LoopWriter:
     def load_at(self, operand: Operand, at: str) -> str:
         """As ``load``, by the distance from element [0, ..., 0]."""
         text = f"{operand.name}[{at}]"
+        if operand.dtype.bitwidth < 8:
+            # numpy leaves the upper bits of a byte as they come.
+            mask, sign = (1 << operand.dtype.bitwidth) - 1, 1 << (operand.dtype.bitwidth - 1)
+            return f"((({text} & {mask}) ^ {sign}) - {sign})" if operand.dtype.is_signed() else f"({text} & {mask})"
         kind = dtypes.converted(operand.dtype)
         if kind is None:
             return text
@@ -244,6 +248,4 @@ class LoopWriter:
 
     def kernel(self, *, scratch: int = 0, specialised: bool = True, contract: bool = False) -> Kernel:
         """What was written; see :class:`~eqsat.codegen.kernel.Kernel` for the arguments."""
-        return Kernel(
-            "\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract
-        )
+        return Kernel("\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract)
