@@ -64,7 +64,7 @@ def cache_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def native_isas() -> tuple[Isa, ...]:
-    """What this machine can run, the best first, without what would only be compiled in vain."""
+    """The best that this machine can run, without what would only be compiled in vain."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return (PORTABLE,)
     try:
@@ -74,7 +74,7 @@ def native_isas() -> tuple[Isa, ...]:
     line = next((line for line in text.splitlines() if line.startswith("flags")), "")
     flags = {flag.replace("_", "") for flag in line.split()}
     best = next((isa for isa in ALL if isa.x86 and flags.issuperset(isa.features)), None)
-    return (PORTABLE,) if best is None else (best, PORTABLE)
+    return (PORTABLE,) if best is None else (best,)
 
 
 def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Path:

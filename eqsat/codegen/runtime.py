@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cffi
@@ -14,6 +14,7 @@ import onnx_ir as ir
 from eqsat.codegen.compiler import compile_library, native_isas
 from eqsat.codegen.emit import Emitted
 from eqsat.codegen.generate import generate
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.place import ALIGNMENT
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
@@ -30,6 +31,7 @@ class CModel:
     Args:
         model: As loaded.
         dims: Sizes of symbolic dimensions.
+        isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
 
@@ -48,10 +50,11 @@ class CModel:
         model: ir.Model,
         *,
         dims: Mapping[str, int] | None = None,
+        isas: Sequence[Isa] | None = None,
         flags: tuple[str, ...] = (),
         profile: bool = False,
     ) -> None:
-        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=native_isas(), embedded=False)
+        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=isas or native_isas(), embedded=False)
         library = compile_library(sources(emitted), flags=flags)
         ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))
