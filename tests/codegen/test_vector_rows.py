@@ -91,3 +91,25 @@ def test_normalization(gaps):
         normalization_case(rng, (3, 7), -1, epsilon=1e-12),
     ]
     run(cases, rng=np.random.default_rng(5) if gaps else None, optimization="-O1")
+
+
+def local_response_case(rng, shape, size, beta, *, alpha=1e-1, bias=1.5):
+    x = rng.standard_normal(shape).astype(np.float32)
+    a = np.moveaxis(x.astype(np.float64), 1, -1)
+    padded = np.pad(a**2, [(0, 0)] * (a.ndim - 1) + [((size - 1) // 2, size // 2)])
+    sums = np.lib.stride_tricks.sliding_window_view(padded, size, -1).sum(-1)
+    y = np.moveaxis(a / (bias + alpha / size * sums) ** beta, -1, 1)
+    attributes = {"size": size, "beta": beta, "alpha": alpha, "bias": bias}
+    return Case(OpKey("", "LRN"), attributes, [x], frozenset(), y, (size + 12) * UNIT * np.abs(y) + 1e-30)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_local_response(gaps):
+    rng = np.random.default_rng(6)
+    cases = [
+        local_response_case(rng, (1, 96, 3, 4), 5, 0.75),
+        local_response_case(rng, (2, 19, 5), 4, 0.5),
+        local_response_case(rng, (1, 3, 2, 2), 7, 1.0),
+        local_response_case(rng, (1, 33, 2, 2), 3, 0.6, bias=2.0),
+    ]
+    run(cases, rng=np.random.default_rng(7) if gaps else None, optimization="-O1")

@@ -52,6 +52,14 @@ class Part:
     def put(self, value: str) -> str:
         return store(self._at("y0p"), value, 1, self.live, self.isa)
 
+    def keep(self, name: str, value: str) -> str:
+        """Store in working memory with one element a column."""
+        return store(self._at(name), value, 1, self.live, self.isa)
+
+    def neighbours(self, name: str, count: int) -> str:
+        """Sum of so many elements of working memory from the column on; all lanes may be read."""
+        return " + ".join(f"LD@({self._at(name)} + {k})" for k in range(count))
+
     @property
     def get(self) -> str:
         return load(self._at("y0p"), 1, self.live, self.isa)
@@ -70,7 +78,8 @@ class Part:
         return "\n".join([*lines, self.put(result)])
 
 
-def _is_float_row(task: Task) -> bool:
+def is_float_row(task: Task) -> bool:
+    """Float32 with one result and an epilogue of vectors."""
     x = task.inputs[0]
     if not isinstance(x, View) or x.dtype != _FLOAT or task.output.dtype != _FLOAT or x.elements == 0 or x.rank == 0:
         return False
@@ -87,8 +96,16 @@ def _rows(order: tuple[int, ...], *, dense: bool) -> Wants:
     return Wants((want,), (want,), ((0, 0),))
 
 
-def _kernel(
-    template: str, task: Task, columns: int, axis: int, isa: Isa, weights: tuple[np.ndarray, ...], **values: object
+def row_kernel(
+    template: str,
+    task: Task,
+    columns: int,
+    axis: int,
+    isa: Isa,
+    weights: tuple[np.ndarray, ...],
+    *,
+    scratch: int = 0,
+    **values: object,
 ) -> Kernel:
     """A kernel over rows of so many elements along an axis, contiguous in input and output."""
     x, y = task.view(0), task.output
@@ -108,7 +125,7 @@ def _kernel(
     ]
     text = render(template, loops=loops, pointers=pointers, parts=parts, **values)
     body, helpers = finish(text, isa)
-    return Kernel(body, (*weights, *epilogue.constants), 0, (*epilogue.helpers, *helpers))
+    return Kernel(body, (*weights, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
 def _softmax_wants(task: Task) -> Wants:
@@ -119,16 +136,16 @@ def _softmax_wants(task: Task) -> Wants:
 def _softmax(task: Task, isa: Isa) -> Kernel:
     axis = _axis(task)
     log = task.operator.name == "LogSoftmax"
-    return _kernel("softmax.c.jinja", task, task.view(0).shape[axis], axis, isa, (), log=log)
+    return row_kernel("softmax.c.jinja", task, task.view(0).shape[axis], axis, isa, (), log=log)
 
 
 def _accepts_normalization(task: Task) -> bool:
-    if not _is_float_row(task) or task.attributes.get("stash_type", 1) != 1:
+    if not is_float_row(task) or task.attributes.get("stash_type", 1) != 1:
         return False
     axis, given = _axis(task), task.inputs[1:]
     if any(isinstance(v, View) or (v is not None and v.dtype != np.float32) for v in given):
         return False
-    if any(v is not None and v.ndim > task.view(0).rank - axis for v in given):
+    if any(isinstance(v, np.ndarray) and v.ndim > task.view(0).rank - axis for v in given):
         return False
     # The epilogue's operands need not be contiguous over several axes.
     return axis == task.view(0).rank - 1 or not task.epilogue.operands
@@ -149,7 +166,7 @@ def _normalization(task: Task, isa: Isa) -> Kernel:
     merged = x
     if len(shape) > 1:
         merged, task = _merged(task, axis, columns)
-    return _kernel(
+    return row_kernel(
         "layer_normalization.c.jinja",
         task,
         columns,
@@ -183,7 +200,7 @@ def _register(
     register(Family(name, tuple(OpKey("", o) for o in operators), accepts, generate, wants, rank=10))
 
 
-_register("softmax of rows", ("Softmax", "LogSoftmax"), _is_float_row, _softmax, _softmax_wants)
+_register("softmax of rows", ("Softmax", "LogSoftmax"), is_float_row, _softmax, _softmax_wants)
 _register(
     "normalization of rows",
     ("LayerNormalization", "RMSNormalization"),
