@@ -1,0 +1,63 @@
+"""Quantized networks given as files ``NAME.qdq_*.onnx`` and ``NAME.qop_*.onnx``, by ONNX Runtime's quantizer.
+
+They are looked for in the folder that EQSAT_MODELS names, else in ``models`` here or beside this project; where there
+are none, the tests say so and are skipped. ``test_two_spellings.py`` makes smaller ones of the same kind on the fly.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import onnx
+import pytest
+
+from eqsat.search import Result, Search
+from tests.quantized.checks import float_arithmetic, greatest_difference
+
+ROOT = Path(__file__).parents[2]
+TARGETS = ("cpu", "dnnl", "ethos_n, dnnl")
+_PLACES = [Path(os.environ.get("EQSAT_MODELS") or ROOT / "models"), ROOT.parent / "shared" / "models"]
+FOLDER = next((place for place in _PLACES if any(place.glob("*.q*_*.onnx"))), None)
+FILES = sorted(path.name for path in FOLDER.glob("*.q*_*.onnx")) if FOLDER is not None else []
+PAIRS = sorted({name.split(".qop_")[0] for name in FILES if ".qop_" in name})
+
+needs_files = pytest.mark.skipif(
+    not FILES, reason="no quantized models: EQSAT_MODELS names no folder with *.qdq_*.onnx"
+)
+
+
+@cache
+def model_of(name: str) -> onnx.ModelProto:
+    assert FOLDER is not None
+    return onnx.load(FOLDER / name)
+
+
+@cache
+def optimized(name: str, target: str) -> Result:
+    return Search(model_of(name), () if target == "cpu" else target, time_limit=120).extract()
+
+
+@needs_files
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", FILES or ["none"])
+def test_integers_throughout_and_onnx_runtimes_results(name: str, target: str) -> None:
+    result = optimized(name, target)
+    assert result.stop_reason == "optimal"
+    assert float_arithmetic(result) == []
+    assert greatest_difference(model_of(name), result) <= 1.01
+    assert result.cost < result.baseline_cost or ".qop_" in name
+
+
+@needs_files
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("network", PAIRS or ["none"])
+def test_both_files_of_a_network_have_one_cost(network: str, target: str) -> None:
+    files = [name for name in FILES if name.startswith(f"{network}.q") and "u8s8" in name]
+    assert len(files) == 2
+    one, other = (optimized(name, target) for name in files)
+    assert one.cost == pytest.approx(other.cost, rel=1e-9)
+    assert [r.target for r in one.regions] == [r.target for r in other.regions]
