@@ -278,6 +278,10 @@ class ByteEpilogue:
         offset = f" + {self.parameter('i', zero)}" if zero else ""
         return Value(self._name("vi", f"ROUND@({text}){offset}"), "r", dtype, limits(dtype))
 
+    def floats(self, text: str) -> Value:
+        """Floats of an expression."""
+        return Value(self._name("vf", text), "f", ir.DataType.FLOAT)
+
     # ---- steps -----------------------------------------------------------------------------------------
 
     def _apply(self, step: Step, values: Mapping[int, Value]) -> Value:
