@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen.expand import has_definition
 from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.kernel import Step
+from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, RESHAPE, Node, Operand, Tensor
 from eqsat.model.types import OpKey
@@ -41,6 +43,14 @@ def canonical(node: Node) -> Made:
                 return made, results
     chain = as_chain(node)
     return ([chain] if chain is not None else [node]), results
+
+
+def is_known(operator: OpKey) -> bool:
+    """Whether there is any way to write an operator in C, for some types and shapes."""
+    if is_elementwise(operator) or families(operator):
+        return True
+    simple = not operator.domain and operator.name in (*_ORDER_KEPT, *_REWRITES, "Identity", "Dropout", "Shape", "Size")
+    return simple or has_definition(operator)
 
 
 def as_chain(node: Node) -> Node | None:

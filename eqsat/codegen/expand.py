@@ -17,6 +17,14 @@ from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import Attrs, OpKey, TensorType
 
 
+def has_definition(op: OpKey) -> bool:
+    """Whether an operator is defined in terms of others, for some types of its inputs."""
+    schema: Any = opset.find_schema(op)
+    if opset.find_function(op) is not None:
+        return True
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def definition(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> Body | None:
     """The body of an operator for given attributes and types of inputs, None if it has no definition."""
     own = opset.function_body(op, attrs)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.canonical import canonical
+from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.expand import definition
 from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.program import Node, Operand, Program, Tensor
@@ -92,7 +92,6 @@ class _Lowering:
             if tensor is not None:
                 inputs.append(tensor)
                 self.values[value] = tensor
-        self.problems.check(self.name)
         for value in graph.initializers.values():
             assert value.const_value is not None
             self.values[value] = value.const_value.numpy()
@@ -105,10 +104,11 @@ class _Lowering:
                 found = self._stored_constant(value.name or "", found)
             if isinstance(found, Tensor):
                 outputs.append((value.name or "", found))
-        self.problems.check(self.name)
         program = Program(self.name, inputs, outputs, self.nodes)
-        program.remove_dead()
+        if not self.problems.nodes:
+            program.remove_dead()
         self._check_families(program)
+        self.problems.check(self.name)
         return program
 
     def _needed(self) -> list[ir.Node]:
@@ -147,8 +147,13 @@ class _Lowering:
         for value in node.inputs:
             if value is None or value.name == "":
                 operands.append(None)
-            elif value not in self.values or self.values[value] is None:
-                return  # What it reads was refused already.
+            elif self.values.get(value) is None:
+                # What it reads was refused already; the operator may have to be as well.
+                if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+                    self.problems.add(f"control flow ({op.name})", name)
+                elif not is_known(op):
+                    self.problems.add(f"no kernel for {op}", name)
+                return
             else:
                 operands.append(self.values[value])
         wanted = list(node.outputs)
@@ -245,7 +250,6 @@ class _Lowering:
             if find(node.provisional_task()) is None:
                 types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
-        self.problems.check(self.name)
 
 
 def _type(operand: Operand | None) -> TensorType | None:
