@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.model.attributes import op_key
+from eqsat.ops.functions import ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ def role(node: ir.Node, operators: tuple[str, ...] | None) -> Role | None:
         operators: The operators asked for, None for the default set.
     """
     op = op_key(node)
+    if op in ANNOTATIONS:
+        # What is said of the values holds for their integers, whatever operators are asked for.
+        return Role(data=(0,), moves=True)
     if op.domain or op.name in _NEVER or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         return None
     if operators is not None and op.name not in operators:

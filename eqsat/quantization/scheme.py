@@ -21,6 +21,7 @@ from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.model import opset
 from eqsat.quantization.calibrate import is_float
+from eqsat.quantization.hints import hinted_types
 from eqsat.quantization.operators import Role, bias_is_added_plainly, role, weight_axis
 from eqsat.quantization.options import Options
 from eqsat.quantization.quantizer import (
@@ -115,6 +116,7 @@ class _Maker:
         known = {name: constant_range(a) for name, a in self.constants.items() if is_float(a)}
         self.ranges = {**{name: r for name, r in known.items() if r is not None}, **ranges}
         self.skip = set(options.skip)
+        self.hinted = hinted_types(self.nodes, self.is_data)
         self.outputs = set(self.graph.outputs)
         self.written: dict[ir.Value, QuantizedTensor] = {}
         self.fused: set[ir.Value] = set()
@@ -271,7 +273,8 @@ class _Maker:
         self.found[(value.name, "written")] = (tensor, [])
 
     def activation(self, name: str) -> Quantizer:
-        return activation_quantizer(self.ranges[name], self.options.activation, symmetric=self.options.symmetric)
+        dtype = self.hinted.get(name, self.options.activation)
+        return activation_quantizer(self.ranges[name], dtype, symmetric=self.options.symmetric)
 
     def is_settled(self, value: ir.Value | None) -> bool:
         """Whether a value is, or becomes within one step, integers without another pair."""

@@ -9,17 +9,21 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.model.opset import did_you_mean
+from eqsat.partition.place import split
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
+from eqsat.rules.select import select_rules
 from eqsat.search import Result, Search
 
 
 def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit: float) -> Result:
-    """The model with constants folded into operators with weights.
+    """The model with constants folded into operators with weights, and with the annotations that rules place.
 
-    A normalisation that stays beside its convolution would cost a rounding of its own.
+    A normalisation that stays beside its convolution would cost a rounding of its own; a hint says what is rounded to.
     """
-    own = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
+    own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
+    if rules:
+        own += split(select_rules(rules, "real").rules)[0]
     return Search(original, rules=own, time_limit=limit).extract()
 
 

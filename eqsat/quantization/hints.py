@@ -1,0 +1,50 @@
+"""Which integers the model itself asks for, by ``CastHint`` annotations.
+
+An integer kernel reads and writes one type, so that a hint cannot be followed for a tensor alone: it decides for all
+that is connected with it. Where hints of one connected part contradict each other, or ask for what is no 8-bit integer,
+the option decides as it does without hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import networkx as nx
+import onnx_ir as ir
+
+from eqsat.model.attributes import op_key
+from eqsat.model.types import OpKey
+from eqsat.ops.functions import CAST_HINT
+
+_TYPES = {int(ir.DataType.INT8): "int8", int(ir.DataType.UINT8): "uint8"}
+
+
+def is_hint(op: OpKey) -> bool:
+    return op == CAST_HINT.op
+
+
+def hinted_types(nodes: Sequence[ir.Node], is_data: Callable[[ir.Value], bool]) -> dict[str, str]:
+    """The element type that hints ask for, by tensor name; ``"int8"`` or ``"uint8"``.
+
+    Args:
+        nodes: Of the main graph.
+        is_data: Whether a value is a tensor of floats.
+    """
+    hints = [node for node in nodes if is_hint(op_key(node))]
+    if not hints:
+        return {}
+    connected = nx.Graph()
+    for node in nodes:
+        values = [v.name for v in (*node.inputs, *node.outputs) if v is not None and is_data(v)]
+        nx.add_path(connected, values)
+    asked: dict[str | None, set[str]] = {}
+    for node in hints:
+        wanted = _TYPES.get(node.attributes["dtype"].as_int() if "dtype" in node.attributes else int(ir.DataType.INT8))
+        if wanted is not None:
+            asked.setdefault(node.outputs[0].name, set()).add(wanted)
+    found: dict[str, str] = {}
+    for part in nx.connected_components(connected):
+        wishes = {wish for name in part for wish in asked.get(name, ())}
+        if len(wishes) == 1:
+            found.update(dict.fromkeys(part, *wishes))
+    return found
