@@ -156,26 +156,28 @@ def blocks(channels: int, width: int) -> list[tuple[int, int, int]]:
             for start, size, count in split(channels, width)]  # fmt: skip
 
 
-def pack(matrix: np.ndarray, bias: np.ndarray, width: int) -> np.ndarray:
-    """Weights ``[groups, channels, steps]`` and bias ``[groups, channels]`` as the kernel reads them."""
+def pack(matrix: np.ndarray, bias: np.ndarray | None, width: int) -> np.ndarray:
+    """Weights ``[groups, channels, steps]`` and bias ``[groups, channels]``, if any, as the kernel reads them."""
     parts = []
-    for group, offset in zip(matrix, bias, strict=True):
+    before = 0 if bias is None else 1
+    for g, group in enumerate(matrix):
         for start, size, count in blocks(group.shape[0], width):
             for first in range(start, start + size * count, size):
-                block = np.zeros((1 + group.shape[1], size), np.float32)
+                block = np.zeros((before + group.shape[1], size), np.float32)
                 rows = group[first : first + size]
-                block[0, : len(rows)] = offset[first : first + size]
-                block[1:, : len(rows)] = rows.T
+                if bias is not None:
+                    block[0, : len(rows)] = bias[g, first : first + size]
+                block[before:, : len(rows)] = rows.T
                 parts.append(block.ravel())
     return np.concatenate([*parts, np.zeros(SLACK, np.float32)])
 
 
-def packed_size(channels: int, steps: int, width: int) -> int:
+def packed_size(channels: int, steps: int, width: int, *, bias: bool = True) -> int:
     """Floats of one group's weights."""
-    return sum((1 + steps) * size * count for _, size, count in blocks(channels, width))
+    return sum((bias + steps) * size * count for _, size, count in blocks(channels, width))
 
 
-def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
+def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "", *, width: int | None = None) -> str:
     """The kernel's body, with ``@`` for the name of the instruction set.
 
     Args:
@@ -183,15 +185,17 @@ def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = 
         epilogue: What is done with a result.
         isa: Instruction set.
         prologue: Statements inside the outer loops, before all else.
+        width: Of blocks of weights, if not as :func:`plan` says.
     """
-    return _Writer(problem, epilogue, isa).body(prologue)
+    return _Writer(problem, epilogue, isa, width).body(prologue)
 
 
 class _Writer:
-    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
+    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa, width: int | None) -> None:
         self.problem, self.epilogue, self.isa = problem, epilogue, isa
         self.lanes = isa.lanes()
-        self.rows, self.columns, self.tile, self.width = plan(problem, isa)
+        self.rows, self.columns, self.tile, planned = plan(problem, isa)
+        self.width = planned if width is None else width
         self.results = [problem.output, *epilogue.strides]
         self.outer: list[Loop] = []
 

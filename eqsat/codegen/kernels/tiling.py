@@ -73,14 +73,17 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
                     break
                 if (tall > 1 and (columns % wide or rows % tall)) or _collides(tall, wide, row_bytes, column_bytes):
                     continue
-                time = sum(
-                    count * cycles(h * w, u, isa)
-                    for h, w, u, count in _pieces(rows, columns, vectors, Tile(tall, wide, v))
-                )
+                tile = Tile(tall, wide, v)
+                time = estimate(rows, columns, vectors, tile, isa)
                 if best is None or time < best[0] * (1 - 1e-9):
-                    best = (time, Tile(tall, wide, v))
+                    best = (time, tile)
     assert best is not None
     return best[1]
+
+
+def estimate(rows: int, columns: int, vectors: int, tile: Tile, isa: Isa) -> float:
+    """Cycles of one step of the reduction for all pixels and channels."""
+    return sum(count * cycles(h * w, v, isa) for h, w, v, count in _pieces(rows, columns, vectors, tile))
 
 
 def split(extent: int, size: int) -> list[tuple[int, int, int]]:
