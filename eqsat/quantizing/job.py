@@ -123,8 +123,10 @@ class Job:
         if self.conversions == "fully_integral" and not reduce_problem(formulation.problem).feasible:
             raise self.not_integral(search)
         roundings = find_roundings(snapshot, self.scheme)
-        weights = np.array([self.noise.weights[list(unit)].sum(axis=0) for unit in roundings.units])
-        return charge(formulation, roundings, weights.reshape(-1, len(self.noise.outputs)), self.noise.outputs)
+        weights = np.zeros((len(roundings.units), len(self.noise.outputs)))
+        for row, unit in zip(weights, roundings.units, strict=True):
+            row[:] = self.noise.weights[list(unit)].sum(axis=0)
+        return charge(formulation, roundings, weights, self.noise.outputs)
 
     def result(self, found: Result, rounded: Sequence[int], attempt: int, search: Search) -> QuantizationResult:
         """A program measured and described."""
