@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
 from eqsat.codegen.expressions import vector
 from eqsat.codegen.isa import AVX2, Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
-from eqsat.model.types import OpKey
 
 BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 _KNOWN = (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT)
 _MAGIC = 0x4B400000
+_EXACT = frozenset(
+    {"Abs", "Add", "Cast", "Clip", "DequantizeLinear", "Div", "Identity", "Max", "Min", "Mul", "Neg", "Relu", "Sub"}
+)
+"""Operators on floats whose vectors have the executor's bits."""
 PADDING = 16
 """Elements behind a packed constant that vectors may read."""
 Address = Callable[[str], str]
@@ -101,6 +103,11 @@ def is_supported(epilogue: Epilogue) -> bool:
     if any(t not in _KNOWN for t in types):
         return False
     constants = _constants(epilogue)
+    # What vectors only approximate must not be rounded to integers: the executor might round to the other side.
+    names = [step.operator.name for step in epilogue.steps]
+    last = max((i for i, name in enumerate(names) if name == "QuantizeLinear"), default=0)
+    if any(step.dtype == ir.DataType.FLOAT and step.operator.name not in _EXACT for step in epilogue.steps[:last]):
+        return False
     return all(_is_known(step, types, constants) for step in epilogue.steps)
 
 
@@ -156,6 +163,7 @@ class ByteEpilogue:
         constants: For ``Kernel.constants``.
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
         helpers: Declarations that are in no header of this folder.
+        result_stride: Of the output along ``axis``.
     """
 
     def __init__(self, epilogue: Epilogue, shape: Shape, axis: int, isa: Isa, first_constant: int) -> None:
@@ -177,6 +185,16 @@ class ByteEpilogue:
                 self._padded.add(name)
         self.parameters = Parameters(first_constant + len(self.constants))
         self._used = {"i": 0, "f": 0}
+        self.result_stride = 1
+
+    def bind_anchor(self, name: str, strides: Shape) -> None:
+        """Let value 0 be what lies at a pointer."""
+        self._names[0] = name
+        self.strides[name] = strides
+
+    def anchor(self) -> Value:
+        """Value 0, loaded."""
+        return self._load(0)
 
     def _constant(self, array: np.ndarray, shape: Shape) -> Shape:
         full = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
@@ -229,17 +247,21 @@ class ByteEpilogue:
         """An operand that is no single constant."""
         name, dtype = self._names[number], self.types[number]
         pointer, stride = self._address(name), self.strides[name][self.axis]
-        part = self._count < self.isa.lanes() and name not in self._padded and stride != 0
         integers = dtype != ir.DataType.FLOAT
         if stride == 0:
             text = f"{'SPLATI@' if integers else 'SPLAT@'}(*({pointer}))"
-        elif not integers:
-            text = f"load_part@({pointer}, {self._count})" if part else f"LD@({pointer})"
-        elif dtype == ir.DataType.INT32:
-            text = f"load_integers_part@({pointer}, {self._count})" if part else f"LDI@({pointer})"
         else:
-            kind = "unsigned" if dtype == ir.DataType.UINT8 else "signed"
-            text = f"load_{kind}_part@({pointer}, {self._count})" if part else f"load_{kind}@({pointer})"
+            full = self._count == self.isa.lanes() or name in self._padded
+            kind = "" if dtype in BYTES else "_integers" if integers else ""
+            kind = "_unsigned" if dtype == ir.DataType.UINT8 else "_signed" if dtype == ir.DataType.INT8 else kind
+            if stride != 1:
+                text = f"load{kind}_strided@({pointer}, {stride}, {self._count})"
+            elif not full:
+                text = f"load{kind}_part@({pointer}, {self._count})"
+            elif dtype in BYTES:
+                text = f"load{kind}@({pointer})"
+            else:
+                text = f"{'LDI@' if integers else 'LD@'}({pointer})"
         return Value(self._name("vi" if integers else "vf", text), "i" if integers else "f", dtype)
 
     # ---- forms -----------------------------------------------------------------------------------------
@@ -375,29 +397,20 @@ class ByteEpilogue:
     # ---- the result ------------------------------------------------------------------------------------
 
     def _store(self, value: Value, pointer: str) -> None:
-        part, n = self._count < self.isa.lanes(), self._count
+        n, stride = self._count, self.result_stride
         if value.dtype == ir.DataType.FLOAT:
-            text = self._float_of(value)
-            self._lines.append(f"store_part@({pointer}, {text}, {n});" if part else f"ST@({pointer}, {text});")
+            text, name, plain = self._float_of(value), "store", "ST@"
         elif value.dtype == ir.DataType.INT32:
-            text = self._integer(value).text
-            self._lines.append(
-                f"store_integers_part@({pointer}, {text}, {n});" if part else f"STI@({pointer}, {text});"
-            )
+            text, name, plain = self._integer(value).text, "store_integers", "STI@"
         else:
-            text = self.clamped(value).text
-            self._lines.append(
-                f"store_bytes_part@({pointer}, {text}, {n});" if part else f"store_bytes@({pointer}, {text});"
-            )
+            text, name, plain = self.clamped(value).text, "store_bytes", "store_bytes@"
+        if stride != 1:
+            self._lines.append(f"{name}_strided@({pointer}, {text}, {stride}, {n});")
+        elif n < self.isa.lanes():
+            self._lines.append(f"{name}_part@({pointer}, {text}, {n});")
+        else:
+            self._lines.append(f"{plain}({pointer}, {text});")
 
     def _float_of(self, value: Value) -> str:
         assert value.form == "f"
         return value.text
-
-
-def element(dtype: ir.DataType) -> str:
-    """C type of an element in memory."""
-    return dtypes.storage(dtype)
-
-
-__all__ = ["BYTES", "PADDING", "ByteEpilogue", "OpKey", "Parameters", "Value", "element", "is_supported", "limits"]
