@@ -20,9 +20,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.canonical import canonical
 from eqsat.codegen.isa import SCALAR
-from eqsat.codegen.kernel import Epilogue, Kernel, Step, Task, View, dense_strides
+from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.registry import families
+from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.model.types import OpKey
 
 INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
@@ -128,50 +130,71 @@ def case(
     constant_operands: Sequence[int] = (),
     dtype: Any = None,
     rng: np.random.Generator | None = None,
-) -> Case:
-    """A case for one operator.
+) -> Case | None:
+    """A case for one operator, in the form in which lowering gives it to a family.
 
     Args:
         name: Of the C function.
-        operator: The anchor.
+        operator: The operator.
         attributes: All of them.
         inputs: Arrays, None where absent.
         outputs: Shape and numpy type of each output, None where nobody reads it.
         constant: Inputs that are known when the C is written.
-        steps: The epilogue.
-        operands: Of the epilogue.
+        steps: What is fused behind it; value 0 is its result.
+        operands: Of the steps.
         constant_operands: Those that are constants.
-        dtype: Type of the anchor's result; that of output 0 by default.
+        dtype: Type of the operator's own result; that of output 0 by default.
         rng: For random orders of axes and gaps; dense without.
+
+    Returns:
+        None for an operator that needs no kernel, or more than one.
     """
-    views = {i: memory(x, rng) for i, x in enumerate(inputs) if x is not None and i not in constant}
-    made = {
-        i: Memory.like(o[0], ir.DataType.from_numpy(np.dtype(o[1])), rng)
-        for i, o in enumerate(outputs)
-        if o is not None
-    }
-    first = next(iter(made.values()))
-    given = {k: memory(x, rng) for k, x in enumerate(operands) if k not in constant_operands}
-    kinds = ir.DataType.from_numpy(np.dtype(dtype)) if dtype is not None else first.view.dtype
-    shape = first.view.shape
-    found = [
-        views[i].view if i in views else x if x is None else np.ascontiguousarray(x).reshape(x.shape)
-        for i, x in enumerate(inputs)
+    held: dict[Tensor, Memory] = {}
+
+    def tensor(array: np.ndarray, label: str) -> Tensor:
+        made = Tensor(label, ir.DataType.from_numpy(array.dtype), array.shape)
+        held[made] = memory(array, rng)
+        return made
+
+    given: list[Operand | None] = [
+        x if x is None or i in constant else tensor(x, f"input {i}") for i, x in enumerate(inputs)
     ]
-    if operator == OpKey("", "Identity"):
-        found = [x.broadcast(shape) if isinstance(x, View) else x for x in found]
-    task = Task(
-        operator,
-        attributes,
-        tuple(found),
-        tuple(made[i].view if i in made else None for i in range(len(outputs))),
-        Epilogue(
-            kinds,
-            tuple(given[k].view.broadcast(shape) if k in given else x for k, x in enumerate(operands)),
-            tuple(steps),
-        ),
+    results: list[Tensor | None] = []
+    for i, output in enumerate(outputs):
+        results.append(None)
+        if output is not None:
+            kind = ir.DataType.from_numpy(np.dtype(output[1]))
+            made = Tensor(f"output {i}", kind, tuple(int(n) for n in output[0]))
+            held[made] = Memory.like(made.shape, kind, rng)
+            results[-1] = made
+    first = next(t for t in results if t is not None)
+    own = ir.DataType.from_numpy(np.dtype(dtype)) if dtype is not None else first.dtype
+    node = Node(name, operator, attributes, given, results, own)
+    plain, _ = canonical(node)
+    if not plain:
+        return None
+    # What lowering makes several nodes of is tested as one, by the family that takes it as it is.
+    node = plain[0] if len(plain) == 1 else node
+    if steps:
+        assert not node.steps, "steps behind an elementwise operator are that operator's own test"
+        node.steps = list(steps)
+        node.operands = [x if k in constant_operands else tensor(x, f"operand {k}") for k, x in enumerate(operands)]
+    if any(isinstance(x, Tensor) and x not in held for x in (*node.inputs, *node.operands, *node.outputs)):
+        return None
+    task = node.task(lambda t: held[t].view)
+    family = found_family(task)
+    if rng is not None and family is not None and any(w.strict for w in family.wants(task).inputs):
+        return case(
+            name, operator, attributes, inputs, outputs, constant=constant, steps=steps, operands=operands,
+            constant_operands=constant_operands, dtype=dtype,
+        )  # fmt: skip
+    return Case(
+        name,
+        task,
+        {i: held[x] for i, x in enumerate(node.inputs) if isinstance(x, Tensor)},
+        {k: held[x] for k, x in enumerate(node.operands) if isinstance(x, Tensor)},
+        {i: held[y] for i, y in enumerate(node.outputs) if y is not None},
     )
-    return Case(name, task, views, given, made)
 
 
 def function(case: Case) -> str:
@@ -194,9 +217,14 @@ def function(case: Case) -> str:
     return f"void {case.name}({names});\nvoid {case.name}({names}) {{\n{unused}{body}\n}}\n"
 
 
+def found_family(task: Task) -> Family | None:
+    """The family of loops that takes a task."""
+    return next((f for f in families(task.operator) if f.rank == 0 and f.accepts(task)), None)
+
+
 def refused(case: Case) -> bool:
     """Whether no family of loops takes the task; else its kernel is made."""
-    found = next((f for f in families(case.task.operator) if f.rank == 0 and f.accepts(case.task)), None)
+    found = found_family(case.task)
     if found is None:
         return True
     case.kernel = found.generate(case.task, SCALAR)
@@ -259,4 +287,4 @@ def run(cases: Sequence[Case], flags: Sequence[str] = ()) -> list[list[np.ndarra
     return [call(library, c) for c in cases]
 
 
-__all__ = ["Case", "Memory", "case", "compiled", "dense_strides", "refused", "run"]
+__all__ = ["Case", "Memory", "case", "compiled", "refused", "run"]

@@ -136,7 +136,7 @@ def reshape(task: Task) -> Kernel:
     return filled(template, [whole(y, x.dense(y.shape))])
 
 
-@loops("bit casts", "BitCast", wants=dense(0), epilogue=False)
+@loops("bit casts", "BitCast", epilogue=False)
 def bit_cast(task: Task) -> Kernel:
     """The same bits as another type of the same size."""
     return Template(task).fill("bit_cast.c.jinja")

@@ -1,4 +1,4 @@
-"""Quantization by axis and by block, softmax in integers; mirrors ``quantization.py`` and ``qlinear.py`` of ``ops``.
+"""Quantization by axis and by block, softmax of integers; mirrors ``quantization.py`` and ``qlinear.py`` of ``ops``.
 
 Where scales and zero points broadcast as they are, quantization is an elementwise step instead.
 """
@@ -72,20 +72,21 @@ def quantize(task: Task) -> Kernel:
 
 @loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
 def qlinear_softmax(task: Task) -> Kernel:
-    """Softmax in integers, by a table of exponentials."""
+    """Softmax of 8 bits by a table of exponentials."""
     template = Template(task)
     x = template.x[0]
     assert x is not None
     axis = task.attributes["axis"] % x.rank
     axes = tuple(range(axis, x.rank)) if task.attributes["opset"] < 13 else (axis,)
     kept, reduced = axes_apart(x.shape, axes)
-    shift = math.log((2**32 - 1) / max(math.prod(reduced), 1))
+    shift = math.log(float(np.finfo(np.float32).max) / max(math.prod(reduced), 1)) - 5
     table, scale = None, task.constant(1)
     if scale is not None:
         levels = (np.arange(256) - 255) * np.float64(scale.reshape(()))
-        table = template.table(np.exp(levels + shift).astype(np.uint32))
+        table = template.table(np.exp(levels + shift).astype(np.float32))
     bounds = limits(x.dtype)
     assert bounds is not None
+    zero = only(template.x[4] if task.has(4) else None)
     return template.fill(
         "qlinear_softmax.c.jinja",
         kept=kept,
@@ -95,7 +96,8 @@ def qlinear_softmax(task: Task) -> Kernel:
         scale=None if table is not None else only(template.x[1]),
         shift=dtypes.literal(shift, ir.DataType.DOUBLE),
         y_scale=only(template.x[3]),
-        y_zero=only(template.x[4] if task.has(4) else None),
+        y_zero=zero,
+        overflow=f"({bounds[0]})" if bounds[0] < 0 else zero,
         lowest=f"({bounds[0]})",
         highest=bounds[1],
         scratch=0 if table is not None else 1024,

@@ -1,0 +1,149 @@
+"""The node cases of ``onnx.backend.test`` as C: many cases are compiled to one library and called through ctypes.
+
+What decides shapes (a Reshape's shape, a reduction's axes) is an input of these one-operator models; as C is generated
+for known shapes, such inputs become constants with the values of the case's first data set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx_ir as ir
+
+from eqsat.codegen.compiler import FLAGS, cache_folder, find_compiler
+from eqsat.codegen.emit import Emitted
+from eqsat.codegen.generate import generate
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.runtime import aligned
+from eqsat.errors import EqsatError
+from eqsat.model import opset
+from eqsat.model.types import OpKey
+from eqsat.ops.properties import value_inputs
+from tests.conformance import cases
+
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+_DECIDING = {"CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "MaxUnpool": (2,)}
+"""Inputs that decide what is computed but not the shape of the result."""
+
+
+@dataclass
+class Prepared:
+    """A case as C text.
+
+    Attributes:
+        name: Of the case.
+        emitted: The program.
+        inputs: Arrays by name.
+        expected: Outputs in order, as many as the case checks.
+    """
+
+    name: str
+    emitted: Emitted
+    inputs: dict[str, np.ndarray]
+    expected: list[Any]
+
+
+class Refused(Exception):
+    """The case is not for C code, and says why."""
+
+
+def pinned(graph: onnx.GraphProto) -> set[str]:
+    """Inputs of a graph whose values must be known when its C is written."""
+    found = set()
+    for node in graph.node:
+        op = OpKey(opset.canonical_domain(node.domain), node.op_type)
+        for index in (*value_inputs(op), *_DECIDING.get(node.op_type, ())):
+            if index < len(node.input):
+                found.add(node.input[index])
+    return found & {value.name for value in graph.input}
+
+
+def prepare(name: str, prefix: str, isas: Sequence[Isa]) -> Prepared:
+    """Write a case as C.
+
+    Raises:
+        Refused: It has types that C lacks, or eqsat refuses it; the message is eqsat's.
+    """
+    case = cases.cases("node")[name]
+    original = cases.model_of(case)
+    if original.graph.ByteSize() and cases.skip_reason(case):
+        raise Refused(cases.skip_reason(case))
+    inputs, expected = next(iter(cases.data_sets(case, original)))
+    if any(not isinstance(x, np.ndarray) or x.dtype.kind in "OUSc" for x in (*inputs, *expected)):
+        raise Refused("strings, sequences, optionals or complex numbers")
+    model = onnx.ModelProto()
+    model.CopyFrom(original)
+    given = dict(zip([value.name for value in model.graph.input], inputs, strict=False))
+    for known in sorted(pinned(model.graph)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(given.pop(known), known))
+    kept = [value for value in model.graph.input if value.name in given]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    logging.disable(logging.WARNING)
+    try:
+        emitted = generate(ir.from_proto(model), name=prefix, isas=isas, embedded=False)
+    except EqsatError as error:
+        raise Refused(" ".join(str(error).split())[:300]) from error
+    finally:
+        logging.disable(logging.NOTSET)
+    return Prepared(name, emitted, given, list(expected))
+
+
+def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """One library with all programs, warnings being errors."""
+    texts = {f"{p.emitted.name}{end}": text for p in prepared for end, text in (
+        (".h", p.emitted.header), (".c", p.emitted.source))}  # fmt: skip
+    command = [*find_compiler(), *FLAGS, "-O1", *WARNINGS, *flags, "-fPIC", "-shared"]
+    key = hashlib.sha256(repr((command, sorted(texts.items()))).encode()).hexdigest()[:32]
+    library = cache_folder() / f"nodes-{key}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as work:
+            for file, text in texts.items():
+                (Path(work) / file).write_text(text, encoding="utf-8")
+            sources = sorted(file for file in texts if file.endswith(".c"))
+            done = subprocess.run(
+                [*command, *sources, "-o", "built", "-lm"], cwd=work, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr[:4000]
+            (Path(work) / "built").replace(library)
+    return ctypes.CDLL(str(library))
+
+
+def call(library: ctypes.CDLL, prepared: Prepared) -> list[np.ndarray]:
+    """Outputs of a program."""
+    emitted = prepared.emitted
+    given = []
+    for x in emitted.inputs:
+        held = np.ascontiguousarray(prepared.inputs[x.name])
+        stored = held if held.dtype.itemsize == x.size else held.astype(np.uint8)
+        given.append(stored)
+    made = [np.empty(y.shape, ir.DataType[y.dtype.upper()].numpy()) for y in emitted.outputs]
+    arena, weights = aligned(emitted.arena), aligned(len(emitted.weights))
+    weights[:] = np.frombuffer(emitted.weights, np.uint8)
+    run = getattr(library, f"{emitted.name}_run")
+    status = run(*[ctypes.c_void_p(a.ctypes.data) for a in (*given, *made, arena, weights)])
+    assert status == 0, f"status {status}"
+    return made
+
+
+def check(library: ctypes.CDLL, prepared: Prepared) -> None:
+    """Compare with what ONNX expects, by the case's own tolerances.
+
+    Raises:
+        AssertionError: It differs.
+    """
+    case = cases.cases("node")[prepared.name]
+    found = call(library, prepared)[: len(prepared.expected)]
+    cases.compare(found, prepared.expected, case.rtol, case.atol)
