@@ -24,6 +24,7 @@ class Role:
         bias: Index of the bias.
         moves: Whether every output element is an element of the first input, so that outputs have its integers.
         limits: Whether it only limits its input (Relu), so that it is one step with what computes that.
+        result: The range of its results where integer operators have it fixed, whatever was seen.
     """
 
     data: tuple[int, ...] | None = None
@@ -31,6 +32,7 @@ class Role:
     bias: int | None = None
     moves: bool = False
     limits: bool = False
+    result: tuple[float, float] | None = None
 
 
 _COMPUTES = Role()
@@ -57,6 +59,11 @@ ROLES: dict[str, Role] = {
     "MatMul": Role(data=(0, 1), weight=1),
     "PRelu": _COMPUTES,
     "BatchNormalization": Role(data=(0,)),
+    # Integer operators have a step of 1/256 or so: the largest result is 1.
+    "Softmax": Role(data=(0,), result=(0.0, 1.0)),
+    # By or to a number: a table.
+    "Div": Role(data=(0,)),
+    "Pow": Role(data=(0,)),
 }
 """By name, in ONNX's own domain."""
 
@@ -82,6 +89,8 @@ def role(node: ir.Node, operators: tuple[str, ...] | None) -> Role | None:
     if found is None:
         return _COMPUTES if operators is not None else None
     if found.moves and not _moves_exactly(node):
+        return None
+    if op.name in ("Div", "Pow") and operators is None and not _by_number(node):
         return None
     if op.name == "Resize" and _text(node, "mode", "nearest") == "nearest":
         return Role(data=(0,), moves=_text(node, "coordinate_transformation_mode", "") != "tf_crop_and_resize")
@@ -118,6 +127,16 @@ def _moves_exactly(node: ir.Node) -> bool:
     if value is None or value.name == "":
         return True
     return value.const_value is not None and not value.const_value.numpy().any()
+
+
+def _by_number(node: ir.Node) -> bool:
+    """Whether the second operand is one known number for which the operator has neither a pole nor a gap."""
+    operand = node.inputs[1]
+    value = None if operand is None or operand.const_value is None else operand.const_value.numpy()
+    if value is None or value.size != 1:
+        return False
+    number = float(value.reshape(()))
+    return number != 0 if node.op_type == "Div" else number >= 1 and number.is_integer()
 
 
 def _text(node: ir.Node, name: str, default: str) -> str:

@@ -190,7 +190,7 @@ class _Maker:
             if value is fused:
                 self.fused.add(value)
                 continue
-            written = self.activation(value.name or "")
+            written = self.activation(value.name or "", found.result)
             if node.op_type in _LIMITING and written.key in keys:
                 # With equal parameters integers of both sides would be equal, and both sides be taken for each other,
                 # whatever the other one is rounded for.
@@ -272,9 +272,10 @@ class _Maker:
         self.written[value] = tensor
         self.found[(value.name, "written")] = (tensor, [])
 
-    def activation(self, name: str) -> Quantizer:
+    def activation(self, name: str, fixed: tuple[float, float] | None = None) -> Quantizer:
+        found = self.ranges[name] if fixed is None else Range(*fixed)
         dtype = self.hinted.get(name, self.options.activation)
-        return activation_quantizer(self.ranges[name], dtype, symmetric=self.options.symmetric)
+        return activation_quantizer(found, dtype, symmetric=self.options.symmetric)
 
     def is_settled(self, value: ir.Value | None) -> bool:
         """Whether a value is, or becomes within one step, integers without another pair."""

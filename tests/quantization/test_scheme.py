@@ -103,13 +103,42 @@ def test_data_movement_passes_integers_on():
     assert found["f"].follows is None and found["y"].follows == "f"
 
 
+def test_the_result_of_a_softmax_has_the_range_of_its_integer_operator():
+    found = scheme_of(text("g (float[2, 4] x) => (float[2, 4] y) { y = Softmax(x) }"))
+    assert list(found) == [("x", "activation"), ("y", "activation")]
+    y = found["y", "activation"].quantizer
+    assert (y.zero, y.scale) == (0, np.float32(1 / 255))
+
+
+@pytest.mark.parametrize(
+    ("operator", "operand", "takes_part"),
+    [
+        ("Div", "2", True),
+        ("Div", "0", False),
+        ("Pow", "2", True),
+        ("Pow", "0.5", False),
+        ("Pow", "-1", False),
+    ],
+)
+def test_division_and_powers_by_a_number(operator: str, operand: str, takes_part: bool):
+    model = text(f"g (float[4] x) => (float[4] y) <float c = {{{operand}}}> {{ y = {operator}(x, c) }}")
+    names = [name for name, _ in scheme_of(model)]
+    assert names == (["x", "y"] if takes_part else [])
+
+
+def test_division_by_what_is_no_number():
+    assert not scheme_of(text("g (float[4] x, float[4] z) => (float[4] y) { y = Div(x, z) }"))
+    vector = "g (float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y = Div(x, c) }"
+    assert not scheme_of(text(vector))
+
+
 def test_data_movement_alone_is_not_worth_it():
-    body = """g (float[2, 4] x) => (float[4, 2] y) { a = Transpose<perm=[1, 0]>(x)  y = Softmax(a) }"""
+    body = """g (float[2, 4] x) => (float[4, 2] y) { a = Transpose<perm=[1, 0]>(x)  y = LogSoftmax(a) }"""
     assert scheme_of(text(body)) == {}
 
 
 def test_a_relu_alone_is_not_worth_it_either():
-    body = "g (float[4] x) => (float[4] y, float[4] z) { a = Softmax(x)  b = Relu(a)  y = Add(b, x)  z = Log(b) }"
+    body = "g (float[4] x) => (float[4] y, float[4] z) { a = LogSoftmax(x)  b = Relu(a)  y = Add(b, x)  z = Log(b) }"
     assert {name: t.readers for (name, _), t in scheme_of(text(body)).items()} == {
         "b": ((2, 0),),
         "x": ((2, 1),),
@@ -125,7 +154,7 @@ def test_padding_with_zero_only(value: str, moves: bool):
 
 
 def test_readers_without_an_integer_form_get_the_float():
-    model = text("g (float[4] x) => (float[4] y, float[4] z) { a = Softmax(x)  y = Add(a, x)  z = Log(a) }")
+    model = text("g (float[4] x) => (float[4] y, float[4] z) { a = LogSoftmax(x)  y = Add(a, x)  z = Log(a) }")
     found = scheme_of(model)
     assert found["a", "activation"].readers == ((1, 0),)
     result = quantized(model)
@@ -281,10 +310,10 @@ def test_skipped_layers():
 def test_chosen_operators():
     found = operators(quantized(residual(), operators=["Conv"]))
     assert found["QuantizeLinear"] == 6, "input and output of three convolutions"
-    model = text("g (float[4] x) => (float[4] y) { y = Softmax(x) }")
-    assert operators(quantized(model)) == {"Softmax": 1}
-    assert operators(quantized(model, operators=["Softmax"])) == {
-        "Softmax": 1, "QuantizeLinear": 2, "DequantizeLinear": 2,
+    model = text("g (float[4] x) => (float[4] y) { y = LogSoftmax(x) }")
+    assert operators(quantized(model)) == {"LogSoftmax": 1}
+    assert operators(quantized(model, operators=["LogSoftmax"])) == {
+        "LogSoftmax": 1, "QuantizeLinear": 2, "DequantizeLinear": 2,
     }  # fmt: skip
 
 
