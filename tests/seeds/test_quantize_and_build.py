@@ -135,6 +135,14 @@ def test_a_skipped_layer_stays_a_float() -> None:
         eqsat.quantize(model, data, skip=["conv_7"])
 
 
+def test_what_cannot_be_an_integer_is_named() -> None:
+    """``fully_integral`` on what has no integer form: TVM ends with a bare AssertionError."""
+    x = eqsat.input("data", (1, 4, 16))
+    model = eqsat.graph(op.Relu(op.LpNormalization(op.Relu(x), axis=2)))
+    with pytest.raises(eqsat.errors.QuantizationError, match="LpNormalization .*: LpNormalization has no integer form"):
+        eqsat.quantize(model, samples(model), conversions="fully_integral")
+
+
 def test_a_saved_result_is_the_result(tmp_path: Path) -> None:
     model = build("sigmoid")
     data = samples(model)
