@@ -230,7 +230,7 @@ class _Emitter:
         source = render(
             "model.c.jinja", **values, shared=shared, own=own, variants=variants, scalar=SCALAR in self.isas
         )
-        entries = [MapEntry(b.owner.name, b.offset, b.bytes, b.first, b.last) for b in buffers]
+        entries = [MapEntry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in buffers]
         entries += [MapEntry(f"scratch of {infos[n].name}", o, scratch[n], n, n) for n, o in scratches.items()]
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
         return Emitted(
@@ -377,6 +377,12 @@ def _halos(number: int, buffers: list[Buffer]) -> list[str]:
         if buffer.first == number and buffer.has_halo:
             lines += fill_halo(buffer, f"(arena + {buffer.offset})")
     return lines
+
+
+def _contents(buffer: Buffer) -> str:
+    """Names of the tensors in a buffer: its owner, what is computed in place, what is part of it."""
+    names = list(dict.fromkeys(t.name for t in (buffer.owner, *buffer.tensors)))
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _printable(text: str) -> str:
