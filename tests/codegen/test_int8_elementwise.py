@@ -118,3 +118,45 @@ def test_copies():
     rng = np.random.default_rng(5)
     cases = [chain(draw(rng, shape, dtype), []) for shape in SHAPES for dtype in (np.uint8, np.int8)]
     run(cases, rng=rng)
+
+
+POOLS = {
+    "plain": ((1, 70, 8, 9), dict(kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))),
+    "exact": ((2, 16, 6, 6), dict(kernel_shape=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0))),
+    "narrow": ((1, 3, 7, 5), dict(kernel_shape=(3, 2), strides=(1, 1), pads=(0, 1, 2, 0))),
+    "ceil": ((1, 33, 7, 8), dict(kernel_shape=(3, 3), strides=(2, 2), pads=(1, 0, 1, 0), ceil_mode=1)),
+    "one_axis": ((2, 130, 17), dict(kernel_shape=(4,), strides=(3,), pads=(1, 2))),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_maximum_pooling(dtype):
+    rng = np.random.default_rng(6)
+    cases = []
+    for shape, attrs in POOLS.values():
+        rank = len(shape) - 2
+        for dilations in ((1,) * rank, (2,) * rank):
+            given = {"ceil_mode": 0, **attrs, "dilations": dilations, "auto_pad": "NOTSET", "storage_order": 0}
+            cases.append(
+                Case(OpKey("", "MaxPool"), given, [draw(rng, shape, dtype)], frozenset(), "integer maximum pooling")
+            )
+    run(cases, rng=rng)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_mean_pooling(dtype):
+    rng = np.random.default_rng(7)
+    cases = []
+    family = "integer mean pooling"
+    for shape, attrs in POOLS.values():
+        numbers = [np.asarray(f4(0.037)), draw(rng, (), dtype), np.asarray(f4(0.021)), draw(rng, (), dtype)]
+        constant = frozenset({1, 2, 3, 4})
+        x = draw(rng, shape, dtype)
+        for include in (0, 1):
+            given = {"ceil_mode": 0, **attrs, "count_include_pad": include, "auto_pad": "NOTSET", "channels_last": 0}
+            cases.append(Case(OpKey(MS, "QLinearAveragePool"), given, [x, *numbers], constant, family))
+        whole = OpKey(MS, "QLinearGlobalAveragePool")
+        cases.append(Case(whole, dict(channels_last=0), [x, *numbers], constant, family))
+        last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+        cases.append(Case(whole, dict(channels_last=1), [last, *numbers], constant, family))
+    run(cases, rng=rng)
