@@ -18,6 +18,7 @@ from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
+from eqsat.report.near_misses import NearMisses
 from eqsat.rules.ast import Target
 from eqsat.rules.listing import short_place
 
@@ -166,6 +167,7 @@ def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[R
 
 def _host_rows(assembled: Assembled, pricing: Pricing) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
+    near_misses = NearMisses(pricing.snapshot, pricing.facts)
     rows = []
     for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
         if node.target != 0 or node.op in ANNOTATIONS:
@@ -180,6 +182,8 @@ def _host_rows(assembled: Assembled, pricing: Pricing) -> tuple[report.HostRow, 
                 continue
             operands, results = pricing.operands(enode), pricing.outputs(enode)
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
+            if reason and not any(node.op in entry.ops for entry in target.supports):
+                reason = near_misses.reason(target, enode, reason)
             refusals.append(report.Refusal(target.name, reason or "cheaper on the host, copies and dispatch counted"))
         rows.append(report.HostRow(name, str(node.op), node.cost, tuple(refusals)))
     return tuple(rows)

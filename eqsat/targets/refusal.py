@@ -25,7 +25,7 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
         failed = holds(entry.where, env)
         if failed is None:
             return ""
-        reasons[_condition(failed, env)] = None
+        reasons[condition_in_words(failed, env)] = None
     if reasons:
         return f"{target.name} runs {op} only where " + "; or where ".join(reasons)
     composites = [c.name for c in target.composites if op in set(_operators(c.pattern))]
@@ -34,7 +34,7 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
     return f"operator not supported by {target.name}"
 
 
-def _condition(failed: ast.Condition, env: Mapping[str, object]) -> str:
+def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
     """The part of a condition that fails: requirement, the file's explanation, what was found."""
     part = _failing(failed, env)
     requirement = in_words(part)

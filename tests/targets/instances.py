@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
+from onnx import helper, numpy_helper
 
-from eqsat.model.attributes import make_attrs
+from eqsat.model.attributes import make_attrs, to_protos
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
+from eqsat.model.opset import IR_VERSION, PINNED_OPSET
 from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
@@ -140,3 +143,51 @@ def instance(
     for alias, name in clause.aliases.items():
         maker.env[alias] = maker.env[name]
     return Instance(Body(len(inputs), tuple(maker.nodes), (result,)), inputs, maker.types, maker.env)
+
+
+def variables(pattern: Any) -> list[str]:
+    """Names of a plain pattern's leaves, each as often as it occurs."""
+    if pattern is None:
+        return []
+    return [n for a in pattern.args for n in variables(a)] if isinstance(pattern, ast.Match) else [pattern.name]
+
+
+def model_of(
+    made: Instance, clause: Clause, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The clause as a model of its own, and data for its inputs."""
+    names = list(dict.fromkeys(variables(clause.roots[0])))
+    feed: dict[str, np.ndarray] = {}
+    inputs, constants = [], []
+    for name, fact in zip(names, made.inputs, strict=True):
+        assert fact.type is not None
+        if fact.value is not None:
+            constants.append(numpy_helper.from_array(np.asarray(operands[name]), name))
+            continue
+        dtype = fact.type.dtype.numpy()
+        shape = [int(d) for d in fact.type.shape or ()]  # type: ignore[arg-type]
+        info = None if dtype == np.float32 else np.iinfo(dtype)
+        feed[name] = (
+            rng.normal(0, 1, shape).astype(dtype)
+            if info is None
+            else rng.integers(info.min, info.max + 1, shape).astype(dtype)
+        )
+        inputs.append(helper.make_tensor_value_info(name, int(fact.type.dtype), shape))
+    values = [*names, *(f"v{i}" for i in range(len(made.body.nodes)))]
+    nodes = []
+    for i, node in enumerate(made.body.nodes):
+        operand_names = ["" if k is None else values[k] for k in node.inputs]
+        proto = helper.make_node(node.op.name, operand_names, [f"v{i}"], domain=node.op.domain)
+        proto.attribute.extend(
+            a for a in to_protos(node.attrs, node.op) if a.name != "dilations" or "Pool" not in node.op.name
+        )
+        nodes.append(proto)
+    result = made.output
+    output = helper.make_tensor_value_info(values[made.body.results[0]], int(result.dtype), result.shape)
+    graph = helper.make_graph(nodes, "composite", inputs, [output], constants)
+    imports = [
+        helper.make_opsetid("", PINNED_OPSET),
+        helper.make_opsetid("com.microsoft", 1),
+        helper.make_opsetid("eqsat", 1),
+    ]
+    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION), feed

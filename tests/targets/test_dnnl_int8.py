@@ -14,9 +14,8 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from eqsat.model.attributes import to_protos
 from eqsat.model.opset import IR_VERSION, PINNED_OPSET
 from eqsat.rules.ast import Composite, Match
 from eqsat.rules.expand import Clause, expand
@@ -24,7 +23,7 @@ from eqsat.search import Search
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 from tests.fuzz.check import ort_outputs
-from tests.targets.instances import Instance, Operand, facts, instance
+from tests.targets.instances import Operand, facts, instance, model_of, variables
 from tests.targets.test_shipped import CASES
 
 Array = np.ndarray
@@ -39,12 +38,6 @@ NEAR = "dnnl -dispatch=0 -launch=1e-12 -link.latency=0 -link.bandwidth=1e18"
 
 def clauses(composite: Composite) -> list[Clause]:
     return expand((composite.pattern,))
-
-
-def variables(pattern: Any) -> list[str]:
-    if pattern is None:
-        return []
-    return [n for a in pattern.args for n in variables(a)] if isinstance(pattern, Match) else [pattern.name]
 
 
 def with_data(name: str, rng: np.random.Generator, per_channel: bool = False) -> dict[str, Operand]:
@@ -72,45 +65,6 @@ def with_data(name: str, rng: np.random.Generator, per_channel: bool = False) ->
             operands["sw"] = (rng.uniform(0.5, 1.5, shape[0]) * 0.004).astype(np.float32)
             operands["zw"] = np.zeros(shape[0], np.int8)
     return operands
-
-
-def model_of(made: Instance, clause: Clause, operands: dict[str, Operand], rng: np.random.Generator):
-    """The clause as a model of its own, and data for its inputs."""
-    names = list(dict.fromkeys(variables(clause.roots[0])))
-    feed: dict[str, Array] = {}
-    inputs, constants = [], []
-    for name, fact in zip(names, made.inputs, strict=True):
-        assert fact.type is not None
-        if fact.value is not None:
-            constants.append(numpy_helper.from_array(np.asarray(operands[name]), name))
-            continue
-        dtype = fact.type.dtype.numpy()
-        shape = [int(d) for d in fact.type.shape or ()]  # type: ignore[arg-type]
-        info = None if dtype == np.float32 else np.iinfo(dtype)
-        feed[name] = (
-            rng.normal(0, 1, shape).astype(dtype)
-            if info is None
-            else rng.integers(info.min, info.max + 1, shape).astype(dtype)
-        )
-        inputs.append(helper.make_tensor_value_info(name, int(fact.type.dtype), shape))
-    values = [*names, *(f"v{i}" for i in range(len(made.body.nodes)))]
-    nodes = []
-    for i, node in enumerate(made.body.nodes):
-        operand_names = ["" if k is None else values[k] for k in node.inputs]
-        proto = helper.make_node(node.op.name, operand_names, [f"v{i}"], domain=node.op.domain)
-        proto.attribute.extend(
-            a for a in to_protos(node.attrs, node.op) if a.name != "dilations" or "Pool" not in node.op.name
-        )
-        nodes.append(proto)
-    result = made.output
-    output = helper.make_tensor_value_info(values[made.body.results[0]], int(result.dtype), result.shape)
-    graph = helper.make_graph(nodes, "composite", inputs, [output], constants)
-    imports = [
-        helper.make_opsetid("", PINNED_OPSET),
-        helper.make_opsetid("com.microsoft", 1),
-        helper.make_opsetid("eqsat", 1),
-    ]
-    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION), feed
 
 
 def operators(pattern: Any) -> set[str]:
