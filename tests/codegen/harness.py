@@ -233,6 +233,7 @@ def refused(case: Case) -> bool:
 
 def compiled(cases: Sequence[Case], flags: Sequence[str] = ()) -> ctypes.CDLL:
     """All cases as one library."""
+    flags = (*flags, *(SANITIZERS if os.environ.get("EQSAT_TEST_SANITIZE") else ()))
     helpers = dict.fromkeys(h for c in cases if c.kernel is not None for h in c.kernel.helpers)
     text = INCLUDES + "\n".join(helpers) + "\n" + "\n".join(function(c) for c in cases)
     folder = Path(tempfile.gettempdir()) / f"eqsat-kernels-{os.getuid()}"

@@ -33,7 +33,7 @@ from eqsat.ops.properties import value_inputs
 from tests.conformance import cases
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-_DECIDING = {"CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "MaxUnpool": (2,)}
+DECIDING = {"CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "MaxUnpool": (2,)}
 """Inputs that decide what is computed but not the shape of the result."""
 
 
@@ -63,7 +63,7 @@ def pinned(graph: onnx.GraphProto) -> set[str]:
     found = set()
     for node in graph.node:
         op = OpKey(opset.canonical_domain(node.domain), node.op_type)
-        for index in (*value_inputs(op), *_DECIDING.get(node.op_type, ())):
+        for index in (*value_inputs(op), *DECIDING.get(node.op_type, ())):
             if index < len(node.input):
                 found.add(node.input[index])
     return found & {value.name for value in graph.input}
