@@ -116,6 +116,18 @@ def test_a_stop_separates_what_a_composite_would_take() -> None:
         assert sorted(kernels(annotation)) == ["Add", "Mul", "Sub"]
 
 
+def test_in_c() -> None:
+    x, y = eqsat.input("x", (5, 7)), eqsat.input("y", (5, 7))
+    model = eqsat.graph({"a": both(op.Exp(both((x + y) * (x - y)))), "b": op.StopFusion(x)})
+    annotate = {"ccompiler.add_subtract_multiply": lambda call, *operands: both(call(*operands))}
+    result = eqsat.optimize(model, targets="ccompiler", partition_functions=annotate)
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal((5, 7)).astype(np.float32) for name in ("x", "y")}
+    expected = ort_outputs(ir.to_proto(result.model).SerializeToString(), arrays)
+    for name, array in result.run(arrays, backend="c").items():
+        np.testing.assert_allclose(array, expected[name], rtol=2e-6)
+
+
 # ---- files -------------------------------------------------------------------------------------------
 
 
