@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
+from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import Emitted, emit
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
@@ -36,6 +37,7 @@ def generate(
     """
     check_prefix(name)
     program = lower(model, dims=dims)
+    simplify_bytes(program)
     fuse(program)
     layout = plan_layout(program)
     return emit(program, layout, name, tuple(isas), embedded=embedded)

@@ -154,17 +154,22 @@ def accepts(task: Task) -> bool:
     return bias + 3 * 255 * 255 * depth < 2**31 or folded(found, False).fits()
 
 
+def channels_last(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of axes; rows where both are the same, so that nothing is copied for the name's sake."""
+    return tuple(range(view.rank)) if all(view.shape[a] == 1 for a in order[1:-1]) else order
+
+
 def wants(task: Task) -> Wants:
     """Channels last, and the padding around the input."""
     found = understood(task)
     assert found is not None
-    x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero)
+    x = Want(channels_last(task.view(0), found.order), strict=True, halo=found.halo(task.view(0)), pad=found.zero)
     in_place = tuple(
         (-1 - k, 0)
         for k, operand in enumerate(task.epilogue.operands)
         if isinstance(operand, View) and operand.dtype == task.output.dtype
     )
-    return Wants((x,), (Want(found.order, strict=True),), in_place)
+    return Wants((x,), (Want(channels_last(task.output, found.order), strict=True),), in_place)
 
 
 def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
-from eqsat.codegen.kernels.int8_conv import kernel, pointer_types
+from eqsat.codegen.kernels.int8_conv import channels_last, kernel, pointer_types
 from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, is_supported
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.registry import register, render
@@ -91,8 +91,8 @@ def _pooling(task: Task) -> Pooling | None:
 def _wants(task: Task) -> Wants:
     found = _pooling(task)
     assert found is not None
-    want = Want(found.order, strict=True)
-    return Wants((want,), (want,))
+    x, y = (Want(channels_last(v, found.order), strict=True) for v in (task.view(0), task.output))
+    return Wants((x,), (y,))
 
 
 # ---- maxima ----------------------------------------------------------------------------------------------
