@@ -79,7 +79,8 @@ def test_residual_network_block():
     w1, w2 = numbers(rng.integers(-127, 128, 20 * 20)), numbers(rng.integers(-127, 128, 20 * 9))
     text = f"""g (float[2, 20, 9, 9] x) => (uint8[2, 20, 1, 1] y, uint8[2, 20, 9, 9] c)
         <float s = {{0.05}}, uint8 z = {{128}}, float sw = {{0.01}}, int8 zw = {{0}}, uint8 low = {{100}},
-         uint8 high = {{200}}, int8[20, 20, 1, 1] w1 = {{{w1}}}, int8[20, 1, 3, 3] w2 = {{{w2}}}, float sy = {{0.11}}, uint8 zy = {{117}}> {{
+         uint8 high = {{200}},
+         int8[20, 20, 1, 1] w1 = {{{w1}}}, int8[20, 1, 3, 3] w2 = {{{w2}}}, float sy = {{0.11}}, uint8 zy = {{117}}> {{
         q = QuantizeLinear(x, s, z)
         a = QLinearConv(q, s, z, w1, sw, zw, sy, zy)
         b = QLinearConv<group=20, pads=[1, 1, 1, 1]>(a, sy, zy, w2, sw, zw, s, z)
