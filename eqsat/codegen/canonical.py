@@ -19,6 +19,7 @@ from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, RESHAPE, Node, Operand, Tensor
+from eqsat.model import opset
 from eqsat.model.types import OpKey
 
 Made = tuple[list[Node], list[Operand | None]]
@@ -34,13 +35,12 @@ def canonical(node: Node) -> Made:
         name = node.operator.name
         if name in _ORDER_KEPT:
             return _reshape(node, node.inputs[0], node.output), results
-        if name == "Identity" or (name == "Dropout" and not any(node.outputs[1:])):
+        if name == "Identity" or (name == "Dropout" and not any(node.outputs[1:]) and not _trains(node)):
             return [], [node.inputs[0], *results[1:]]
-        rewrite = _REWRITES.get(name)
-        if rewrite is not None:
-            made = rewrite(node)
-            if made is not None:
-                return made, results
+    rewrite = _REWRITES.get(node.operator)
+    if rewrite is not None:
+        made = rewrite(node)
+        return (made if made is not None else [node]), results
     chain = as_chain(node)
     return ([chain] if chain is not None else [node]), results
 
@@ -122,20 +122,27 @@ def _batch_normalization(node: Node) -> list[Node] | None:
 _REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
+def _trains(node: Node) -> bool:
+    """Whether a dropout may drop something."""
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    return mode is not None and not (isinstance(mode, np.ndarray) and not mode.any())
+
+
 def _quantization(node: Node) -> list[Node] | None:
     """Scale and zero point of one axis are shaped as operands that broadcast."""
-    x, scale = node.inputs[0], node.inputs[1]
-    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    x, scale, *rest = node.inputs
     if x is None or scale is None or node.attributes.get("block_size"):
         return None
     made: list[Node] = []
     rank = len(x.shape)
+    operands: list[Operand | None] = [scale, *rest]
     if len(scale.shape) == 1 and rank > 0:
         axis = node.attributes["axis"] % rank
-        shape = tuple(scale.shape[0] if a == axis else 1 for a in range(rank))
-        scale = _shaped(node.name, scale, shape, made)
-        zero = _shaped(node.name, zero, shape, made) if zero is not None else None
-    chain = as_chain(Node(node.name, node.operator, node.attributes, [x, scale, zero], list(node.outputs), node.dtype))
+        for k, v in enumerate(operands):
+            if v is not None and len(v.shape) == 1:
+                shape = tuple(v.shape[0] if a == axis else 1 for a in range(rank))
+                operands[k] = _shaped(node.name, v, shape, made)
+    chain = as_chain(Node(node.name, node.operator, node.attributes, [x, *operands], list(node.outputs), node.dtype))
     return [*made, chain] if chain is not None else None
 
 
@@ -157,9 +164,12 @@ def _cast_like(node: Node) -> list[Node] | None:
     return [chain] if chain is not None else [cast]
 
 
-_REWRITES: dict[str, Callable[[Node], list[Node] | None]] = {
-    "BatchNormalization": _batch_normalization,
-    "CastLike": _cast_like,
-    "DequantizeLinear": _quantization,
-    "QuantizeLinear": _quantization,
+_REWRITES: dict[OpKey, Callable[[Node], list[Node] | None]] = {
+    OpKey("", "BatchNormalization"): _batch_normalization,
+    OpKey("", "CastLike"): _cast_like,
+    OpKey("", "DequantizeLinear"): _quantization,
+    OpKey("", "QuantizeLinear"): _quantization,
+    OpKey(opset.EQSAT, "Requantize"): _quantization,
+    OpKey(opset.MICROSOFT, "DequantizeLinear"): _quantization,
+    OpKey(opset.MICROSOFT, "QuantizeLinear"): _quantization,
 }
