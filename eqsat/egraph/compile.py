@@ -60,7 +60,8 @@ class CompiledClause:
     """One egglog query of a rule or composite.
 
     Attributes:
-        key: Unique and usable in egglog names.
+        key: Unique and usable in egglog names. It ends with no digit: egglog numbers its own variables by appending to
+            names, and the 12th of `r9` would be the 2nd of `r91`.
         number: Of the rule, for provenance.
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.

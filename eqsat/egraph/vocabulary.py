@@ -45,7 +45,7 @@ class Vocabulary:
                 self.add(constructor)
         clauses = [c for c in clauses if all(b.name in self.constructors for b in c.built)]
         for i, clause in enumerate(clauses):
-            clause.key = f"r{i}"
+            clause.key = f"r{i}_"
         return clauses
 
     def compile_composites(self, composites: Sequence[tuple[Target, Composite, int]]) -> list[CompiledClause]:
@@ -53,7 +53,7 @@ class Vocabulary:
         compiler = Compiler(self._by_op)
         clauses = [c for target, composite, n in composites for c in compiler.composite(composite, target.name, n)]
         for i, clause in enumerate(clauses):
-            clause.key = f"k{i}"
+            clause.key = f"k{i}_"
             for constructor in clause.built:
                 self.add(constructor)
         return clauses

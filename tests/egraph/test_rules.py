@@ -261,3 +261,14 @@ def test_a_composite_may_use_several_outputs_of_a_node():
         ("Sigmoid", (2,), 1),
         ("Mul", (1, 3), 1),
     ]
+
+
+def test_many_matches_of_many_rules():
+    """The 12th fact of the second rule and the 2nd of the twelfth are told apart."""
+    body = "".join(f"t{i} = LeakyRelu<alpha={i / 16}>(x)  " for i in range(1, 14))
+    graph = model(f"{body} out = Sum({', '.join(f't{i}' for i in range(1, 14))})")
+    rules = "\n".join(
+        f"rule r{k} : real\n    LeakyRelu(x, alpha=a)  =>  Max(x, x * a)\n    where a < 1 + {k}" for k in range(12)
+    )
+    snap = read(graph, rules)
+    assert sum(node.op.name == "Max" for node in snap.nodes) >= 13
