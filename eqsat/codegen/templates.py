@@ -181,9 +181,17 @@ class Template(LoopWriter):
         return found
 
     def fill(
-        self, name: str, *, scratch: int = 0, specialised: bool = True, contract: bool = False, **values: Any
+        self, name: str, *, scratch: int = 0, specialised: bool = False, contract: bool = False, **values: Any
     ) -> Kernel:
-        """The kernel of a template; helpers are found by the names that it calls."""
+        """The kernel of a template; helpers are found by the names that it calls.
+
+        Args:
+            name: Of the template.
+            scratch: Bytes of working memory.
+            specialised: Whether its loops are such as compilers vectorise; else one text serves all instruction sets.
+            contract: Whether products and sums may be fused.
+            values: What the template sees besides ``x``, ``y``, ``t``, ``loops`` and ``along``.
+        """
         text = render(name, x=self.x, y=self.y, t=self, loops=_loops, along=along, **values)
         self.lines = indented(text)
         self.need(needed("\n".join(self.lines)))

@@ -19,7 +19,7 @@ from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels import families
 from eqsat.model.types import OpKey
-from eqsat.ops.evaluate import operation
+from eqsat.ops.evaluate import evaluate, operation
 from eqsat.ops.kernels import KERNELS
 from eqsat.ops.properties import value_inputs
 from eqsat.ops.schemas import defaults
@@ -325,6 +325,35 @@ def test_steps_behind_every_family(seed: int):
         assert found is not None
         bound = 8 * np.finfo(_F32).eps * (np.abs(y).max() * 4 + 4)
         np.testing.assert_allclose(found, result, rtol=0, atol=bound, err_msg=str(op))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_parameters_of_an_axis_as_long_as_the_last(constant: bool):
+    """A vector for the channels must not be taken for one along the last axis, whose length it also has."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-100, 100, (2, 4, 3, 4)).astype(np.int32)
+    scale = rng.uniform(0.1, 0.5, 4).astype(_F32)
+    single = [np.array(v) for v in (np.int32(3), _F32(0.7), np.int8(5))]
+    zeros = rng.integers(-5, 5, 4).astype(np.int8)
+    real = rng.normal(size=x.shape).astype(_F32)
+    requantized = evaluate(OpKey("eqsat", "Requantize"), (), [x, scale, *single])[0]
+    draws: list[tuple[OpKey, dict[str, Any], list[Any], Any]] = [
+        (OpKey("eqsat", "Requantize"), {"axis": 1, "dtype": int(ir.DataType.INT8)}, [x, scale, *single], requantized)
+    ]
+    for domain in ("", "com.microsoft"):
+        for name, operand in (("QuantizeLinear", real), ("DequantizeLinear", requantized)):
+            op = OpKey(domain, name)
+            attributes = {**defaults(op), "axis": 1}
+            result = numpy_result(op, attributes, [operand, scale, zeros])[0]
+            draws.append((op, attributes, [operand, scale, zeros], result))
+    cases = [
+        harness.case(
+            f"case{k}", op, attributes, inputs, [(y.shape, y.dtype)], constant=range(1, len(inputs)) if constant else ()
+        )
+        for k, (op, attributes, inputs, y) in enumerate(draws)
+    ]
+    for (op, _, _, y), (found,) in zip(draws, harness.run([c for c in cases if c is not None]), strict=True):
+        np.testing.assert_array_equal(found, y, str(op))
 
 
 # ---- indices that lie outside --------------------------------------------------------------------------

@@ -69,6 +69,8 @@ def _convolution(
 
     return template.fill(
         "conv.c.jinja",
+        specialised=True,
+        contract=accumulator in ("float", "double"),
         source=source,
         at=at,
         maps=maps,

@@ -108,6 +108,8 @@ def product(
 
     return template.fill(
         "matmul.c.jinja",
+        specialised=True,
+        contract=accumulator in ("float", "double"),
         batch=p.batch,
         rows=m,
         columns=n,

@@ -103,6 +103,7 @@ def batch_normalization(task: Task) -> Kernel:
 
     return template.fill(
         "batch_normalize.c.jinja",
+        specialised=True,
         channels=x.shape[1] if x.rank > 1 else 1,
         others=others,
         element=element,

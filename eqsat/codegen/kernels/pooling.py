@@ -59,6 +59,7 @@ def _maximum(template: Template, source: Tensor, at: Windows) -> Kernel:
     )
     return template.fill(
         "pool.c.jinja",
+        specialised=True,
         kind="max",
         source=source,
         at=at,
@@ -104,6 +105,7 @@ def _sums(
     high = [n + e if with_padding else n for n, e in zip(spatial, at.end, strict=True)]
     return template.fill(
         "pool.c.jinja",
+        specialised=True,
         kind="sum",
         source=source,
         at=at,

@@ -67,7 +67,7 @@ def quantize(task: Task) -> Kernel:
                 made.append((letter, v.c, v.load(*i) if number == 0 else _parameter(v, i, axis, block)))
         return made
 
-    return template.fill("quantize_blocks.c.jinja", operands=operands, value=found.text)
+    return template.fill("quantize_blocks.c.jinja", specialised=True, operands=operands, value=found.text)
 
 
 @loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
