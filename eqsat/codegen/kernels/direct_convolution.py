@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, Wants
 from eqsat.codegen.kernels import convolution_geometry as convolution
-from eqsat.codegen.kernels.implicit_gemm import Axis, Problem, collapse, collapse_taps, pack, packed_size, plan, write
+from eqsat.codegen.kernels.implicit_gemm import Axis, Problem, collapse, collapse_taps, pack, packed_size, write
 from eqsat.codegen.kernels.registry import register
 from eqsat.codegen.kernels.vector_epilogue import VectorEpilogue
 from eqsat.codegen.vectors import finish
@@ -40,12 +40,11 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         channel=channel,
         corner=convolution.corner(task, at),
     )
-    width = plan(problem, isa)[3]
     if groups > 1:
-        step = {"x0": inputs * x.strides[1], "w0": packed_size(outputs, problem.steps, width)}
+        step = {"x0": inputs * x.strides[1], "w0": packed_size(outputs, problem.steps)}
         problem = problem.inside(Axis(groups, step | {n: outputs * s for n, s in channel.items()}))
     matrix = np.moveaxis(w.astype(np.float32), 1, -1).reshape(groups, outputs, -1)
-    packed = pack(matrix, convolution.bias(task, w.shape[0]).reshape(groups, outputs), width)
+    packed = pack(matrix, convolution.bias(task, w.shape[0]).reshape(groups, outputs))
     body, helpers = finish(write(problem, epilogue, isa), isa)
     return Kernel(body, (packed, *epilogue.constants), helpers=(*epilogue.helpers, *helpers))
 

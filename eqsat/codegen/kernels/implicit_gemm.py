@@ -2,8 +2,9 @@
 
 Anderson et al. 2017 (arXiv:1709.03395) and Georganas et al. 2018 (arXiv:1808.05567) describe direct convolution on
 blocked layouts. Here the input is NHWC with its padding around it, so that a row of a window is contiguous and no
-copy is needed at all; the weights are packed when the program is generated, a block of output channels after the other.
-Packing is that of the widest instruction set for all of them, which read slices of its blocks.
+copy is needed at all; the weights are packed when the program is generated, in panels of 16 output channels (as many as
+a line of the cache holds). Wide vectors read several panels side by side, narrow ones parts of a panel, so that
+all instruction sets share the weights.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from eqsat.codegen.isa import AVX512, Isa
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.registry import render
-from eqsat.codegen.kernels.tiling import Tile, choose, split
+from eqsat.codegen.kernels.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, store
 
 _ROUND = 4
-"""A block of output channels is a multiple of this."""
+"""A panel of weights is a multiple of this wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Weights in blocks of output channels: one row for each step of the reduction.
+    """Weights in panels of output channels, see :func:`pack`.
 
     Attributes:
-        bias: Whether a row with the bias stands before, as :func:`pack` makes it.
+        bias: Whether each panel begins with a row of biases.
     """
 
     bias: bool = True
@@ -138,46 +139,45 @@ def collapse_taps(taps: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...
     return tuple((a.extent, a.stride("x")) for a in joined) or ((1, 1),)
 
 
-def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile, int]:
-    """Rows and columns of pixels, the tile, and the width of a block of output channels."""
+def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile]:
+    """Rows and columns of pixels, and the tile."""
     columns = problem.pixels[-1] if problem.pixels else Axis(1, {})
     rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
-
-    def tile(target: Isa) -> Tile:
-        x, vectors = problem.input, -(-problem.channels // target.lanes())
-        return choose(rows.extent, columns.extent, 4 * rows.stride(x), 4 * columns.stride(x), vectors, target)
-
-    return rows, columns, tile(isa), tile(AVX512).vectors * AVX512.lanes()
+    row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
+    vectors = -(-problem.channels // isa.lanes())
+    return rows, columns, choose(rows.extent, columns.extent, row, column, vectors, problem.steps, isa)
 
 
-def blocks(channels: int, width: int) -> list[tuple[int, int, int]]:
-    """(first channel, width, count) of the kinds of blocks."""
-    return [(start, size if count > 1 or size == width else -(-size // _ROUND) * _ROUND, count)
-            for start, size, count in split(channels, width)]  # fmt: skip
+def panel_width(channels: int) -> int:
+    """Channels side by side: 16, or less where there are no more."""
+    return PANEL if channels >= PANEL else -(-channels // _ROUND) * _ROUND
 
 
-def pack(matrix: np.ndarray, bias: np.ndarray | None, width: int) -> np.ndarray:
-    """Weights ``[groups, channels, steps]`` and bias ``[groups, channels]``, if any, as the kernel reads them."""
-    parts = []
+def pack(matrix: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Weights as kernels read them: panel by panel, a row of biases (if any) and a row for each step of the reduction.
+
+    Args:
+        matrix: ``[groups, channels, steps]``; each group begins a new panel.
+        bias: ``[groups, channels]``.
+    """
+    groups, channels, steps = matrix.shape
+    width = panel_width(channels)
     before = 0 if bias is None else 1
-    for g, group in enumerate(matrix):
-        for start, size, count in blocks(group.shape[0], width):
-            for first in range(start, start + size * count, size):
-                block = np.zeros((before + group.shape[1], size), np.float32)
-                rows = group[first : first + size]
-                if bias is not None:
-                    block[0, : len(rows)] = bias[g, first : first + size]
-                block[before:, : len(rows)] = rows.T
-                parts.append(block.ravel())
-    return np.concatenate([*parts, np.zeros(SLACK, np.float32)])
+    full = np.zeros((groups, -(-channels // width) * width, before + steps), np.float32)
+    if bias is not None:
+        full[:, :channels, 0] = bias
+    full[:, :channels, before:] = matrix
+    panels = full.reshape(groups, -1, width, before + steps).swapaxes(2, 3)
+    return np.append(panels.ravel(), np.zeros(SLACK, np.float32))
 
 
-def packed_size(channels: int, steps: int, width: int, *, bias: bool = True) -> int:
+def packed_size(channels: int, steps: int, *, bias: bool = True) -> int:
     """Floats of one group's weights."""
-    return sum((bias + steps) * size * count for _, size, count in blocks(channels, width))
+    width = panel_width(channels)
+    return -(-channels // width) * width * (bias + steps)
 
 
-def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "", *, width: int | None = None) -> str:
+def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
     """The kernel's body, with ``@`` for the name of the instruction set.
 
     Args:
@@ -185,17 +185,19 @@ def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = 
         epilogue: What is done with a result.
         isa: Instruction set.
         prologue: Statements inside the outer loops, before all else.
-        width: Of blocks of weights, if not as :func:`plan` says.
     """
-    return _Writer(problem, epilogue, isa, width).body(prologue)
+    return _Writer(problem, epilogue, isa).body(prologue)
 
 
 class _Writer:
-    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa, width: int | None) -> None:
+    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
         self.problem, self.epilogue, self.isa = problem, epilogue, isa
         self.lanes = isa.lanes()
-        self.rows, self.columns, self.tile, planned = plan(problem, isa)
-        self.width = planned if width is None else width
+        self.rows, self.columns, self.tile = plan(problem, isa)
+        self.width = panel_width(problem.channels)
+        layout = problem.layout
+        self.packed = isinstance(layout, Packed)
+        self.panel = packed_size(self.width, problem.steps, bias=layout.bias) if isinstance(layout, Packed) else 0
         self.results = [problem.output, *epilogue.strides]
         self.outer: list[Loop] = []
 
@@ -203,22 +205,15 @@ class _Writer:
         problem = self.problem
         outer = self.outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
         taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
-        nests, base = [], 0
-        for first, width, count in blocks(problem.channels, self.width):
-            size = width
-            if isinstance(problem.layout, Packed):
-                size *= problem.steps + problem.layout.bias
-            move = {problem.weights: size} | {r: width * problem.channel.get(r, 0) for r in self.results}
+        nests = []
+        # Channels of a tile, or of a panel if that has several tiles.
+        group = max(self.tile.vectors * self.lanes, self.width)
+        for first, size, count in split(problem.channels, group):
+            move = {problem.weights: self._weight(group)} | {r: group * problem.channel.get(r, 0) for r in self.results}
             loops = [Loop("o", count, strides=move)] if count > 1 else []
-            for _, vectors, repeats, at in self._slices(width):
-                for k in range(repeats):
-                    column = at + k * vectors * self.lanes
-                    live = min(vectors * self.lanes, width - column)
-                    if count == 1:
-                        live = min(live, problem.channels - first - column)
-                    if live > 0:
-                        nests += self._pixels(loops, base, first, column, width, -(-live // self.lanes), live)
-            base += size * count
+            for column in range(first, first + size, self.tile.vectors * self.lanes):
+                live = min(self.tile.vectors * self.lanes, first + size - column)
+                nests += self._pixels(loops, column, -(-live // self.lanes), live)
         return render(
             "implicit_gemm.c.jinja",
             outer=outer,
@@ -231,13 +226,11 @@ class _Writer:
             output=problem.output,
         )
 
-    def _slices(self, width: int) -> list[tuple[int, int, int, int]]:
-        vectors = -(-width // self.lanes)
-        return [(s, size, count, s * self.lanes) for s, size, count in split(vectors, self.tile.vectors)]
+    def _weight(self, channel: int) -> int:
+        """Offset of the weights of a channel, that of its bias where they have one."""
+        return channel // self.width * self.panel + channel % self.width if self.packed else channel
 
-    def _pixels(
-        self, loops: list[Loop], base: int, first: int, column: int, width: int, vectors: int, live: int
-    ) -> list[Nest]:
+    def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[Nest]:
         problem = self.problem
         outer = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.pixels[:-2])]
         nests = []
@@ -251,11 +244,11 @@ class _Writer:
                     nest.append(Loop("q", times, strides={n: wide * self.columns.stride(n) for n in names}))
                 start = {n: row * self.rows.stride(n) + at * self.columns.stride(n) for n in names}
                 for r in self.results:
-                    start[r] += (first + column) * problem.channel.get(r, 0)
-                start[problem.weights] = base + column
+                    start[r] += column * problem.channel.get(r, 0)
+                start[problem.weights] = self._weight(column)
                 start[problem.input] += problem.corner
                 places = [(i, j) for i in range(tall) for j in range(wide)]
-                nests.append(self._nest(nest, start, places, vectors, width, live))
+                nests.append(self._nest(nest, start, places, column, vectors, live))
         return nests
 
     def _nest(
@@ -263,8 +256,8 @@ class _Writer:
         loops: list[Loop],
         start: Mapping[str, int],
         places: list[tuple[int, int]],
+        column: int,
         vectors: int,
-        width: int,
         live: int,
     ) -> Nest:
         problem, layout = self.problem, self.problem.layout
@@ -280,15 +273,16 @@ class _Writer:
 
         w = problem.weights
         initial = ["SPLAT@(0.0f)"] * vectors
-        weights = [f"LD@(wr + {v * self.lanes})" for v in range(vectors)]
-        skip, step = 0, width
+        at_vector = [self._weight(column + v * self.lanes) - self._weight(column) for v in range(vectors)]
+        weights = [f"LD@(wr + {k})" for k in at_vector]
+        skip, step = 0, self.width
         if isinstance(layout, Rows):
             step = layout.step
             if live % self.lanes:
-                weights[-1] = f"load_part@(wr + {(vectors - 1) * self.lanes}, {live % self.lanes})"
+                weights[-1] = f"load_part@(wr + {at_vector[-1]}, {live % self.lanes})"
         elif layout.bias:
-            initial = [f"LD@({w}p + {v * self.lanes})" for v in range(vectors)]
-            skip = width
+            initial = [f"LD@({w}p + {k})" for k in at_vector]
+            skip = self.width
         stores = []
         for m, place in enumerate(places):
             for v in range(vectors):
@@ -300,7 +294,10 @@ class _Writer:
                 end = store(f"{y}p + {at(y, place, v)}", result, problem.channel[y], count, self.isa)
                 stores.append(" ".join(["{", *lines, end, "}"]) if lines else end)
         pixels = [at(problem.input, place, 0) for place in places]
-        unroll = 4 if len(places) * vectors < 8 else 2 if len(places) * vectors < 16 else 1
+        sums = len(places) * vectors
+        # Unrolled, the compiler loads all elements of a step before it uses them, if that does not cost registers.
+        room = sums + vectors + len(places) <= self.isa.registers
+        unroll = 1 if not room or sums >= 16 else 4 if sums < 8 else 2
         return Nest(loops, pointers, pixels, vectors, initial, weights, skip, step, unroll, stores)
 
 

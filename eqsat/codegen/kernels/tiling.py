@@ -2,8 +2,10 @@
 
 Per step of the reduction a tile of ``m`` pixels and ``v`` vectors takes ``m * v`` fused multiply-adds and ``m + v``
 loads (one broadcast element a pixel). What bounds it is the larger of both, and the latency of a sum (4 cycles on all
-x86 of the last ten years) where there are few accumulators. Pixels whose distance is a multiple of 4 KiB fall into the
-same set of an 8-way L1 cache: a tile with more than 6 of them loses a quarter of its speed.
+x86 of the last ten years, and some slack) where there are few accumulators. After the reduction a tile is stored;
+short pieces of a pixel's channels are dear where the result is larger than the second cache and the reduction short.
+Pixels whose distance is a multiple of 4 KiB fall into the same set of an 8-way L1 cache: a tile with more than 6 of
+them loses a quarter of its speed.
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ from functools import lru_cache
 
 from eqsat.codegen.isa import Isa
 
+PANEL = 16
+"""Output channels that lie side by side in packed weights, for all instruction sets: a line of the cache."""
+
 _WAYS = 6
 _LINE = 64
 _SETS = 64
-_LATENCY = 4.0
+_LATENCY = 4.8
 _OVERHEAD = 0.35
+_SECOND = 1 << 20
+"""Bytes of the second cache."""
+_SPILL = 1.03
+"""What it costs if the broadcast elements have no register of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,13 @@ def cycles(pixels: int, vectors: int, isa: Isa) -> float:
     """Estimated cycles of one step of the reduction."""
     # 64-byte operations take both halves of the machine on Zen 4, one of two ports elsewhere.
     width = 1.0 if isa.vector_bytes >= 64 else 2.0
-    return max(pixels * vectors / width, (pixels + vectors) / width, _LATENCY) + _OVERHEAD
+    bound = max(pixels * vectors / width, (pixels + vectors) / width, _LATENCY)
+    return bound * (_SPILL if pixels * vectors + vectors + 1 > isa.registers else 1.0) + _OVERHEAD
+
+
+def stores(pixels: int, vectors: int, far: bool, isa: Isa) -> float:
+    """Estimated cycles in which a tile is stored, ``far`` from the second cache or not."""
+    return pixels * (vectors * isa.vector_bytes / 16 + (8.0 if far else 0.0))
 
 
 def fits(pixels: int, vectors: int, isa: Isa) -> bool:
@@ -53,7 +68,7 @@ def _collides(rows: int, columns: int, row_bytes: int, column_bytes: int) -> boo
 
 
 @lru_cache(maxsize=4096)
-def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: int, isa: Isa) -> Tile:
+def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: int, steps: int, isa: Isa) -> Tile:
     """The tile with the least estimated time.
 
     Args:
@@ -62,11 +77,15 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
         row_bytes: From an input element to the one a row further.
         column_bytes: From an input element to the one a column further.
         vectors: Vectors of output channels in all.
+        steps: Of the reduction.
         isa: Instruction set.
     """
     best: tuple[float, Tile] | None = None
     widest = 8 if rows * columns <= 3 else 4
-    for v in range(1, min(widest, vectors) + 1):
+    for v in range(min(widest, vectors), 0, -1):
+        # Narrow vectors share the lines of packed weights evenly.
+        if isa.lanes() < PANEL and v & (v - 1):
+            continue
         for tall in (1, 2, 3, 4):
             for wide in range(1, columns + 1):
                 if tall > rows or not fits(tall * wide, v, isa):
@@ -74,16 +93,20 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
                 if (tall > 1 and (columns % wide or rows % tall)) or _collides(tall, wide, row_bytes, column_bytes):
                     continue
                 tile = Tile(tall, wide, v)
-                time = estimate(rows, columns, vectors, tile, isa)
+                time = estimate(rows, columns, vectors, tile, steps, isa)
                 if best is None or time < best[0] * (1 - 1e-9):
                     best = (time, tile)
     assert best is not None
     return best[1]
 
 
-def estimate(rows: int, columns: int, vectors: int, tile: Tile, isa: Isa) -> float:
-    """Cycles of one step of the reduction for all pixels and channels."""
-    return sum(count * cycles(h * w, v, isa) for h, w, v, count in _pieces(rows, columns, vectors, tile))
+def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa: Isa) -> float:
+    """Cycles of one step of the reduction for all pixels and channels, stores included."""
+    far = 4 * rows * columns * vectors * isa.lanes() > _SECOND
+    return sum(
+        count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / steps)
+        for h, w, v, count in _pieces(rows, columns, vectors, tile)
+    )
 
 
 def split(extent: int, size: int) -> list[tuple[int, int, int]]:

@@ -20,14 +20,14 @@ from eqsat.codegen.kernels.implicit_gemm import (
     Packed,
     Problem,
     Rows,
-    blocks,
     collapse,
     pack,
     packed_size,
-    plan,
+    panel_width,
     write,
 )
 from eqsat.codegen.kernels.registry import register, render
+from eqsat.codegen.kernels.tiling import split
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
 from eqsat.codegen.vectors import finish
 from eqsat.model.types import OpKey
@@ -162,19 +162,18 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         channels=b.shape[-1],
         channel={name: s[-1] for name, s in made.items()},
     )
-    width = plan(problem, isa)[3]
     prologue, scratch = "", 0
     apart = [(n, strides, sb) for n, strides, sb in axes if sb != 0]
     if b.array is not None:
         matrices = b.array.reshape(-1, steps, b.shape[-1]).swapaxes(1, 2).astype(np.float64)
         matrices = matrices * float(task.attributes.get("alpha", 1.0))
-        constants.append(pack(matrices, np.broadcast_to(addend.row, (len(matrices), b.shape[-1])), width))
-        size = packed_size(b.shape[-1], steps, width)
+        constants.append(pack(matrices, np.broadcast_to(addend.row, (len(matrices), b.shape[-1]))))
+        size = packed_size(b.shape[-1], steps)
         # From elements of the array to matrices, and to floats of packed matrices.
         apart = [(n, strides, sb // (steps * b.shape[-1]) * size) for n, strides, sb in apart]
     elif b.strides[-1] != 1 or (b.strides[-2] > _NEAR and math.prod(p.extent for p in problem.pixels) >= _MANY_ROWS):
         moves = "".join(f" + n{i} * {sb}" for i, (_, _, sb) in enumerate(apart))
-        prologue, scratch = _packing(b, moves, width, isa)
+        prologue, scratch = _packing(b, moves, isa)
         problem = replace(problem, weights="panels", layout=Packed(bias=False))
         apart = [(n, strides, 0) for n, strides, _ in apart]
     else:
@@ -185,13 +184,14 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
 
 
-def _packing(b: _Matrix, moves: str, width: int, isa: Isa) -> tuple[str, int]:
+def _packing(b: _Matrix, moves: str, isa: Isa) -> tuple[str, int]:
     """Statements that pack the right matrix into ``panels``, and the bytes these take."""
     steps, columns = b.shape[-2:]
-    kinds = [(first, size, min(size, columns - first), count) for first, size, count in blocks(columns, width)]
+    width = panel_width(columns)
+    kinds = [(width, size, count) for _, size, count in split(columns, width)]
     text = render(
         "pack_panels.c.jinja",
-        blocks=kinds,
+        panels=kinds,
         rows=steps,
         row=b.strides[-2],
         column=b.strides[-1],
@@ -199,7 +199,7 @@ def _packing(b: _Matrix, moves: str, width: int, isa: Isa) -> tuple[str, int]:
         target="panels",
         lanes=isa.lanes(),
     )
-    return f"{{\n{text}}}\n", 4 * (packed_size(columns, steps, width) + SLACK)
+    return f"{{\n{text}}}\n", 4 * (packed_size(columns, steps, bias=False) + SLACK)
 
 
 register(

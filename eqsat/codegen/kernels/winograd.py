@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat.codegen.isa import AVX512, Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, Wants
 from eqsat.codegen.kernels import convolution_geometry as convolution
-from eqsat.codegen.kernels.implicit_gemm import Axis, Packed, Problem, pack, packed_size, plan, write
+from eqsat.codegen.kernels.implicit_gemm import Axis, Packed, Problem, pack, packed_size, write
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import choose, estimate
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, load, store
@@ -141,12 +141,14 @@ def pays(task: Task) -> bool:
     if g.inputs < 16 or g.outputs < 16:
         return False
     vectors = -(-g.outputs // 16)
-    direct = 9 * g.inputs * g.batch * _time(g.rows * g.columns, vectors)
+    steps = 9 * g.inputs
+    direct = steps * g.batch * _time(g.rows * g.columns, vectors, steps)
     return _cycles(g, tiles_together(g)) < 0.9 * direct
 
 
-def _time(pixels: int, vectors: int) -> float:
-    return estimate(1, pixels, vectors, choose(1, pixels, 0, 4, vectors, AVX512), AVX512)
+def _time(pixels: int, vectors: int, steps: int) -> float:
+    """Cycles of one step of a product's reduction."""
+    return estimate(1, pixels, vectors, choose(1, pixels, 0, 4, vectors, steps, AVX512), steps, AVX512)
 
 
 def _cycles(g: Grid, together: int) -> float:
@@ -156,7 +158,7 @@ def _cycles(g: Grid, together: int) -> float:
     total = 0.0
     for tiles, count in ((together, g.tiles // together), (g.tiles % together, 1)):
         if tiles and count:
-            total += count * max(36 * g.inputs * _time(tiles, vectors), stream)
+            total += count * max(36 * g.inputs * _time(tiles, vectors, g.inputs), stream)
     # A transform touches each of its numbers about three times.
     moved = 36 * 4 * g.tiles * (g.padded_inputs + g.padded_outputs)
     return total + 3 * moved / 64
@@ -186,8 +188,9 @@ def transformed(w: np.ndarray) -> np.ndarray:
     return u.reshape(36, w.shape[0], w.shape[1])
 
 
-def _product(g: Grid, tiles: int, isa: Isa) -> tuple[Problem, int]:
-    problem = Problem(
+def _product(g: Grid, tiles: int) -> Problem:
+    """One of the 36 products, without the loop around them."""
+    return Problem(
         input="v",
         weights="w0",
         output="m",
@@ -198,21 +201,18 @@ def _product(g: Grid, tiles: int, isa: Isa) -> tuple[Problem, int]:
         channel={"m": 1},
         layout=Packed(bias=False),
     )
-    return problem, plan(problem, isa)[3]
 
 
 def _generate(task: Task, isa: Isa) -> Kernel:
     g, at, x, w, y = grid(task), convolution.geometry(task), task.view(0), task.constant(1), task.output
     assert w is not None
     lanes, together = isa.lanes(), tiles_together(g)
-    width = _product(g, together, isa)[1]
-    size = packed_size(g.outputs, g.inputs, width, bias=False)
+    size = packed_size(g.outputs, g.inputs, bias=False)
     nothing = VectorEpilogue(Epilogue(ir.DataType.FLOAT), (1,), 0, isa)
 
     def block(first: int, count: int, tiles: int) -> Block:
-        problem = _product(g, tiles, isa)[0]
         axis = Axis(36, {"v": tiles * g.padded_inputs, "w0": size, "m": tiles * g.padded_outputs})
-        return Block(first, count, tiles, write(problem.inside(axis), nothing, isa, width=width))
+        return Block(first, count, tiles, write(_product(g, tiles).inside(axis), nothing, isa))
 
     whole, rest = divmod(g.tiles, together)
     blocks = [block(0, whole, together)] if whole else []
@@ -265,7 +265,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     bias = np.zeros(g.padded_outputs + SLACK, np.float32)
     bias[: g.outputs] = convolution.bias(task, g.outputs)
     body, helpers = finish(text, isa)
-    constants = (pack(transformed(w), None, width), bias, *epilogue.constants)
+    constants = (pack(transformed(w), None), bias, *epilogue.constants)
     scratch = 4 * (36 * together * (g.padded_inputs + g.padded_outputs) + SLACK)
     return Kernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
