@@ -5,6 +5,7 @@ Rounding of a tensor is paid for once, by the program that rounds it, however ma
 - The integers of a tensor are one class, and a program has one producer a class. So each of its e-nodes carries the
   tensor's noise, unless it only moves integers that were paid for: ``MaxPool(Q(x))`` is ``Q(MaxPool(x))``.
 - Integers of a constant are no class of the problem; the e-nodes that read them pay.
+- A composite may round what it keeps inside, and pays for that as well.
 - Where the payers of one tensor are in several classes, they read a class of its own that does nothing but carry the
   weight.
 """
@@ -20,6 +21,7 @@ import numpy as np
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Budget, Choice, Problem
+from eqsat.quantization.inner import InnerClasses
 from eqsat.quantization.operators import ROLES
 from eqsat.quantization.scheme import Scheme
 
@@ -61,13 +63,16 @@ def find_roundings(snapshot: Snapshot, scheme: Scheme) -> Roundings:
     _add_moved(snapshot, rounded)
     _add_derived(snapshot, constants)
     payers: list[list[int]] = [[] for _ in units]
+    inner = InnerClasses(snapshot)
     for n, node in enumerate(snapshot.nodes):
         if _is_fixed(snapshot, node.eclass):
             continue
-        children = [c for c in node.children if c is not None]
-        paid = frozenset[int]().union(*(rounded.get(c, ()) for c in children))
-        due = rounded.get(node.eclass, frozenset()) - paid
-        for unit in sorted(due.union(*(constants.get(c, ()) for c in children))):
+        due: set[int] = set()
+        for eclass, children in (*inner.of(node), (node.eclass, node.children)):
+            read = [c for c in children if c is not None]
+            due |= rounded.get(eclass, frozenset()).difference(*(rounded.get(c, ()) for c in read))
+            due.update(*(constants.get(c, ()) for c in read))
+        for unit in sorted(due):
             payers[unit].append(n)
     return Roundings(tuple(map(tuple, payers)), units)
 
