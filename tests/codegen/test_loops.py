@@ -243,6 +243,40 @@ def test_casts_between_all_types():
         np.testing.assert_array_equal(a, b, f"{np.dtype(source)} -> {np.dtype(target)} of {x.astype(np.float64)}")
 
 
+def test_every_integer_type_elsewhere():
+    """Reductions, scans, products and scattering in types that the executor's own tests leave out."""
+    rng = np.random.default_rng(0)
+    draws: list[tuple[str, dict[str, Any], list[Any], Sequence[int], int]] = []
+    for dtype in INTEGERS:
+        limits = np.iinfo(dtype)
+        x = rng.integers(limits.min, limits.max, (3, 4, 5), dtype=dtype, endpoint=True)
+        axes, index = np.array([1]), rng.integers(-3, 3, (3, 4, 5))
+        reductions = ("Sum", "Prod", "Max", "Min", "L1", "SumSquare")
+        draws += [(f"Reduce{name}", {"keepdims": 1}, [x, axes], [1], 1) for name in reductions]
+        draws += [(name, {"axis": 1}, [x], (), 1) for name in ("ArgMax", "ArgMin")]
+        draws += [(name, {}, [x, np.array(2)], [1], 1) for name in ("CumSum", "CumProd")]
+        draws += [("TopK", {"axis": 2, "largest": v}, [x, np.array([3])], [1], 2) for v in (0, 1)]
+        draws += [("MatMul", {}, [x, x.transpose(0, 2, 1).copy()], (), 1), ("Trilu", {"upper": 0}, [x], (), 1)]
+        draws.append(("Gemm", {"transB": 1}, [x[0], x[1], x[2, :, :4].copy()], (), 1))
+        draws.append(("Einsum", {"equation": "abc,abd->cd"}, [x, x], (), 1))
+        for reduction in ("add", "mul", "max", "min", "none"):
+            updates = np.broadcast_to(x[:1], x.shape).copy()
+            draws.append(("ScatterElements", {"reduction": reduction, "axis": 0}, [x, index[:1], updates[:1]], (), 1))
+    cases, wanted = [], []
+    for number, (name, attributes, inputs, constant, outputs) in enumerate(draws):
+        op = OpKey("", name)
+        full = {**defaults(op), **canonical(attributes)}
+        results = numpy_result(op, full, inputs, outputs)
+        specs = [(y.shape, y.dtype) for y in results]
+        made = harness.case(f"case{number}", op, full, inputs, specs, constant=constant, rng=rng)
+        assert made is not None
+        cases.append(made)
+        wanted.append((name, results))
+    for (name, results), found in zip(wanted, harness.run(cases), strict=True):
+        for a, b in zip(found, results, strict=True):
+            np.testing.assert_array_equal(a, b, f"{name} of {b.dtype}")
+
+
 # ---- epilogues ---------------------------------------------------------------------------------------
 
 _F32 = np.float32

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.templates import Template
@@ -119,7 +119,8 @@ def reduce(task: Task) -> Kernel:
     axes = reduced_axes(task) or ()
     kept, reduced = axes_apart(x.shape, axes)
     real = x.dtype in FLOATS
-    how = (_REAL if real else _WHOLE if x.dtype in INTEGERS else _TRUTH)[name]
+    table = _REAL if real else _WHOLE if x.dtype in INTEGERS else _TRUTH
+    how = table["ReduceSum" if name == "ReduceL1" and x.dtype in UNSIGNED else name]
     c = x.c
     count = 1
     for n in reduced:
