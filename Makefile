@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance check-rules fuzz bench wheel-test clean
+.PHONY: help demo test quick lint format conformance c-conformance check-rules fuzz bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ format: $(STAMP)  ## let ruff format the sources
 
 conformance: $(STAMP)  ## the executor against all of onnx.backend.test
 	$(BIN)/python -m tests.conformance
+
+c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.test
+	$(BIN)/python -m tests.codegen
 
 check-rules: $(STAMP)  ## every shipped rule on many more random instances
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
