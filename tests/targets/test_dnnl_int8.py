@@ -60,7 +60,8 @@ def with_data(name: str, rng: np.random.Generator, per_channel: bool = False) ->
     operands |= {k: np.array(v * rng.uniform(0.8, 1.2), np.float32) for k, v in spread.items()}
     operands |= {"si": np.array(0.00008, np.float32), "so": np.array(0.02, np.float32)}
     if per_channel:
-        shape = operands["w"].shape if isinstance(operands["w"], np.ndarray) else ()
+        w = operands.get("w")
+        shape = w.shape if isinstance(w, np.ndarray) else ()
         if name.startswith("int8_conv"):
             operands["sw"] = (rng.uniform(0.5, 1.5, shape[0]) * 0.004).astype(np.float32)
             operands["zw"] = np.zeros(shape[0], np.int8)
@@ -337,6 +338,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]], str]] = [
     ("int8_matmul_requantize", {"k": np.zeros((4, 6), np.int32)}, {}, "one number a column"),
     ("int8_inner_product", {"zx": np.array(1, np.uint8)}, {}, "it has no zero points"),
     ("int8_inner_product", {"s": np.array([2, -1]), "w": np.ones((36, 6), np.int8)}, {}, "all but the batch"),
+    ("int8_linear", {"c": np.ones((4, 1, 1), np.float32)}, {}, "its factor and its constant"),
     ("int8_binary_eltwise", {"sr": np.full((), 0.1, np.float32), "sx": MANY[:1]}, {}, ""),
 ]  # fmt: skip
 
@@ -355,5 +357,5 @@ def test_composites(name: str, operands: dict[str, Any], attributes: dict[str, d
 
 
 def test_every_composite_has_a_refusal_or_takes_any_bytes() -> None:
-    free = {"int8_eltwise", "int8_softmax", "int8_binary_eltwise"}
+    free = {"int8_eltwise", "int8_softmax", "int8_concat", "int8_binary_eltwise"}
     assert {name for name, *_ in REFUSED} | free == set(COMPOSITES)

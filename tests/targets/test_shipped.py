@@ -46,6 +46,10 @@ SCALES: dict[str, Operand] = {
 }
 BYTES: dict[str, Operand] = {"x": byte(1, 16, 64, 64), "w": weight(32, 16, 3, 3), **SCALES}
 PADDED = {"widths": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+JOINED: dict[str, Operand] = {
+    **{name: byte(1, 16, 8, 8) for name in "xruv"},
+    **{"su": scale(0.03), "sv": scale(0.04), "zu": ZERO, "zv": ZERO},
+}
 UNSIGNED: dict[str, dict[str, object]] = {"Requantize": {"dtype": 2}, "r": {"dtype": 2}}
 SHUFFLED = {"s": np.array([2, 3, 4, 5, 5]), "u": np.array([2, 12, 5, 5])}
 
@@ -101,6 +105,7 @@ CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]
             {},
         ),
         "qnn_mul_to_reinterpret_quantize": (BYTES | {"k": np.array(3, np.uint8), "sy": scale(0.0024)}, {}),
+        "qnn_concatenate": (BYTES | JOINED, {"c": {"axis": 1}}),
         "qnn_avg_pool2d": (
             BYTES,
             {"p": {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1, 1, 1, 1]}},
@@ -181,6 +186,8 @@ CASES: dict[str, dict[str, tuple[dict[str, Operand], dict[str, dict[str, object]
         ),
         "int8_binary_eltwise": (BYTE_IMAGE | {"x": byte(2, 6, 7, 7)}, {}),
         "int8_eltwise": (BYTE_IMAGE, {}),
+        "int8_concat": (QUANTIZED | JOINED, {"Concat": {"axis": 1}}),
+        "int8_linear": (BYTE_IMAGE | {"c": scale(1.5)}, {}),
         "int8_softmax": (BYTE_IMAGE, {}),
     },
 }  # fmt: skip
