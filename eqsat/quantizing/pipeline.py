@@ -19,6 +19,7 @@ from eqsat.egraph.approximate import Approximation
 from eqsat.errors import QuantizationError
 from eqsat.model.load import Source, load
 from eqsat.model.opset import did_you_mean
+from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.balance import balanced
 from eqsat.quantization.budget import approximated
@@ -69,6 +70,7 @@ def quantize(
     enodes: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    partition_functions: Mapping[str, PartitionFunction] | None = None,
 ) -> QuantizationResult:
     """Finds the cheapest program, in integers where that pays, whose error stays within a budget.
 
@@ -101,6 +103,7 @@ def quantize(
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
         progress: Receives events.
+        partition_functions: As for :func:`eqsat.optimize`.
 
     Raises:
         QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
@@ -156,6 +159,7 @@ def quantize(
         enodes=enodes,
         progress=progress,
         approximations=[_approximation(scheme, i) for i in approximated(scheme)],
+        partition_functions=partition_functions,
     )
     return job.run(search, objective, seed)
 

@@ -106,3 +106,22 @@ def test_a_rule_that_places_hints() -> None:
     (rule,) = read_text("rule r : exact\n    c: Conv(x, w, b?)  =>  CastHint(Conv(x, w, b, **c), dtype=int8)").rules
     result = eqsat.quantize(network(lambda x: x), samples(), rules=[*shipped_rules(), rule])
     assert integers(result) == {"int8"} and result.share.floating == 0
+
+
+def test_partition_functions_annotate_integer_composites() -> None:
+    """TVM registers partition functions for its quantization."""
+
+    def realize(call, *operands):
+        return op.StopFusion(call(*operands))
+
+    result = eqsat.quantize(
+        network(lambda x: x), samples(), "ethos_n", partition_functions={"ethos_n.qnn_conv2d": realize}
+    )
+    bodies = [
+        list(f) for f in result.model.functions.values() if f.metadata_props.get("eqsat.composite") == "qnn_conv2d"
+    ]
+    assert bodies and all(nodes[-1].op_type == "StopFusion" for nodes in bodies)
+    arrays = {"x": samples()["x"][0]}
+    (found,) = ort_outputs(ir.to_proto(result.model).SerializeToString(), arrays).values()
+    (own,) = result.run(arrays).values()
+    np.testing.assert_allclose(found, own, atol=float(np.abs(own).max()) / 100)
