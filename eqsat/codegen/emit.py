@@ -23,7 +23,8 @@ from eqsat.codegen.layout import Layout
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import identifier, unique
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.program import Group, Node, Program, Tensor
+from eqsat.codegen.vendor import call_text, header
 from eqsat.codegen.weights import Weights
 
 BASE = "base"
@@ -94,6 +95,7 @@ class Emitted:
         plan: How the arena is used.
         memory_map: The same by tensor.
         kernels: One a call, in order.
+        vendors: Headers for vendors' functions, text by target.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Emitted:
     plan: MemoryPlan
     memory_map: list[MapEntry]
     kernels: list[KernelInfo]
+    vendors: dict[str, str]
 
 
 @dataclass
@@ -208,8 +211,9 @@ class _Emitter:
         for isa in self.isas:
             lines: list[str] = []
             for number, node in enumerate(nodes):
-                lines += _halos(number, buffers)
+                lines += self._vendor(number) + _halos(number, buffers)
                 lines += self._call(number, node, functions[number][isa.name], isa, scratches.get(number))
+            lines += self._vendor(len(nodes))
             variants.append((isa, lines))
         self._hoist_helpers()
         values = {
@@ -223,6 +227,7 @@ class _Emitter:
             "alignment": ALIGNMENT,
             "kernels": infos,
             "embedded": embedded,
+            "vendors": sorted(self._vendor_headers()),
             "portable": any(not isa.x86 for isa in self.isas),
         }
         shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
@@ -245,6 +250,7 @@ class _Emitter:
             plan=plan,
             memory_map=entries,
             kernels=infos,
+            vendors=self._vendor_headers(),
         )
 
     # ---- memory ----------------------------------------------------------------------------------------
@@ -257,6 +263,53 @@ class _Emitter:
         for number, node in enumerate(self.layout.nodes):
             for tensor in (*node.reads(), *node.writes()):
                 self.layout.places[tensor].buffer.last = number
+        for group, (first, last) in self._spans().items():
+            # A vendor's kernel reads and writes at any time within its group.
+            for x in self.program.groups[group].operands.values():
+                if isinstance(x, Tensor):
+                    buffer = self.layout.places[x].buffer
+                    buffer.last = max(buffer.last, last)
+            for y in self.program.groups[group].results.values():
+                buffer = self.layout.places[y].buffer
+                buffer.first = min(buffer.first, first)
+
+    def _vendor_headers(self) -> dict[str, str]:
+        by_target: dict[str, list[Group]] = {}
+        for number in self._spans():
+            group = self.program.groups[number]
+            by_target.setdefault(identifier(group.target), []).append(group)
+        return {target: header(self.name, target, groups) for target, groups in sorted(by_target.items())}
+
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """First and last node of each vendor's call."""
+        spans: dict[int, tuple[int, int]] = {}
+        for number, node in enumerate(self.layout.nodes):
+            if node.group is not None:
+                spans[node.group] = (spans.get(node.group, (number, number))[0], number)
+        return spans
+
+    def _vendor(self, number: int) -> list[str]:
+        """What stands between two nodes of different groups: the end of one, the beginning of the other."""
+        nodes = self.layout.nodes
+        before = nodes[number - 1].group if number else None
+        here = nodes[number].group if number < len(nodes) else None
+        if before == here:
+            return []
+        lines = ["#endif"] if before is not None else []
+        if here is not None:
+            group = self.program.groups[here]
+            operands = {
+                i: self._location(x, True) if isinstance(x, Tensor) else self._constant(x)
+                for i, x in group.operands.items()
+            }
+            results = {i: self._location(y, False) for i, y in group.results.items()}
+            lines.append(f"#ifdef {self.name.upper()}_USE_{identifier(group.target).upper()}")
+            lines += [f"{call_text(group, operands, results).rstrip().rstrip(';')};", "#else"]
+        return lines
+
+    def _constant(self, array: np.ndarray) -> str:
+        offset, c = self.weights.add(array)
+        return f"(const {c} *)(weights + {offset})"
 
     def _memory(self, scratch: list[int]) -> tuple[MemoryPlan, list[Buffer], dict[int, int]]:
         """The plan, the arena's buffers with their offsets set, and the offset of each kernel's working memory."""
@@ -286,9 +339,9 @@ class _Emitter:
         ]
         constants = []
         for k, array in enumerate(kernel.constants):
-            offset, c = self.weights.add(np.asarray(array))
+            constants.append(self._constant(np.asarray(array)))
+            c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
             parameters.append((f"const {c} *restrict ", f"w{k}"))
-            constants.append(f"(const {c} *)(weights + {offset})")
         if kernel.scratch:
             parameters.append(("void *restrict ", "scratch"))
         unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]

@@ -127,6 +127,7 @@ def write_folder(
         "form": weights,
         "alignment": ALIGNMENT,
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
+        "vendors": sorted(emitted.vendors),
         "inputs": stored_inputs,
         "outputs": stored_outputs,
         "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
@@ -139,6 +140,7 @@ def write_folder(
         "main.c": render("main.c.jinja", **values),
         "CMakeLists.txt": render("CMakeLists.txt.jinja", **values),
     }
+    files.update({f"{name}_{target}.h": text for target, text in emitted.vendors.items()})
     if weights == "string":
         files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
     else:

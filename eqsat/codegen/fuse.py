@@ -68,6 +68,8 @@ class _Fusion:
             producer = self._private(operand)
             if producer is None or not producer.is_chain or not producer.steps or operand is node.inputs[0]:
                 continue
+            if producer.group != node.group:
+                continue
             if producer.output.shape != node.output.shape or len(node.steps) + len(producer.steps) > MOST_STEPS:
                 continue
             merged = _inlined(node, node.operands.index(operand), producer)
@@ -80,7 +82,9 @@ class _Fusion:
         candidates: list[tuple[int, int, Node]] = []
         for number, operand in enumerate([chain.inputs[0], *chain.operands]):
             producer = self._private(operand)
-            if producer is None or any(producer.outputs[1:]):
+            if producer is None or producer.group != chain.group:
+                continue
+            if any(producer.outputs[1:]):
                 continue  # Readers of its other outputs do not wait until the step's turn.
             if not producer.steps and (is_piece(producer) or producer.operator == _CONCAT):
                 continue  # These cost nothing as long as they do nothing.
@@ -141,7 +145,7 @@ def appended(first: Node, chain: Node, at: int) -> Node:
     steps += [_renumbered(s, numbers) for s in chain.steps]
     return Node(
         first.name, first.operator, first.attributes, first.inputs, [chain.outputs[0], *first.outputs[1:]], first.dtype,
-        operands, steps,
+        operands, steps, first.group,
     )  # fmt: skip
 
 
@@ -162,5 +166,5 @@ def _inlined(node: Node, operand: int, producer: Node) -> Node:
         outer[1 + len(node.operands) + k] = 1 + grown + len(producer.steps) + k
     steps += [_renumbered(s, outer) for s in node.steps]
     return Node(
-        node.name, node.operator, node.attributes, node.inputs, node.outputs, node.dtype, operands, steps
+        node.name, node.operator, node.attributes, node.inputs, node.outputs, node.dtype, operands, steps, node.group,
     )  # fmt: skip

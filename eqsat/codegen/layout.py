@@ -14,7 +14,7 @@ from eqsat.codegen.kernel import Family, Task, View, Want, Wants
 from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.pieces import is_piece, pieces
 from eqsat.codegen.place import Buffer, Place, memory_order
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
+from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
 from eqsat.model.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
@@ -60,7 +60,8 @@ class _Planner:
         self.consumers = program.consumers()
         self.position = {node: i for i, node in enumerate(program.nodes)}
         self.now = 0
-        self.conversions: dict[Tensor, list[Tensor]] = {}
+        self.group: int | None = None
+        self.conversions: dict[tuple[Tensor, int | None], list[Tensor]] = {}
         self.wants: dict[Node, Wants] = {}
         self.outputs: dict[Tensor, int] = {}
         self.joins: dict[Tensor, tuple[Node, int]] = {}
@@ -79,12 +80,16 @@ class _Planner:
                 self._plan_join(node)
         for number, node in enumerate(program.nodes):
             self.now = number
+            if node.group is not None and node.group != self.group:
+                self._enter(program.groups[node.group], node)
+            self.group = node.group
             if is_piece(node):
                 self._piece(node)
             elif node.operator == _CONCAT and not node.steps:
                 self._join(node)
             else:
                 self._compute(node)
+        self.group = None
         for i, (_, tensor) in enumerate(program.outputs):
             place = self.places[tensor]
             if not (place.buffer.kind == "output" and place.buffer.index == i):
@@ -100,8 +105,19 @@ class _Planner:
             found = find(task)
             assert found is not None, node.describe()
             families[node] = found
-            self.wants[node] = found.wants(task)
+            wants = found.wants(task)
+            if node.boundary:
+                wants = replace(wants, outputs=(Want(strict=True, dense=True),))
+            self.wants[node] = wants
         return families[node]
+
+    def _enter(self, group: Group, node: Node) -> None:
+        """Operands of a vendor's call: dense, row-major, and there until the call."""
+        self.group = None
+        for number, operand in sorted(group.operands.items()):
+            if isinstance(operand, Tensor):
+                self.consumers.setdefault(operand, []).append(node)
+                group.operands[number] = self._granted(operand, Want(strict=True, dense=True))
 
     def _wanted(self, node: Node, tensor: Tensor) -> list[Want]:
         """What a node wants of a tensor that it reads."""
@@ -188,6 +204,8 @@ class _Planner:
         tensor = node.outputs[0]
         if tensor is None or tensor in self.places or tensor in self.outputs or tensor in self.joins:
             return False
+        if node.group is not None:
+            return False  # The vendor's kernel may not be able to.
         for source, output in self.wants[node].in_place:
             if output != 0:
                 continue
@@ -279,13 +297,16 @@ class _Planner:
             if want.dense:
                 place.buffer.rigid = True
             return tensor
-        for copy in self.conversions.get(tensor, ()):
+        shared = self.conversions.get((tensor, None), [])
+        own = self.conversions.get((tensor, self.group), []) if self.group is not None else []
+        for copy in (*shared, *own):
             placed = self.places[copy]
             fits = self._satisfies(placed.view(copy), want) and not (want.dense and placed.buffer.has_halo)
             if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
                 return copy
         copy = self._converted(tensor, want)
-        self.conversions.setdefault(tensor, []).append(copy)
+        # What a group converts for itself is not there where the vendor's kernel runs.
+        self.conversions.setdefault((tensor, self.group), []).append(copy)
         # Whoever reads the original may come to read the copy.
         self.consumers[copy] = self.consumers.get(tensor, [])
         return copy
@@ -316,7 +337,7 @@ class _Planner:
         return copy
 
     def _insert_copy(self, source: Operand, copy: Tensor) -> Node:
-        node = Node(copy.name, IDENTITY, {}, [source], [copy], copy.dtype)
+        node = Node(copy.name, IDENTITY, {}, [source], [copy], copy.dtype, group=self.group)
         self._family(node)
         self.layout.nodes.append(node)
         return node

@@ -16,7 +16,8 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.expand import definition
 from eqsat.codegen.kernels.registry import find
-from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, ModelError
 from eqsat.model.attributes import op_key, to_attrs
 from eqsat.model.infer import infer_types, tensor_type
@@ -70,14 +71,16 @@ def lower(model: ir.Model, *, dims: Mapping[str, int] | None = None, name: str =
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    plain = load(inline(model), dims=dims)
-    return _Lowering(plain, name or plain.graph.name or "model").run()
+    marked, groups = mark_groups(model)
+    plain = load(inline(marked), dims=dims)
+    return _Lowering(plain, name or plain.graph.name or "model", groups).run()
 
 
 class _Lowering:
-    def __init__(self, model: ir.Model, name: str) -> None:
+    def __init__(self, model: ir.Model, name: str, groups: list[Group]) -> None:
         self.graph = model.graph
         self.name = name
+        self.groups = groups
         self.values: dict[ir.Value, Operand | None] = {}
         self.nodes: list[Node] = []
         self.problems = _Problems()
@@ -104,7 +107,10 @@ class _Lowering:
                 found = self._stored_constant(value.name or "", found)
             if isinstance(found, Tensor):
                 outputs.append((value.name or "", found))
-        program = Program(self.name, inputs, outputs, self.nodes)
+        program = Program(self.name, inputs, outputs, self.nodes, self.groups)
+        for made in self.nodes:
+            if made.group is not None and not self.groups[made.group].results:
+                made.group = None  # All that the call would compute is known.
         if not self.problems.nodes:
             program.remove_dead()
         self._check_families(program)
@@ -156,12 +162,35 @@ class _Lowering:
                 return
             else:
                 operands.append(self.values[value])
+        group = node.metadata_props.get(GROUP)
+        if group is not None and ROLE in node.metadata_props:
+            self.values[node.outputs[0]] = self._border(node, int(group), operands[0])
+            return
+        first = len(self.nodes)
         wanted = list(node.outputs)
         types = [tensor_type(v) for v in wanted]
         used = [bool(v.name) and (bool(v.uses()) or v.is_graph_output()) for v in wanted]
         results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
         for value, result in zip(wanted, results, strict=False):
             self.values[value] = result
+        if group is not None:
+            for made in self.nodes[first:]:
+                made.group = int(group)
+
+    def _border(self, mark: ir.Node, number: int, operand: Operand | None) -> Operand | None:
+        """An operand or a result of a vendor's call; a result gets a tensor of its own."""
+        role, _, index = mark.metadata_props[ROLE].partition(" ")
+        group = self.groups[number]
+        if role == "operand" or not isinstance(operand, Tensor):
+            if operand is not None and role == "operand":
+                group.operands[int(index)] = operand
+            return operand
+        result = Tensor(operand.name, operand.dtype, operand.shape)
+        group.results[int(index)] = result
+        self.nodes.append(
+            Node(operand.name, IDENTITY, {}, [operand], [result], result.dtype, group=number, boundary=True)
+        )
+        return result
 
     def apply(
         self,

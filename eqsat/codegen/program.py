@@ -6,7 +6,7 @@ stages (canonical forms, fusion, layout); tensors are identities, compared as su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,8 @@ class Node:
         dtype: Element type of the anchor's result.
         operands: Of the steps.
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
+        group: Number of the vendor's call that stands for it, None where there is none.
+        boundary: Whether it writes a result of its group, which is dense and row-major.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Node:
     dtype: ir.DataType
     operands: list[Operand] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    group: int | None = None
+    boundary: bool = False
 
     @property
     def output(self) -> Tensor:
@@ -126,6 +130,25 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
+class Group:
+    """A call of a vendor's kernel, which stands for some nodes where the program is compiled for it.
+
+    Attributes:
+        name: Of the call's node.
+        target: Whose kernel it is.
+        text: The call, see :mod:`eqsat.partition.vendor_calls`.
+        operands: By number.
+        results: By number.
+    """
+
+    name: str
+    target: str
+    text: str
+    operands: dict[int, Operand] = field(default_factory=dict)
+    results: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
 class Program:
     """A lowered model.
 
@@ -134,12 +157,14 @@ class Program:
         inputs: Tensors that the caller gives, in order; also those that nothing reads.
         outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
+        groups: Calls of vendors' kernels that may replace nodes.
     """
 
     name: str
     inputs: list[Tensor]
     outputs: list[tuple[str, Tensor]]
     nodes: list[Node]
+    groups: list[Group] = field(default_factory=list)
 
     def consumers(self) -> dict[Tensor, list[Node]]:
         """Nodes that read each tensor, each once."""
@@ -164,30 +189,3 @@ class Program:
             needed.update(node.reads())
             kept.append(node)
         self.nodes = kept[::-1]
-
-    def sort(self) -> None:
-        """Put the nodes into an order of execution again, keeping theirs where it is one."""
-        done: set[Tensor] = set(self.inputs)
-        producers = self.producers()
-        result: list[Node] = []
-        seen: set[Node] = set()
-
-        for first in self.nodes:
-            stack = [first]
-            while stack:
-                node = stack[-1]
-                waiting = [t for t in node.reads() if t not in done]
-                if node in seen or not waiting:
-                    stack.pop()
-                    if node not in seen:
-                        seen.add(node)
-                        result.append(node)
-                        done.update(node.writes())
-                else:
-                    stack.extend(dict.fromkeys(producers[t] for t in reversed(waiting)))
-        self.nodes = result
-
-
-def names_of(tensors: Iterable[Tensor]) -> list[str]:
-    """Names, for messages."""
-    return [t.name for t in tensors]

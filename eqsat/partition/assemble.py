@@ -19,6 +19,7 @@ from eqsat.extract.problem import Choice
 from eqsat.model.types import GraphAttr
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.partition.vendor_calls import vendor_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def assemble(
                 body=body,
                 cost=float(formulation.problem.cost[choice.node, choice.target]),
                 rule=snapshot.rules[node.rule],
+                call=vendor_call(node, snapshot),
             )
         )
         enodes.append(node)

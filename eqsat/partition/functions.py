@@ -21,6 +21,7 @@ from eqsat.model.types import OpKey
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.emit import (
+    CALL,
     COMPOSITE,
     COST,
     REGION,
@@ -263,6 +264,8 @@ class _Writer:
             op, attributes = call.op, list(call.attributes)
             inputs = tuple(inputs[i] for i in call.operands)
             metadata[COMPOSITE] = node.op.name
+            if node.call:
+                metadata[CALL] = node.call
         else:
             op = node.op
             captured = {name: scope[vid] for name, vid in captured_values(self.plan, node).items()}

@@ -23,6 +23,7 @@ class PlanNode:
         body: Definition of a composite, None for a plain operator.
         cost: Seconds.
         rule: Name of the rule that made it, empty for an operator of the input model.
+        call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
     """
 
     op: OpKey
@@ -33,6 +34,7 @@ class PlanNode:
     body: Body | None = None
     cost: float = 0.0
     rule: str = ""
+    call: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,138 @@
+"""Vendors' calls: the header, the arguments, and a program that runs with and without the vendor's library."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.codegen.compiler import find_compiler
+from eqsat.codegen.folder import write_program
+from eqsat.codegen.generate import generate
+from eqsat.codegen.program import Group, Tensor
+from eqsat.codegen.runtime import CModel
+from eqsat.codegen.vendor import call_text, header
+from eqsat.execute.inputs import complete_inputs
+
+TARGET = """
+target kiwi
+    summary "an accelerator with one kernel"
+    peak float32 = 4e13
+    bandwidth = 8e11, launch = 1e-7, dispatch = 1e-7
+    link bandwidth = 4e11, latency = 1e-8
+    composite conv : exact
+        let c = Conv(x, w, b?)
+        let s = c + r | c
+        Relu(s) | s
+        where const(w, b), c.group == 1, c.pads == [1, 1, 1, 1], c.strides == [1, 1], w.shape[2:] == [3, 3]
+        call "kiwi_conv({x}, {w}, {b}, {r}, {x.shape[1:]}, {w.shape[0]}, {y})"
+"""
+# The vendor's kernel rectifies always, as the model below does.
+LIBRARY = """
+#include "model_kiwi.h"
+#include <stddef.h>
+#include <stdio.h>
+void kiwi_conv(const float *x, const float *w, const float *b, const float *r, int c, int h, int v, int o, float *y) {
+    printf("kiwi %d %d %d %d %d\\n", c, h, v, o, r != NULL);
+    for (int k = 0; k < o; k++) for (int i = 0; i < h; i++) for (int j = 0; j < v; j++) {
+        float sum = b != NULL ? b[k] : 0;
+        for (int n = 0; n < c; n++) for (int p = 0; p < 3; p++) for (int q = 0; q < 3; q++) {
+            const int s = i + p - 1, t = j + q - 1;
+            if (s >= 0 && s < h && t >= 0 && t < v) sum += x[(n * h + s) * v + t] * w[((k * c + n) * 3 + p) * 3 + q];
+        }
+        const int at = (k * h + i) * v + j;
+        if (r != NULL) sum += r[at];
+        y[at] = sum > 0 ? sum : 0;
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def partitioned(tmp_path_factory: pytest.TempPathFactory) -> eqsat.Result:
+    folder = tmp_path_factory.mktemp("target")
+    (folder / "kiwi.target").write_text(TARGET)
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32) / 4
+
+    x = eqsat.input("x", (1, 4, 6, 7))
+    a = op.Relu(op.Conv(x, weights(8, 4, 3, 3), weights(8), pads=[1, 1, 1, 1]))
+    b = op.Relu(op.Conv(a, weights(8, 8, 3, 3), pads=[1, 1, 1, 1]) + a)
+    pooled = op.MaxPool(b, kernel_shape=[2, 2], strides=[2, 2])
+    c = op.Relu(op.Conv(pooled, weights(5, 8, 3, 3), weights(5), pads=[1, 1, 1, 1]))
+    return eqsat.optimize(eqsat.graph(c), targets=[folder / "kiwi.target"])
+
+
+def test_runs_without_the_library(partitioned: eqsat.Result) -> None:
+    inputs = complete_inputs(partitioned.model)
+    expected = partitioned.run(inputs)
+    for name, array in partitioned.run(inputs, backend="c").items():
+        np.testing.assert_allclose(array, expected[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_runs_with_the_library(partitioned: eqsat.Result, saved: bool, tmp_path: Path) -> None:
+    model = partitioned.model
+    if saved:
+        partitioned.save(tmp_path / "model.onnx")
+        model = eqsat.load(tmp_path / "model.onnx")
+    emitted = write_program(model, tmp_path)
+    assert list(emitted.vendors) == ["kiwi"]
+    (tmp_path / "kiwi.c").write_text(LIBRARY)
+    command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL_USE_KIWI"]
+    sources = ["model.c", "model_weights.c", "model_example.c", "main.c", "kiwi.c", "-lm"]
+    subprocess.run([*command, *sources, "-o", "check"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["kiwi 4 6 7 8 0", "kiwi 8 6 7 8 1", "kiwi 8 3 3 5 0"]
+    assert "PASSED" in lines[3] and done.returncode == 0
+
+
+def test_the_header_declares_the_function(partitioned: eqsat.Result) -> None:
+    (text,) = generate(partitioned.model).vendors.values()
+    pointers = ", ".join(["const float *"] * 4)
+    assert f"void kiwi_conv({pointers}, int, int, int, int, float *);" in text
+
+
+def test_nothing_is_shared_with_what_the_call_replaces(partitioned: eqsat.Result) -> None:
+    """What a call reads lives on until it returns, and it may write its result at once."""
+    emitted = generate(partitioned.model)
+    for entry in emitted.memory_map:
+        for other in emitted.memory_map:
+            if entry is not other and entry.first <= other.last and other.first <= entry.last:
+                assert entry.offset + entry.size <= other.offset or other.offset + other.size <= entry.offset
+
+
+def group(text: str, dtype: type) -> Group:
+    return Group("n", "t", text, {0: np.zeros(3, dtype)}, {0: Tensor("y", ir.DataType.INT32, (3,))})
+
+
+def test_texts_of_calls() -> None:
+    first = group('f({0}, {{1}}, NULL, "a,b", {result}, -2, 0.5)', np.int8)
+    assert call_text(first, {0: "p"}, {0: "q"}) == 'f(p, {1}, NULL, "a,b", q, -2, 0.5)'
+
+
+def test_declarations() -> None:
+    first = group('f({0}, NULL, "a,(b", {result}, -2, 1)', np.int8)
+    second = group('f({0}, {0}, "c", {result}, 1, 0.5)', np.int8)
+    declaration = "void f(const int8_t *, const int8_t *, const char *, int32_t *, int, double);"
+    assert declaration in header("net", "t", [first, second])
+    assert "void f(const void *, const float *" in header("net", "t", [first, group(second.text, np.float32)])
+    assert "void g(void);" in header("net", "t", [group("g()", np.int8)])
+
+
+def test_what_is_no_function_call_is_left_to_the_vendor() -> None:
+    assert "two" not in header("net", "t", [group("do { two(); calls(); } while (0)", np.int8)])
+    variadic = [group("f({0})", np.int8), group("f({0}, 1)", np.int8)]
+    assert "void f" not in header("net", "t", variadic)
+
+
+def test_compiled_model_is_the_portable_one(partitioned: eqsat.Result) -> None:
+    assert "#ifdef MODEL_USE_KIWI" in CModel(partitioned.model).emitted.source
