@@ -154,8 +154,8 @@ def accepts(task: Task) -> bool:
     return bias + 3 * 255 * 255 * depth < 2**31 or folded(found, False).fits()
 
 
-def channels_last(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
-    """The order of axes; rows where both are the same, so that nothing is copied for the name's sake."""
+def result_order(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Channels last; rows where that is the same but for halos, so that nothing is copied for the name's sake."""
     return tuple(range(view.rank)) if all(view.shape[a] == 1 for a in order[1:-1]) else order
 
 
@@ -163,13 +163,13 @@ def wants(task: Task) -> Wants:
     """Channels last, and the padding around the input."""
     found = understood(task)
     assert found is not None
-    x = Want(channels_last(task.view(0), found.order), strict=True, halo=found.halo(task.view(0)), pad=found.zero)
+    x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero)
     in_place = tuple(
         (-1 - k, 0)
         for k, operand in enumerate(task.epilogue.operands)
         if isinstance(operand, View) and operand.dtype == task.output.dtype
     )
-    return Wants((x,), (Want(channels_last(task.output, found.order), strict=True),), in_place)
+    return Wants((x,), (Want(result_order(task.output, found.order), strict=True),), in_place)
 
 
 def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:
@@ -205,6 +205,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
         zeros = f"w{len(constants)}"
         constants.append(by_channel(weights.zeros.astype(np.int32)))
     epilogue = ByteEpilogue(task.epilogue, y.shape, found.channel, isa, len(constants))
+    epilogue.result_stride = y.strides[found.channel]
     taps = [(k, s * d) for k, s, d in zip(at.kernel, steps, at.dilations, strict=True)]
     outputs = y.shape[found.channel] // found.group
     batch = Axis(y.shape[0], {"x0": x.strides[0]} | output_axes(task, epilogue, 0))

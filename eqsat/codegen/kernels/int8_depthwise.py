@@ -93,6 +93,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
     if found.scale is not None:
         constants.append(by_channel(found.scale.reshape(1, -1)))
     epilogue = ByteEpilogue(task.epilogue, task.output.shape, found.channel, isa, len(constants))
+    epilogue.result_stride = task.output.strides[found.channel]
     types = pointer_types(task, [*constants, *epilogue.constants])
     text = _Writer(task, found, epilogue, types, isa).body()
     return kernel(text, constants, epilogue, isa)

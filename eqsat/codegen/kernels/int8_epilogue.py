@@ -22,7 +22,22 @@ BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 _KNOWN = (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT)
 _MAGIC = 0x4B400000
 _EXACT = frozenset(
-    {"Abs", "Add", "Cast", "Clip", "DequantizeLinear", "Div", "Identity", "Max", "Min", "Mul", "Neg", "Relu", "Sub"}
+    {
+        "Abs",
+        "Add",
+        "Cast",
+        "Clip",
+        "DequantizeLinear",
+        "Div",
+        "Identity",
+        "Max",
+        "Min",
+        "Mul",
+        "Neg",
+        "Relu",
+        "Sub",
+        "Sum",
+    }
 )
 """Operators on floats whose vectors have the executor's bits."""
 PADDING = 16

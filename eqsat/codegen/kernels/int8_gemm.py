@@ -187,7 +187,6 @@ def write(
     *,
     prologue: Sequence[str] = (),
     packing: Sequence[str] = (),
-    after: Sequence[str] = (),
 ) -> str:
     """The kernel's body, with ``@`` for the name of the instruction set.
 
@@ -198,10 +197,9 @@ def write(
         types: C type of what each pointer points at.
         isa: Instruction set.
         prologue: Statements before everything.
-        packing: Statements inside the outer loops, before the products.
-        after: Statements inside the outer loops, behind the products.
+        packing: Statements inside the outer loops.
     """
-    return _Writer(problem, epilogue, result, types, isa).body(prologue, packing, after)
+    return _Writer(problem, epilogue, result, types, isa).body(prologue, packing)
 
 
 class _Writer:
@@ -228,7 +226,7 @@ class _Writer:
         self.results = [*epilogue.strides, problem.output]
         self.by_channel = [problem.bias, *problem.vectors, *([problem.window_zeros] if problem.window_zeros else [])]
 
-    def body(self, prologue: Sequence[str], packing: Sequence[str], after: Sequence[str]) -> str:
+    def body(self, prologue: Sequence[str], packing: Sequence[str]) -> str:
         problem = self.problem
         outer = [Loop(f"n{i}", a.extent, a.strides) for i, a in enumerate(problem.outer)]
         nests = [nest for block in self._blocks() for nest in self._nests(outer, *block)]
@@ -237,7 +235,6 @@ class _Writer:
             p=problem,
             outer=outer,
             packing=packing,
-            after=after,
             nests=nests,
             taps=[Loop(f"t{i}", n, {"x": s}) for i, (n, s) in enumerate(problem.taps) if n > 1],
             words=problem.run // 4,
@@ -293,7 +290,9 @@ class _Writer:
 
     def _channel(self, name: str) -> int:
         """Stride of an output channel."""
-        return 1 if name == self.problem.output else self.epilogue.strides[name][self.epilogue.axis]
+        if name == self.problem.output:
+            return self.epilogue.result_stride
+        return self.epilogue.strides[name][self.epilogue.axis]
 
     def _nest(
         self,

@@ -160,8 +160,7 @@ def wants(task: Task) -> Wants:
 
     inputs = [Want()] * len(task.inputs)
     inputs[0] = Want(order(task.view(0).rank, found.transposed[0]))
-    operands = [o for o in task.epilogue.operands if isinstance(o, View) and o.elements > 1]
-    return Wants(tuple(inputs), (Want(tuple(range(task.output.rank)), strict=bool(operands)),))
+    return Wants(tuple(inputs), (Want(tuple(range(task.output.rank))),))
 
 
 def _folded(found: Product, b: np.ndarray):
@@ -242,8 +241,8 @@ class _Generator:
         addend = None if found.addend is None else self._constant(by_channel(found.addend.reshape(1, -1)))
         epilogue = ByteEpilogue(task.epilogue, self.y.shape, self.y.rank - 1, self.isa, len(self.constants))
         left, strides, packed = self._left()
-        output, made, after = self._output()
-        moves = {output: made} | dict(epilogue.strides)
+        epilogue.result_stride = self.y.strides[-1] if self.columns > 1 else 1
+        moves = {"y0": self.y.strides} | dict(epilogue.strides)
 
         def axis(k: int) -> dict[str, int]:
             return {left: strides[k]} | {name: s[k] for name, s in moves.items()}
@@ -254,7 +253,7 @@ class _Generator:
             self.x.dtype == ir.DataType.INT8,
             weights,
             bias,
-            output,
+            "y0",
             tuple(Axis(self.y.shape[k], axis(k)) for k in self.apart),
             tuple(pixels),
             (),
@@ -284,7 +283,6 @@ class _Generator:
             self.isa,
             prologue=[*self.scratch.lines, *self.prologue],
             packing=self.packing,
-            after=after,
         )
         return kernel(text, self.constants, epilogue, self.isa, self.scratch.size)
 
@@ -365,7 +363,7 @@ class _Generator:
         self.packing.append(text)
         return packed, bias, zeros
 
-    # ---- the left matrix and the result ----------------------------------------------------------------
+    # ---- the left matrix -------------------------------------------------------------------------------
 
     def _left(self) -> tuple[str, list[int], bool]:
         """Name and strides of the left matrix, packed where its rows are scattered."""
@@ -388,26 +386,6 @@ class _Generator:
         lines.append(f"for (size_t k = 0; k < {self.depth}; k++) left[k{to}] = x0[k * {a.column}{origin}];")
         self.packing.append("\n".join(lines))
         return "left", strides, True
-
-    def _output(self) -> tuple[str, Shape, list[str]]:
-        """Name and strides of the result; and what moves it where rows are scattered."""
-        y = self.y
-        if y.strides[-1] == 1 or self.columns == 1:
-            return "y0", y.strides, []
-        sizes = [y.shape[k] for k in (*self.shared, y.rank - 2)]
-        strides, step = [0] * y.rank, self.columns
-        strides[-1] = 1
-        for k in (y.rank - 2, *reversed(self.shared)):
-            strides[k] = step
-            step *= y.shape[k]
-        c = dtypes.storage(y.dtype)
-        self.scratch.add("made", c, math.prod(sizes) * self.columns, dtypes.size(y.dtype))
-        loops = [*self.shared, y.rank - 2, y.rank - 1]
-        lines = [f"for (size_t i{k} = 0; i{k} < {y.shape[k]}; i{k}++)" for k in loops]
-        origin = " + ".join(f"i{k} * {strides[k]}" for k in loops)
-        to = " + ".join([f"i{k} * {y.strides[k]}" for k in loops])
-        moves = "".join(f" + n{i} * {y.strides[k]}" for i, k in enumerate(self.apart))
-        return "made", tuple(strides), ["\n".join([*lines, f"y0[{to}{moves}] = made[{origin}];"])]
 
 
 FAMILY = register(Family("integer matrix product", OPERATORS, accepts, generate, wants, rank=20))

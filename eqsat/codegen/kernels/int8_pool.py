@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
-from eqsat.codegen.kernels.int8_conv import channels_last, kernel, pointer_types
+from eqsat.codegen.kernels.int8_conv import kernel, pointer_types, result_order
 from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, is_supported
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.registry import register, render
@@ -91,8 +91,8 @@ def _pooling(task: Task) -> Pooling | None:
 def _wants(task: Task) -> Wants:
     found = _pooling(task)
     assert found is not None
-    x, y = (Want(channels_last(v, found.order), strict=True) for v in (task.view(0), task.output))
-    return Wants((x,), (y,))
+    order = found.order if task.operator == MAX else result_order(task.output, found.order)
+    return Wants((Want(found.order, strict=True),), (Want(order, strict=True),))
 
 
 # ---- maxima ----------------------------------------------------------------------------------------------
@@ -165,6 +165,7 @@ def _generate_mean(task: Task, isa: Isa) -> Kernel:
     uniform = bool((counts == counts.flat[0]).all())
     constants = [] if exact or uniform else [counts.ravel()]
     epilogue = ByteEpilogue(task.epilogue, y.shape, found.channel, isa, len(constants))
+    epilogue.result_stride = y.strides[found.channel]
     types = pointer_types(task, [*constants, *epilogue.constants])
     sides = found.sides(x, y)
     strides = {**epilogue.strides, "y0": y.strides}
