@@ -21,7 +21,7 @@ from eqsat.search import Backend, Objective, Result, Search, execute
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.codegen.emit import Emitted
+    from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form
 
 __all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]

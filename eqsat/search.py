@@ -45,7 +45,7 @@ from eqsat.targets.registry import load_targets
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.codegen.emit import Emitted
+    from eqsat.codegen.emitted import Emitted
 
 Objective = Literal["best", "worst", "random"]
 Backend = Literal["numpy", "c"]

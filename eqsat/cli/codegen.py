@@ -10,7 +10,7 @@ import click
 from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
 
 if TYPE_CHECKING:
-    from eqsat.codegen.emit import Emitted
+    from eqsat.codegen.emitted import Emitted
 
 
 @click.command(short_help="Write a model as a C program.")

@@ -7,23 +7,22 @@ written but what the caller passes.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-import jinja2
 import numpy as np
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
 from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.layout import Layout
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import identifier, unique
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
+from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import Group, Node, Program, Tensor
+from eqsat.codegen.text import printable, render
 from eqsat.codegen.vendor import call_text, header
 from eqsat.codegen.weights import Weights
 
@@ -31,85 +30,6 @@ BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
 X86 = "x86"
 """Section of what several x86 variants share."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A parameter of the entry function.
-
-    Attributes:
-        name: Of the model's tensor.
-        c_name: Of the parameter.
-        c_type: Of an element.
-        size: Bytes of an element.
-        shape: Dimensions.
-        dtype: Element type, in lower case.
-    """
-
-    name: str
-    c_name: str
-    c_type: str
-    size: int
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class MapEntry:
-    """A line of the memory map."""
-
-    name: str
-    offset: int
-    size: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class KernelInfo:
-    """What a report or a benchmark wants to know of one call."""
-
-    name: str
-    what: str
-    family: str
-    shape: tuple[int, ...]
-
-
-@dataclass
-class Emitted:
-    """The generated text.
-
-    Attributes:
-        name: Prefix of everything.
-        model: Name of the model.
-        header: ``<name>.h``.
-        source: ``<name>.c``.
-        weights: The block of constants.
-        inputs: Of the entry function.
-        outputs: Likewise.
-        arena: Bytes that the caller provides.
-        plan: How the arena is used.
-        memory_map: The same by tensor.
-        kernels: One a call, in order.
-        vendors: Headers for vendors' functions, text by target.
-    """
-
-    name: str
-    model: str
-    header: str
-    source: str
-    weights: bytes
-    inputs: list[Argument]
-    outputs: list[Argument]
-    arena: int
-    plan: MemoryPlan
-    memory_map: list[MapEntry]
-    kernels: list[KernelInfo]
-    vendors: dict[str, str]
 
 
 @dataclass
@@ -156,21 +76,6 @@ def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, 
         embedded: Whether the header declares the weights, as a part of the program.
     """
     return _Emitter(program, layout, name, isas).emit(embedded)
-
-
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """Templates of the project's files."""
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("eqsat.codegen", "project"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters["comment"] = lambda text: _printable(str(text))
-    return made
 
 
 class _Emitter:
@@ -360,7 +265,7 @@ class _Emitter:
         if re.search(r"void \*restrict scratch$", made.signature):
             arguments.append(f"arena + {scratch}")
         function = self._name(node, made, isa)
-        comment = _printable(f"{node.name}: {node.describe()}")[:160]
+        comment = printable(f"{node.name}: {node.describe()}")[:160]
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
     def _location(self, tensor: Tensor, const: bool) -> str:
@@ -436,13 +341,3 @@ def _contents(buffer: Buffer) -> str:
     """Names of the tensors in a buffer: its owner, what is computed in place, what is part of it."""
     names = list(dict.fromkeys(t.name for t in (buffer.owner, *buffer.tensors)))
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def _printable(text: str) -> str:
-    """Text for a comment."""
-    return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
-
-
-def render(template: str, **values: object) -> str:
-    """Fill a template of the project's files."""
-    return environment().get_template(template).render(**values)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.codegen.bytes import simplify_bytes
-from eqsat.codegen.emit import Emitted, emit
+from eqsat.codegen.emit import emit
+from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout

@@ -8,43 +8,19 @@ buffer when it is made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from eqsat.codegen.kernel import Family, Task, View, Want, Wants
+from eqsat.codegen.kernel import Family, Want, Wants
 from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.pieces import is_piece, pieces
 from eqsat.codegen.place import Buffer, Place, memory_order
+from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.satisfied import same_order, satisfies
 from eqsat.model.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
 Order = tuple[int, ...]
-
-
-@dataclass
-class Layout:
-    """Where everything lies.
-
-    Attributes:
-        nodes: What is executed, in order, conversions included; what needs no work is not there.
-        families: Who generates each node.
-        places: Of all tensors.
-        buffers: All of them, in order of creation.
-        in_place: Nodes of which an operand shares storage with output 0.
-    """
-
-    nodes: list[Node] = field(default_factory=list)
-    families: dict[Node, Family] = field(default_factory=dict)
-    places: dict[Tensor, Place] = field(default_factory=dict)
-    buffers: list[Buffer] = field(default_factory=list)
-    in_place: set[Node] = field(default_factory=set)
-
-    def view(self, tensor: Tensor) -> View:
-        return self.places[tensor].view(tensor)
-
-    def task(self, node: Node) -> Task:
-        """The final task of a node."""
-        return node.task(self.view)
 
 
 def plan_layout(program: Program) -> Layout:
@@ -194,7 +170,7 @@ class _Planner:
                 self._place_joined(join, order)
             axis = join.attributes["axis"] % rank
             place = self.places[join.output].sliced(axis, start)
-            if not want.dense and self._satisfies(place.view(tensor), want):
+            if not want.dense and satisfies(place.view(tensor), want):
                 self._put(tensor, place)
                 return
         self._make(tensor, order)
@@ -217,12 +193,12 @@ class _Planner:
                 continue
             if any(step == 0 for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
                 continue
-            if not _same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
+            if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
                 continue
             if any(y is not x and self.places[y].buffer is place.buffer for y in node.reads()):
                 continue
             want = self.wants[node].output(0)
-            if not self._satisfies(place.view(tensor), want) or not self._pads_agree(tensor, place.buffer):
+            if not satisfies(place.view(tensor), want) or not self._pads_agree(tensor, place.buffer):
                 continue
             self._put(tensor, place)
             self.layout.in_place.add(node)
@@ -271,28 +247,12 @@ class _Planner:
             if wants.output(i).dense:
                 self.places[tensor].buffer.rigid = True
 
-    def _satisfies(self, view: View, want: Want) -> bool:
-        """Whether order and density are as wanted; halos apart."""
-        if want.dense:
-            return view.is_dense(want.order) if want.strict or want.order else _is_gapless(view)
-        if not want.strict:
-            return True
-        order = want.order or tuple(range(view.rank))
-        axes = [a for a in order if view.shape[a] != 1]
-        strides = [view.strides[a] for a in axes]
-        if not strides:
-            return True
-        nested = all(
-            s >= t * n for s, t, n in zip(strides, strides[1:], [view.shape[a] for a in axes[1:]], strict=False)
-        )
-        return nested and strides[-1] == 1
-
     def _granted(self, tensor: Tensor, want: Want) -> Tensor:
         """The tensor itself if it lies as wanted, else a converted copy of it."""
         place = self.places[tensor]
         view = place.view(tensor)
         halo = want.halo if any(lo or hi for lo, hi in want.halo) else ()
-        fits = self._satisfies(view, want) and not (want.dense and self._grows(place.buffer))
+        fits = satisfies(view, want) and not (want.dense and self._grows(place.buffer))
         if fits and (not halo or place.grow_halo(tensor.shape, halo, want.pad)):
             if want.dense:
                 place.buffer.rigid = True
@@ -301,7 +261,7 @@ class _Planner:
         own = self.conversions.get((tensor, self.group), []) if self.group is not None else []
         for copy in (*shared, *own):
             placed = self.places[copy]
-            fits = self._satisfies(placed.view(copy), want) and not (want.dense and placed.buffer.has_halo)
+            fits = satisfies(placed.view(copy), want) and not (want.dense and placed.buffer.has_halo)
             if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
                 return copy
         copy = self._converted(tensor, want)
@@ -452,11 +412,3 @@ class _Planner:
         copy = Tensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
         self._make(copy, tuple(range(len(tensor.shape))), "output", index)
         self._insert_copy(tensor, copy)
-
-
-def _same_order(a: Order, b: Order, shape: tuple[int, ...]) -> bool:
-    return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]
-
-
-def _is_gapless(view: View) -> bool:
-    return view.is_dense(memory_order(view))

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen.emit import KernelInfo
+from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.runtime import CModel
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.compiler import compile_library, native_isas
-from eqsat.codegen.emit import Emitted
+from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.place import ALIGNMENT

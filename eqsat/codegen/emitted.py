@@ -1,0 +1,87 @@
+"""What generating a program gives: its text, its interface and its memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from eqsat.codegen.memory import MemoryPlan
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the entry function.
+
+    Attributes:
+        name: Of the model's tensor.
+        c_name: Of the parameter.
+        c_type: Of an element.
+        size: Bytes of an element.
+        shape: Dimensions.
+        dtype: Element type, in lower case.
+    """
+
+    name: str
+    c_name: str
+    c_type: str
+    size: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class MapEntry:
+    """A line of the memory map."""
+
+    name: str
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a report or a benchmark wants to know of one call."""
+
+    name: str
+    what: str
+    family: str
+    shape: tuple[int, ...]
+
+
+@dataclass
+class Emitted:
+    """The generated text.
+
+    Attributes:
+        name: Prefix of everything.
+        model: Name of the model.
+        header: ``<name>.h``.
+        source: ``<name>.c``.
+        weights: The block of constants.
+        inputs: Of the entry function.
+        outputs: Likewise.
+        arena: Bytes that the caller provides.
+        plan: How the arena is used.
+        memory_map: The same by tensor.
+        kernels: One a call, in order.
+        vendors: Headers for vendors' functions, text by target.
+    """
+
+    name: str
+    model: str
+    header: str
+    source: str
+    weights: bytes
+    inputs: list[Argument]
+    outputs: list[Argument]
+    arena: int
+    plan: MemoryPlan
+    memory_map: list[MapEntry]
+    kernels: list[KernelInfo]
+    vendors: dict[str, str]

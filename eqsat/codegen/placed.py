@@ -1,0 +1,35 @@
+"""A program whose tensors all have a place: what the emitter turns into C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eqsat.codegen.kernel import Family, Task, View
+from eqsat.codegen.place import Buffer, Place
+from eqsat.codegen.program import Node, Tensor
+
+
+@dataclass
+class Layout:
+    """Where everything lies.
+
+    Attributes:
+        nodes: What is executed, in order, conversions included; what needs no work is not there.
+        families: Who generates each node.
+        places: Of all tensors.
+        buffers: All of them, in order of creation.
+        in_place: Nodes of which an operand shares storage with output 0.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    families: dict[Node, Family] = field(default_factory=dict)
+    places: dict[Tensor, Place] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+    in_place: set[Node] = field(default_factory=set)
+
+    def view(self, tensor: Tensor) -> View:
+        return self.places[tensor].view(tensor)
+
+    def task(self, node: Node) -> Task:
+        """The final task of a node."""
+        return node.task(self.view)

@@ -1,0 +1,26 @@
+"""Whether a view is what a kernel wants of it."""
+
+from __future__ import annotations
+
+from eqsat.codegen.kernel import View, Want
+from eqsat.codegen.place import memory_order
+
+
+def satisfies(view: View, want: Want) -> bool:
+    """Whether order and density are as wanted; halos apart."""
+    if want.dense:
+        return view.is_dense(want.order) if want.strict or want.order else view.is_dense(memory_order(view))
+    if not want.strict:
+        return True
+    order = want.order or tuple(range(view.rank))
+    axes = [a for a in order if view.shape[a] != 1]
+    strides = [view.strides[a] for a in axes]
+    if not strides:
+        return True
+    nested = all(s >= t * n for s, t, n in zip(strides, strides[1:], [view.shape[a] for a in axes[1:]], strict=False))
+    return nested and strides[-1] == 1
+
+
+def same_order(a: tuple[int, ...], b: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether two orders of axes put the elements of a shape alike; axes of one element may stand anywhere."""
+    return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]
