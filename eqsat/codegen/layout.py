@@ -195,7 +195,12 @@ class _Planner:
                 continue
             if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
                 continue
-            if any(y is not x and self.places[y].buffer is place.buffer for y in node.reads()):
+            # What else the kernel reads there it may still need; only a chain is done with an element at once.
+            others = [y for i, y in enumerate(node.inputs) if i != source] + [
+                y for k, y in enumerate(node.operands) if -1 - k != source
+            ]
+            shared = [y for y in others if isinstance(y, Tensor) and self.places[y].buffer is place.buffer]
+            if any(y is not x or not node.is_chain for y in shared):
                 continue
             want = self.wants[node].output(0)
             if not satisfies(place.view(tensor), want) or not self._pads_agree(tensor, place.buffer):

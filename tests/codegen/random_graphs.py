@@ -65,6 +65,16 @@ class Network:
         inputs = [x, self.draw(out, c // group, kh, kw)] + ([self.draw(out)] if self.integer(0, 1) else [])
         self.add("Conv", inputs, [shape], group=group, pads=pads, strides=strides, kernel_shape=[kh, kw])
 
+    def residual(self) -> None:
+        """A convolution whose operand is added to its result, as an operand that dies with it or not."""
+        x = self.pick(4)
+        n, c, h, w = self.values[x]
+        group = int(self.rng.choice([1, c]))
+        (y,) = self.add("Conv", [x, self.draw(c, c // group, 3, 3)], [(n, c, h, w)], group=group, pads=[1, 1, 1, 1])
+        (s,) = self.add("Add", [y, x] if self.integer(0, 1) else [x, y], [(n, c, h, w)])
+        if self.integer(0, 1):
+            self.add("Relu", [s], [(n, c, h, w)])
+
     def pool(self) -> None:
         x = self.pick(4)
         n, c, h, w = self.values[x]
@@ -171,7 +181,7 @@ class Network:
         self.input(*shape)
         if self.integer(0, 1):
             self.input(*shape)
-        steps = [self.conv, self.conv, self.conv, self.pool, self.unary, self.unary, self.binary, self.binary]
+        steps = [self.conv, self.conv, self.residual, self.residual, self.pool, self.unary, self.unary, self.binary, self.binary]
         steps += [self.concat, self.concat, self.split, self.slice, self.transpose, self.reshape, self.pad, self.matmul]
         for _ in range(count):
             steps[self.integer(0, len(steps) - 1)]()
