@@ -7,6 +7,7 @@ result: the limit of the outputs that missed is scaled by what the measurement s
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -90,14 +91,17 @@ class Job:
                     formulation=limited.formulation,
                     solved=limited.solved if objective == "best" else None,
                     slack=limited.slack,
-                    share=0.5 if self.required else 1.0,
+                    share=0.75 if self.required else 1.0,
                 )
             except OptimizationError as error:
                 if self.conversions == "fully_integral" and limited.formulation.problem.budgets:
                     raise self.too_noisy(attempt) from error
                 raise
             rounded = charged.rounded(found.choices)
+            # The time limit is that of the search.
+            left = search.deadline - time.perf_counter()
             result = self.simulated(rounded, attempt) if self.simulate else self.result(found, rounded, attempt, search)
+            search.deadline = time.perf_counter() + left
             missed = [n for n in self.required if result.actual[n] < self.required[n]]
             if not missed or objective != "best":
                 return result
