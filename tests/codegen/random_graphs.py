@@ -181,8 +181,9 @@ class Network:
         self.input(*shape)
         if self.integer(0, 1):
             self.input(*shape)
-        steps = [self.conv, self.conv, self.residual, self.residual, self.pool, self.unary, self.unary, self.binary, self.binary]
-        steps += [self.concat, self.concat, self.split, self.slice, self.transpose, self.reshape, self.pad, self.matmul]
+        steps = [self.conv, self.conv, self.residual, self.residual, self.pool, self.unary, self.unary]
+        steps += [self.binary, self.binary, self.concat, self.split, self.slice, self.transpose, self.reshape]
+        steps += [self.pad, self.matmul]
         for _ in range(count):
             steps[self.integer(0, len(steps) - 1)]()
         computed = [name for name in self.values if name.startswith("v")]
