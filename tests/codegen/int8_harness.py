@@ -38,10 +38,10 @@ VNNI_256 = Isa(
 _FILL = 0xA5
 
 
-def isas() -> tuple[Isa, ...]:
-    """Instruction sets that this machine has, and one that is no variant of programs yet."""
+def isas(*, all_widths: bool = False) -> tuple[Isa, ...]:
+    """Instruction sets that this machine has; with ``all_widths`` also one that is no variant of programs yet."""
     found = runnable()
-    return (*found, VNNI_256) if any(isa.dot4 == "vpdpbusd" for isa in found) else found
+    return (*found, VNNI_256) if all_widths and any(isa.dot4 == "vpdpbusd" for isa in found) else found
 
 
 def step(name: str, *inputs: int | None, dtype: Any, domain: str = "", **attributes: Any) -> Step:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from eqsat.model.types import OpKey
-from tests.codegen.int8_harness import MS, Case, run, step
+from tests.codegen.int8_harness import MS, Case, isas, run, step
+
+pytestmark = pytest.mark.slow
 
 QLINEAR, INTEGER = OpKey("", "QLinearMatMul"), OpKey("", "MatMulInteger")
 QGEMM, TO_FLOAT = OpKey(MS, "QGemm"), OpKey(MS, "MatMulIntegerToFloat")
@@ -57,26 +59,27 @@ SHAPES = [
 def test_shapes(types):
     rng = np.random.default_rng(1)
     cases = []
-    for a_shape, b_shape in SHAPES:
-        if len(b_shape) == 2:
+    for i, (a_shape, b_shape) in enumerate(SHAPES):
+        # Constant, computed, computed with a zero point that has to be multiplied with the sums of rows: all three
+        # for each shape with some pair of types.
+        kind = (i + TYPES.index(types)) % 3
+        if kind == 0 and len(b_shape) == 2:
             cases.append(qlinear_case(rng, a_shape, b_shape, *types, columns=len(a_shape) == 2))
-        cases.append(qlinear_case(rng, a_shape, b_shape, *types, constant=False))
-        cases.append(qlinear_case(rng, a_shape, b_shape, *types, constant=False, b_zero=100))
+        cases.append(qlinear_case(rng, a_shape, b_shape, *types, constant=False, b_zero=100 if kind == 1 else None))
     cases.append(qlinear_case(rng, *SHAPES[0], *types, columns=True, b_zero=3))
-    run(cases, rng=rng)
+    run(cases, rng=rng, chosen=isas(all_widths=types == TYPES[0]))
 
 
 def test_integer_sums():
     """Zero points absent, constant, or read at run time."""
     rng = np.random.default_rng(2)
     cases = []
-    for a_type, b_type in TYPES:
-        for a_shape, b_shape in (((6, 19), (19, 35)), ((2, 5, 16), (2, 16, 18))):
+    for i, (a_type, b_type) in enumerate(TYPES):
+        for a_shape, b_shape in [((6, 19), (19, 21)), ((2, 5, 16), (2, 16, 18))][i % 2 :][:1]:
             a, b = draw(rng, a_shape, a_type), draw(rng, b_shape, b_type)
             za, zb = zero(rng, a_type), zero(rng, b_type)
-            for constant in ({2, 3}, {3}, set()):
+            for constant in ({2, 3}, set()):
                 cases.append(Case(INTEGER, {}, [a, b, za, zb], frozenset(constant), FAMILY))
-            cases.append(Case(INTEGER, {}, [a, b, None, None], frozenset(), FAMILY))
             if b.ndim == 2:
                 cases.append(Case(INTEGER, {}, [a, b, za, zb], frozenset({1, 3}), FAMILY))
                 cases.append(Case(INTEGER, {}, [a, b, za, draw(rng, b.shape[-1], b_type)], frozenset({1, 3}), FAMILY))
@@ -86,9 +89,9 @@ def test_integer_sums():
 def test_gemm():
     rng = np.random.default_rng(3)
     cases = []
-    for a_type, b_type in TYPES:
-        for flags in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            m, k, n = 7, 22, 33
+    for i, (a_type, b_type) in enumerate(TYPES):
+        for flags in [(i % 2, i // 2)]:
+            m, k, n = 4, 22, 19
             a = draw(rng, (k, m) if flags[0] else (m, k), a_type)
             b = draw(rng, (n, k) if flags[1] else (k, n), b_type)
             per_column = rng.uniform(0.5, 2, n).astype(f4)
@@ -107,8 +110,8 @@ def test_floats():
     """Sums that are scaled and stay floats, with scales that are known and that are not."""
     rng = np.random.default_rng(4)
     cases = []
-    for a_type, b_type in TYPES:
-        a, b = draw(rng, (2, 5, 19), a_type), draw(rng, (19, 35), b_type)
+    for a_type, b_type in TYPES[:3]:
+        a, b = draw(rng, (2, 3, 19), a_type), draw(rng, (19, 35), b_type)
         scales = [np.asarray(f4(0.013)), rng.uniform(0.01, 0.1, 35).astype(f4)]
         zeros = [zero(rng, a_type), draw(rng, 35, b_type)]
         bias = rng.standard_normal(35).astype(f4)
@@ -132,7 +135,7 @@ def test_epilogues():
     rng = np.random.default_rng(5)
     cases = []
     for dtype in (np.uint8, np.int8):
-        for a_shape, b_shape in (SHAPES[0], SHAPES[3], SHAPES[4]):
+        for a_shape, b_shape in (SHAPES[0], SHAPES[3]):
             constant = len(b_shape) == 2
             shape = (*a_shape[:-1], b_shape[-1])
             residual = draw(rng, shape, dtype)
@@ -156,15 +159,21 @@ def test_epilogues():
     run(cases, rng=rng)
 
 
+def test_without_zero_points():
+    rng = np.random.default_rng(7)
+    a, b = draw(rng, (6, 19), np.uint8), draw(rng, (19, 21), np.int8)
+    run([Case(INTEGER, {}, [a, b, None, None], frozenset(c), FAMILY) for c in (set(), {1})], rng=rng)
+
+
 def test_extremes():
     rng = np.random.default_rng(6)
     cases = []
     for a_type, b_type in TYPES:
         a, b = np.iinfo(a_type), np.iinfo(b_type)
         for x, za in ((a.max, a.min), (a.min, a.max)):
-            for w, zb in ((b.min, b.max), (b.max, b.min), (b.min, 0)):
-                left, right = np.full((3, 70), x, a_type), np.full((70, 18), w, b_type)
+            for w, zb in ((b.min, b.max), (b.max, b.min)):
+                left, right = np.full((1, 70), x, a_type), np.full((70, 17), w, b_type)
                 zeros = [np.array(za, a_type), np.array(zb, b_type)]
-                cases.append(Case(INTEGER, {}, [left, right, *zeros], frozenset({1, 2, 3}), FAMILY))
-                cases.append(Case(INTEGER, {}, [left, right, *zeros], frozenset(), FAMILY))
+                constant = {1, 2, 3} if za > 0 else set()
+                cases.append(Case(INTEGER, {}, [left, right, *zeros], frozenset(constant), FAMILY))
     run(cases, rng=rng)
