@@ -43,3 +43,10 @@ def test_factor_and_error() -> None:
     assert units.factor(float("inf")) == "∞"
     assert units.error(0.0) == "0"
     assert units.error(3.14e-6) == "3.1e-06"
+
+
+def test_decibel() -> None:
+    assert units.decibel(38.66) == "38.7 dB"
+    assert units.decibel(-3.0) == "-3.0 dB"
+    assert units.decibel(float("inf")) == "exact"
+    assert units.decibel(float("-inf")) == "-inf dB"
