@@ -72,8 +72,11 @@ def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outpu
             changes["seed"] = None if len(inputs) < 3 else attr(attrs, "seed")
         elif name == "BatchNormalization" and not attr(attrs, "training_mode", 0):
             changes["momentum"] = _default(op, "momentum")
-        elif name in ("Cast", "CastLike", "QuantizeLinear") and attr(attrs, "to") not in _FLOAT8:
-            changes["saturate"] = _default(op, "saturate")
+        elif name in ("Cast", "CastLike"):
+            like = inputs[1] if len(inputs) > 1 else None
+            target = attr(attrs, "to") if name == "Cast" else None if like is None else like.dtype
+            if target is not None and target not in _FLOAT8:
+                changes["saturate"] = _default(op, "saturate")
         elif name == "MaxPool" and outputs == 1:
             changes["storage_order"] = 0
         if name == "Split" and len(inputs) < 2 and attr(attrs, "num_outputs") is None:

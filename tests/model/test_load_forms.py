@@ -317,3 +317,20 @@ class TestDims:
         model = load(HEAD + "g (float[N] x, float[M] y) => (float[K] z, float[L] w) { z = Add(x, y) w = Add(y, x) }")
         for value in model.graph.outputs:
             assert value.shape is not None and str(value.shape[0]) not in ("N", "M")
+
+
+@pytest.mark.parametrize(
+    ("node", "kept"),
+    [
+        ("Cast <to = 17, saturate = 0> (x)", 0),
+        ("Cast <to = 6, saturate = 0> (x)", 1),
+        ("CastLike <saturate = 0> (x, f8)", 0),
+        ("CastLike <saturate = 0> (x, i8)", 1),
+        ("QuantizeLinear <saturate = 0> (x, s, f8)", 0),
+    ],
+)
+def test_saturation_matters_to_float8_alone(node: str, kept: int):
+    given = "float[4] x, float s, float8e4m3fn f8, int8 i8"
+    text = f'<ir_version: 10, opset_import: ["": 21]> g ({given}) => (y) {{ y = {node} }}'
+    model = load(onnx.parser.parse_model(text))
+    assert next(iter(model.graph)).attributes["saturate"].value == kept
