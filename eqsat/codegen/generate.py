@@ -9,6 +9,7 @@ import onnx_ir as ir
 from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
+from eqsat.codegen.fold import fold_scales
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
@@ -40,5 +41,6 @@ def generate(
     program = lower(model, dims=dims)
     simplify_bytes(program)
     fuse(program)
+    fold_scales(program)
     layout = plan_layout(program)
     return emit(program, layout, name, tuple(isas), embedded=embedded)

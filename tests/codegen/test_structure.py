@@ -66,15 +66,47 @@ def test_a_residual_joins_the_later_convolution() -> None:
     assert "Add" not in found
 
 
-def test_a_batch_normalization_is_part_of_the_convolution() -> None:
+NORMALIZED = CONV.replace(
+    ">", f", float[16] v = {'{' + ', '.join(['1.5'] * 16) + '}'}, float[16, 1, 1] s = {numbers(16, scale=0.1)}>"
+)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "n = BatchNormalization<epsilon = 0.001>(c, b, b, b, v) y = Relu(n)",
+        "n = BatchNormalization<epsilon = 0.001>(c, v, b, b, v) m = Mul(n, s) k = Sub(m, s) y = Relu(k)",
+        "h = Constant<value_float = 3.0>() d = Div(c, h) k = Add(s, d) y = Relu(k)",
+    ],
+)
+@pytest.mark.parametrize("bias", ["", ", b"])
+def test_scales_and_shifts_of_channels_are_part_of_the_weights(behind: str, bias: str) -> None:
+    body = f"c = Conv<pads = [1, 1, 1, 1]>(x, w{bias}) {behind} z = GlobalAveragePool(y)"
+    found = kernels(generated(f"({IMAGE} x) => (float[1, 16, 1, 1] z)", body, NORMALIZED))
+    assert found[:3] == ["Copy", "Conv + Relu", "GlobalAveragePool"]
+
+
+def test_what_is_no_scale_of_channels_stays() -> None:
     body = (
-        "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) n = BatchNormalization<epsilon = 0.001>(c, b, b, b, v) y = Relu(n) "
-        "z = GlobalAveragePool(y)"
+        "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) m = Mul(c, c) n = Sigmoid(m) k = Mul(n, rows) i = Div(k, zero) "
+        "y = Add(i, c) z = GlobalMaxPool(y)"
     )
-    constants = CONV.replace(">", f", float[16] v = {'{' + ', '.join(['1.5'] * 16) + '}'}>")
+    constants = CONV.replace(">", ", float[6] rows = {1, 2, 3, 4, 5, 6}, float zero = {0}>")
     found = kernels(generated(f"({IMAGE} x) => (float[1, 16, 1, 1] z)", body, constants))
-    assert found[0] == "Copy" and found[1].startswith("Conv +") and found[1].endswith("Relu")
-    assert found[2] == "GlobalAveragePool"
+    assert "Conv + Mul + Sigmoid + Mul + Div + Add" in found or "Mul + Sigmoid + Mul + Div + Add" in found
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize("bias", ["", ", c", ", d"])
+def test_scales_of_a_product(transposed: int, bias: str) -> None:
+    shape = "5, 4" if transposed else "4, 5"
+    found = generated(
+        "(float[3, 4] x) => (float[3, 5] y)",
+        f"g = Gemm<transB = {transposed}>(x, w{bias}) m = Mul(g, s) a = Add(m, s) y = Relu(a)",
+        f"<float[{shape}] w = {numbers(4, 5, scale=0.1)}, float[5] s = {numbers(5)}, float[1, 5] c = {numbers(5)},"
+        " float d = {2}>",
+    )
+    assert kernels(found) == ["Gemm + Relu"]
 
 
 @pytest.mark.parametrize(
