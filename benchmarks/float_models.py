@@ -1,9 +1,9 @@
 """Float models to quantize, and seeded samples for them.
 
 Small networks, the light networks, and the files of a folder of exported models beside the repository, where there is
-one. All are prepared alike for every quantizer: opset 17, which the peer knows; light networks without the softmax at
-their end, which random weights saturate to one-hot, so that it hides all errors; sums of two operands as ``Add``, for
-which all quantizers have an integer operator.
+one. All are prepared alike for every quantizer: opset 17, which the peer knows; without a softmax at the end, whose few
+results are rounded more coarsely than all before them and which random weights saturate, so that it hides all errors;
+sums of two operands as ``Add``, for which all quantizers have an integer operator.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def float_model(name: str) -> onnx.ModelProto:
     if name in SMALL:
         return _small(name)
     if name in LIGHT:
-        return _without_softmax(_prepared(light(name)))
+        return _prepared(light(name))
     file = FOLDER / f"{name}.onnx" if name in exported() else Path(name)
     if not file.is_file():
         raise ValueError(f"a model must be a file or one of {', '.join((*SMALL, *LIGHT, *exported()))}, got {name!r}")
@@ -121,7 +121,7 @@ def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.opset_import[0].version < OPSET:
         model = onnx.version_converter.convert_version(model, OPSET)
     model.ir_version = 8
-    return model
+    return _without_softmax(model)
 
 
 def _without_softmax(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -59,7 +59,7 @@ ROLES: dict[str, Role] = {
     "MatMul": Role(data=(0, 1), weight=1),
     "PRelu": _COMPUTES,
     "BatchNormalization": Role(data=(0,)),
-    # Integer operators have a step of 1/256 or so: the largest result is 1.
+    # Integer operators need room for 1, whatever was seen.
     "Softmax": Role(data=(0,), result=(0.0, 1.0)),
     # By or to a number: a table.
     "Div": Role(data=(0,)),
