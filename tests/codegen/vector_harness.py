@@ -2,7 +2,8 @@
 
 Inputs and outputs are placed as the family's wants say: order of axes, halo with its padding, and random gaps (slices
 of wider buffers) where dense memory was not asked for. Gaps of inputs hold NaN, so that reading them shows; gaps and
-halo of outputs hold a pattern that must survive. All kernels of a test are compiled together.
+halo of outputs hold a pattern that must survive; behind every tensor lies a page that must not be read. All kernels of
+a test are compiled together.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import mmap
 import os
 import subprocess
 import tempfile
@@ -66,6 +68,17 @@ def aligned(count: int) -> np.ndarray:
     return raw[start : start + count]
 
 
+def guarded(count: int) -> np.ndarray:
+    """Floats at the end of a page that is followed by one which must not be touched."""
+    page = mmap.PAGESIZE
+    size = -(-4 * count // page) * page
+    block = mmap.mmap(-1, size + page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert protect(ctypes.c_void_p(start + size), ctypes.c_size_t(page), 0) == 0
+    return np.frombuffer(block, np.float32, count, size - 4 * count)
+
+
 def place(shape: Sequence[int], want: Want, rng: np.random.Generator | None, *, room: bool = False) -> Memory:
     """Memory for a tensor as a kernel would like it.
 
@@ -90,7 +103,7 @@ def place(shape: Sequence[int], want: Want, rng: np.random.Generator | None, *, 
         step *= max(shape[axis] + sum(halo[axis]), 1)
         if rng is not None and not want.dense:
             step += int(rng.integers(0, 9)) * strides[axis] if axis == order[-1] else 0
-    buffer = aligned(step)
+    buffer = guarded(step)
     buffer[:] = np.nan
     offset = sum(b * s for (b, _), s in zip(halo, strides, strict=True))
     return Memory(View(ir.DataType.FLOAT, tuple(shape), tuple(strides), halo, want.pad), buffer, offset)
