@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from eqsat.codegen.memory import MemoryPlan
 
 
@@ -63,7 +65,7 @@ class Emitted:
         model: Name of the model.
         header: ``<name>.h``.
         source: ``<name>.c``.
-        weights: The block of constants.
+        weights: The block of constants, bytes at an aligned address.
         inputs: Of the entry function.
         outputs: Likewise.
         arena: Bytes that the caller provides.
@@ -77,7 +79,7 @@ class Emitted:
     model: str
     header: str
     source: str
-    weights: bytes
+    weights: np.ndarray
     inputs: list[Argument]
     outputs: list[Argument]
     arena: int

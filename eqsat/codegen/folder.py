@@ -134,7 +134,7 @@ def write_folder(
         "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
     }
     name = emitted.name
-    files: dict[str, str | bytes] = {
+    files: dict[str, str | bytes | memoryview] = {
         f"{name}.h": emitted.header,
         f"{name}.c": emitted.source,
         f"{name}_example.c": render("example.c.jinja", **values, literal=literal(bytes(block) or b"\0")),
@@ -145,7 +145,7 @@ def write_folder(
     if weights == "string":
         files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
     else:
-        files[f"{name}_weights.bin"] = emitted.weights
+        files[f"{name}_weights.bin"] = emitted.weights.data
         if weights == "incbin":
             files[f"{name}_weights.c"] = render("weights.c.jinja", **values)
     return _write(Path(folder), files)
@@ -175,7 +175,7 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
     )  # fmt: skip
 
 
-def _write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:
+def _write(folder: Path, files: dict[str, str | bytes | memoryview]) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

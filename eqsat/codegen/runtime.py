@@ -15,7 +15,7 @@ from eqsat.codegen.compiler import compile_library, native_isas
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.place import ALIGNMENT
+from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.model import opset
@@ -67,8 +67,7 @@ class CModel:
                 "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
             ) from error
         self._ffi = ffi
-        self._weights = aligned(len(emitted.weights))
-        self._weights[:] = np.frombuffer(emitted.weights, np.uint8)
+        self._weights = emitted.weights
         self._arenas: list[np.ndarray] = []
         self._lock = threading.Lock()
         values = {v.name: v for v in model.graph.inputs}
@@ -175,13 +174,6 @@ def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
             if not isinstance(dim, int) and dim.value is not None:
                 found.setdefault(str(dim.value), size)
     return found
-
-
-def aligned(size: int) -> np.ndarray:
-    """Bytes at an address that kernels may rely on."""
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]
 
 
 def sources(emitted: Emitted) -> dict[str, str]:

@@ -40,12 +40,25 @@ class Weights:
             self.size += padded
         return self._known[key], dtypes.c_type(stored)
 
-    def block(self) -> bytes:
-        """All bytes, with what may be read behind the last array."""
-        return b"".join([*self._pieces, bytes(SLACK)])
+    def block(self) -> np.ndarray:
+        """All bytes, with what may be read behind the last array, at an aligned address. To be asked for once."""
+        result = aligned(self.size + SLACK)
+        at = 0
+        for piece in self._pieces:
+            result[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            at += len(piece)
+        self._pieces.clear()
+        return result
 
 
-def literal(data: bytes) -> str:
+def aligned(size: int) -> np.ndarray:
+    """Zeros, in bytes, at an address that kernels may rely on."""
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def literal(data: bytes | np.ndarray) -> str:
     """Bytes as adjacent string literals, one a line, in octal where they are not printable."""
     table = np.zeros((256, 4), np.uint8)
     keep = np.zeros((256, 4), bool)

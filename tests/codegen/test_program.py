@@ -14,8 +14,8 @@ import pytest
 
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
-from eqsat.codegen.runtime import CModel, aligned
-from eqsat.codegen.weights import literal
+from eqsat.codegen.runtime import CModel
+from eqsat.codegen.weights import aligned, literal
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
@@ -186,7 +186,7 @@ def test_unfit_inputs(inputs: dict, message: str) -> None:
 def test_same_text_in_any_process(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom eqsat.codegen.generate import generate\nfrom eqsat.model.load import load\n"
-        "e = generate(load(sys.argv[1]))\nsys.stdout.write(e.header + e.source + e.weights.hex())\n"
+        "e = generate(load(sys.argv[1]))\nsys.stdout.write(e.header + e.source + e.weights.tobytes().hex())\n"
     )
     texts = {
         subprocess.run(
