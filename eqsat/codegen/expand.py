@@ -61,7 +61,8 @@ def _function(schema: Any, node: onnx.NodeProto, inputs: Sequence[TensorType | N
             return None
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         found.ParseFromString(data)
-        return found
+        # Nothing for attributes and types that the function does not cover.
+        return found if found.node else None
     if schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= opset.PINNED_OPSET]
         if versions:
