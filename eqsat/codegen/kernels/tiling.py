@@ -18,6 +18,8 @@ from eqsat.codegen.isa import Isa
 PANEL = 16
 """Output channels that lie side by side in packed weights, for all instruction sets: a line of the cache."""
 
+_WIDEST = 4
+"""Vectors of a tile at most: streams of weights."""
 _WAYS = 6
 _LINE = 64
 _SETS = 64
@@ -81,8 +83,7 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
         isa: Instruction set.
     """
     best: tuple[float, Tile] | None = None
-    widest = 8 if rows * columns <= 3 else 4
-    for v in range(min(widest, vectors), 0, -1):
+    for v in range(min(_WIDEST, vectors), 0, -1):
         # Narrow vectors share the lines of packed weights evenly.
         if isa.lanes() < PANEL and v & (v - 1):
             continue
