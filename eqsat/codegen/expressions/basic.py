@@ -47,7 +47,7 @@ def relu(attributes: Mapping[str, Any], arguments: Sequence[Argument | None], re
     return f"{x} < 0 ? ({dtypes.computed(result)})0 : {x}"
 
 
-@expression("Identity", "Dropout")
+@expression("Identity")
 def identity(attributes: Mapping[str, Any], arguments: Sequence[Argument | None], result: ir.DataType) -> str | None:
     """The operand."""
     return str(arguments[0])
