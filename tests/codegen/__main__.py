@@ -1,8 +1,9 @@
 """``make c-conformance``: all node cases of ``onnx.backend.test`` as C, against the list of those expected to pass.
 
-``python -m tests.codegen [--update] [--sanitize] [--every N] [PATTERN]``. A case that stops passing fails the run, and
-so does one that begins to pass and is not in the list; ``--update`` rewrites the list. Cases run in processes of their
-own, a few dozen at a time; one that crashes is named, and the others of its batch run again without it.
+``python -m tests.codegen [--update] [--how HOW] [--every N] [PATTERN]``. A case that stops passing fails the run, and
+so does one that begins to pass and is not in the list; ``--update`` rewrites the list. No case may crash or give C that
+does not compile. Cases run in processes of their own, a few dozen at a time; one that crashes is named, and the others
+of its batch run again without it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def expected() -> list[str]:
     return EXPECTED.read_text(encoding="utf-8").split()
 
 
-def serve(names: list[str], sanitize: bool) -> None:
+def serve(names: list[str], how: str) -> None:
     """Answer with one line a case: its name, a tabulator, and ``pass``, ``refused: why`` or ``fail: why``."""
     warnings.simplefilter("ignore")
-    isas = (SCALAR, PORTABLE) if sanitize else native_isas()
+    isas = {"native": native_isas(), "sanitize": (SCALAR, PORTABLE), "quick": (PORTABLE,)}[how]
     ready = []
     for number, name in enumerate(names):
         try:
@@ -43,9 +44,20 @@ def serve(names: list[str], sanitize: bool) -> None:
             print(f"{name}\trefused: {error}", flush=True)
         except Exception as error:
             print(f"{name}\tfail: {type(error).__name__}: {' '.join(str(error).split())[:200]}", flush=True)
-    if not ready:
+    flags = {"native": (), "sanitize": SANITIZERS, "quick": ("-O0",)}[how]
+    library = None
+    while ready and library is None:
+        try:
+            library = nodes.compiled(ready, flags)
+        except nodes.Uncompiled as error:
+            bad = [p for p in ready if p.emitted.name in error.prefixes]
+            if not bad:
+                raise
+            for p in bad:
+                print(f"{p.name}\tfail: compiler: {' '.join(str(error).split())[:600]}", flush=True)
+            ready = [p for p in ready if p not in bad]
+    if library is None:
         return
-    library = nodes.compiled(ready, SANITIZERS if sanitize else ())
     for prepared in ready:
         print(f"{prepared.name}\tstarted", flush=True)
         try:
@@ -56,17 +68,17 @@ def serve(names: list[str], sanitize: bool) -> None:
             print(f"{prepared.name}\tfail: {type(error).__name__}: {reason}", flush=True)
 
 
-def batch(names: list[str], sanitize: bool = False) -> dict[str, str]:
+def batch(names: list[str], how: str = "native") -> dict[str, str]:
     """Outcomes of a few cases, from a process of their own."""
     outcomes: dict[str, str] = {}
     while len(outcomes) < len(names):
         todo = [name for name in names if name not in outcomes]
         done = subprocess.run(
-            [sys.executable, "-m", "tests.codegen", "--serve", *(["--sanitize"] if sanitize else [])],
+            [sys.executable, "-m", "tests.codegen", "--serve", "--how", how],
             input="\n".join(todo),
             capture_output=True,
             text=True,
-            env={**os.environ, **(sanitized() if sanitize else {})},
+            env={**os.environ, **(sanitized() if how == "sanitize" else {})},
             check=False,
         )
         started = ""
@@ -81,9 +93,9 @@ def batch(names: list[str], sanitize: bool = False) -> dict[str, str]:
             if len(todo) == 1:
                 outcomes[todo[0]] = "fail: " + " ".join(done.stderr.split())[-1500:]
                 continue
-            # What does not compile spoils its batch: halves find it.
+            # A process that ended without a word: halves find what it was.
             half = len(todo) // 2
-            outcomes |= batch(todo[:half], sanitize) | batch(todo[half:], sanitize)
+            outcomes |= batch(todo[:half], how) | batch(todo[half:], how)
     return outcomes
 
 
@@ -102,25 +114,35 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.codegen", description=__doc__)
     parser.add_argument("pattern", nargs="?", default="", help="regular expression that names must contain")
     parser.add_argument("--update", action="store_true", help="rewrite the list of cases expected to pass")
-    parser.add_argument("--sanitize", action="store_true", help="with address and undefined behaviour sanitizers")
+    parser.add_argument(
+        "--how",
+        choices=("native", "sanitize", "quick"),
+        default="native",
+        help="for this machine, with address and undefined behaviour sanitizers, or compiled as fast as can be",
+    )
     parser.add_argument("--every", type=int, default=1, help="one case in so many")
+    parser.add_argument("--verbose", action="store_true", help="what does not pass, as it comes")
     parser.add_argument("--reasons", action="store_true", help="why cases are refused")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.serve:
-        serve(sys.stdin.read().split(), options.sanitize)
+        serve(sys.stdin.read().split(), options.how)
         return 0
     todo = [name for name in cases.cases("node") if re.search(options.pattern, name)][:: options.every]
     outcomes: dict[str, str] = {}
-    for start in range(0, len(todo), BATCH):
-        outcomes |= batch(todo[start : start + BATCH], options.sanitize)
+    size = BATCH if options.how == "native" else 4 * BATCH
+    for start in range(0, len(todo), size):
+        outcomes |= batch(todo[start : start + size], options.how)
+        if options.verbose:
+            shown = todo[start : start + size]
+            print("\n".join(f"{n}: {outcomes[n]}" for n in shown if outcomes[n] != "pass"), flush=True)
         if sys.stderr.isatty():
             print(f"\r{len(outcomes)} of {len(todo)}", end="", file=sys.stderr, flush=True)
     count = Counter(outcome.partition(":")[0] for outcome in outcomes.values())
     print(", ".join(f"{number} {kind}" for kind, number in sorted(count.items())))
     if options.reasons:
         reasons = Counter(outcome for outcome in outcomes.values() if outcome.startswith("refused"))
-        print("\n".join(f"{number:5} {reason}" for reason, number in reasons.most_common()))
+        print("\n".join(f"{number:5} {reason}" for reason, number in reasons.most_common()), flush=True)
     if options.update:
         kept = {name for name in (expected() if EXPECTED.exists() else []) if name not in outcomes}
         passing = sorted(kept | {name for name, outcome in outcomes.items() if outcome == "pass"})
@@ -133,11 +155,11 @@ def main(arguments: list[str]) -> int:
 
 
 def report(outcomes: dict[str, str]) -> list[str]:
-    """What differs from the list, and whatever fails."""
+    """What differs from the list, crashes or does not compile."""
     wanted = set(expected())
     lines = []
     for name, outcome in outcomes.items():
-        if outcome.startswith("fail"):
+        if outcome.startswith(("fail: crash", "fail: compiler")):
             lines.append(f"{name}: {outcome}")
         elif name in wanted and outcome != "pass":
             lines.append(f"{name}: expected to pass, but {outcome}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -21,8 +23,8 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
-from eqsat.codegen.compiler import FLAGS, cache_folder, find_compiler
-from eqsat.codegen.emit import Emitted
+from eqsat.codegen.compiler import FLAGS, find_compiler
+from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.runtime import aligned
@@ -52,6 +54,18 @@ class Prepared:
     emitted: Emitted
     inputs: dict[str, np.ndarray]
     expected: list[Any]
+
+
+class Uncompiled(AssertionError):
+    """The compiler refuses some programs of a library.
+
+    Attributes:
+        prefixes: Of the programs.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message[:4000])
+        self.prefixes = set(re.findall(r"^(\w+)\.c:\d+:\d+: error", message, re.MULTILINE))
 
 
 class Refused(Exception):
@@ -101,12 +115,16 @@ def prepare(name: str, prefix: str, isas: Sequence[Isa]) -> Prepared:
 
 
 def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """One library with all programs, warnings being errors."""
+    """One library with all programs, warnings being errors.
+
+    Raises:
+        Uncompiled: The compiler refuses some of them.
+    """
     texts = {f"{p.emitted.name}{end}": text for p in prepared for end, text in (
         (".h", p.emitted.header), (".c", p.emitted.source))}  # fmt: skip
     command = [*find_compiler(), *FLAGS, "-O1", *WARNINGS, *flags, "-fPIC", "-shared"]
     key = hashlib.sha256(repr((command, sorted(texts.items()))).encode()).hexdigest()[:32]
-    library = cache_folder() / f"nodes-{key}.so"
+    library = Path(tempfile.gettempdir()) / f"eqsat-nodes-{os.getuid()}" / f"{key}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as work:
@@ -116,7 +134,8 @@ def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.
             done = subprocess.run(
                 [*command, *sources, "-o", "built", "-lm"], cwd=work, capture_output=True, text=True, check=False
             )
-            assert done.returncode == 0, done.stderr[:4000]
+            if done.returncode:
+                raise Uncompiled(done.stderr)
             (Path(work) / "built").replace(library)
     return ctypes.CDLL(str(library))
 

@@ -67,7 +67,7 @@ def records(module: str) -> tuple[Record, ...]:
     return tuple(found)
 
 
-def _attempt(function: Callable[..., None], arguments: Mapping[str, Any]) -> None:
+def _attempt(function: Callable[..., object], arguments: Mapping[str, Any]) -> None:
     """Run a test for its cases; whether it passes is for the executor's own tests."""
     try:
         function(**arguments)
@@ -100,7 +100,7 @@ def _stand_ins(module: ModuleType, label: str, found: list[Record]) -> dict[str,
     return {name: function for name, function in stand_ins.items() if hasattr(module, name)}
 
 
-def _arguments(function: Callable[..., None]) -> Iterator[dict[str, Any]]:
+def _arguments(function: Callable[..., object]) -> Iterator[dict[str, Any]]:
     """Arguments that a test's parameters give it."""
     choices: list[list[dict[str, Any]]] = []
     for mark in getattr(function, "pytestmark", ()):

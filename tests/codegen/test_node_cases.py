@@ -29,7 +29,7 @@ def test_the_list_is_as_long_as_it_was():
 def test_sanitizers_find_nothing():
     chosen = conformance.expected()[::5]
     for start in range(0, len(chosen), conformance.BATCH):
-        outcomes = conformance.batch(chosen[start : start + conformance.BATCH], sanitize=True)
+        outcomes = conformance.batch(chosen[start : start + conformance.BATCH], how="sanitize")
         assert {name: outcome for name, outcome in outcomes.items() if outcome != "pass"} == {}
 
 
@@ -55,5 +55,12 @@ def test_a_crash_is_named_and_the_others_still_run(monkeypatch: pytest.MonkeyPat
 
 def test_what_differs_is_said():
     known = conformance.expected()[0]
-    lines = conformance.report({known: "refused: no", "new_one": "pass", "other": "fail: x", "more": "refused: y"})
+    outcomes = {
+        known: "refused: no",
+        "new_one": "pass",
+        "other": "fail: crash: x",
+        "more": "fail: y",
+        "rest": "refused",
+    }
+    lines = conformance.report(outcomes)
     assert [line.partition(":")[0] for line in lines] == [known, "new_one", "other"]
