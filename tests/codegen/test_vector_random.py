@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.kernels.winograd import ASKED
 from tests.codegen.test_direct_convolution import conv_case
 from tests.codegen.vector_harness import SANITIZERS, UNIT, Case, run, step
@@ -111,3 +112,9 @@ def test_undefined_behaviour():
     winograd.tolerance = 20 * winograd.tolerance
     flags = [flag for flag in SANITIZERS if "recover" in flag] + ["-fsanitize=undefined"]
     run([*cases, winograd], rng=rng, optimization="-O1", flags=flags)
+
+
+def test_scalar_kernels_are_standard_c():
+    rng = np.random.default_rng(6)
+    cases = [random_convolution(rng) for _ in range(4)]
+    run(cases, rng=rng, isas=[SCALAR], optimization="-O3", flags=["-pedantic", "-Wshadow", "-Wconversion"])

@@ -184,8 +184,8 @@ def _wants(task: Task) -> Wants:
 
 def transformed(w: np.ndarray) -> np.ndarray:
     """Weights ``[36, outputs, inputs]``."""
-    u = np.einsum("ij,ocjk,lk->iloc", KERNEL, w.astype(np.float64), KERNEL, optimize=True)
-    return u.reshape(36, w.shape[0], w.shape[1])
+    both = np.einsum("ij,kl->ikjl", KERNEL, KERNEL).reshape(36, 9)
+    return (both @ w.reshape(-1, 9).T.astype(np.float64)).reshape(36, w.shape[0], w.shape[1])
 
 
 def _product(g: Grid, tiles: int) -> Problem:
