@@ -219,8 +219,8 @@ class Want:
         dense: No gaps either.
         halo: For each axis what it reads before and behind the elements; always granted.
         pad: What it must find there.
-        follows: This tensor should have the order of axes of that input (of output 0 for -1), as elementwise operators
-            have it; None where axes do not correspond.
+        follows: Of an output: the input whose order of axes it should have, as elementwise operators and pools have it;
+            None where axes do not correspond. A preference, behind all others.
     """
 
     order: tuple[int, ...] | None = None
