@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 )
 @click.option("--symmetric", is_flag=True, help="Ranges as wide below zero as above.")
 @click.option("--per-tensor", is_flag=True, help="One scale for a weight instead of one for each output channel.")
+@click.option("--nearest", is_flag=True, help="Each weight to its nearest integer, however errors add up.")
 @click.option("--skip", multiple=True, metavar="NAME", help="A node that stays in floats. May be repeated.")
 @click.option("--operators", metavar="OP[,OP]", help="Operators to quantize, such as Conv,Gemm,Relu.")
 @click.option("--simulate", is_flag=True, help="Compute with floats what integers would give.")
@@ -134,6 +135,7 @@ def quantize(
     activation: Activation,
     symmetric: bool,
     per_tensor: bool,
+    nearest: bool,
     skip: tuple[str, ...],
     operators: str | None,
     simulate: bool,
@@ -178,6 +180,7 @@ def quantize(
             activation=activation,
             symmetric=symmetric,
             per_channel=not per_tensor,
+            balance=not nearest,
             skip=skip,
             operators=None if operators is None else [name.strip() for name in operators.split(",") if name.strip()],
             simulate=simulate,

@@ -75,7 +75,14 @@ def test_modes_and_options(capsys: Capture) -> None:
     assert "Conv" in [n.op_type for n in onnx.load("q.onnx").graph.node]
     assert main([*given, "--operators", "Conv, Relu"]) == 0
     assert "Gemm" in [n.op_type for n in onnx.load("q.onnx").graph.node]
+    balanced, nearest = (_bytes([*given, *more]) for more in ([], ["--nearest"]))
+    assert balanced == _bytes(given) and balanced != nearest
     assert capsys.readouterr() == ("", "")
+
+
+def _bytes(arguments: list[str]) -> bytes:
+    assert main(arguments) == 0
+    return Path("q.onnx").read_bytes()
 
 
 @pytest.mark.parametrize(
