@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance c-conformance check-rules fuzz bench wheel-test clean
+.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -56,6 +56,9 @@ c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.t
 
 check-rules: $(STAMP)  ## every shipped rule on many more random instances
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
+
+check-c: $(STAMP)  ## many more random graphs as C, also under AddressSanitizer and UBSan
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy tests/codegen
 
 fuzz: $(STAMP)  ## N random graphs, each optimized in several ways and compared: make fuzz N=1000
 	$(BIN)/python -m tests.fuzz $(N) --start $(START)
