@@ -172,7 +172,7 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
 
         terminal = Console()
         if terminal.is_terminal:
-            terminal.print(render(summary, details=verbose))
+            terminal.print(render(summary, details=verbose), crop=False)
         else:
             click.echo(as_text(summary, details=verbose), nl=False)
 

@@ -183,7 +183,8 @@ def render(summary: Summary, *, details: bool = False) -> RenderableType:
 def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str:
     """The whole report as plain text, ``width`` characters wide."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(render(summary, details=details))
+    console = Console(file=out, width=width, color_system=None, legacy_windows=False)
+    console.print(render(summary, details=details), crop=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

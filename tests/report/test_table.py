@@ -29,6 +29,10 @@ def test_before_and_after() -> None:
     assert "load 0.11, saturate 0.52, extract 0.30; together 0.93 of CPU time" in text
 
 
+def test_lines_are_whole_however_narrow_the_tables() -> None:
+    assert "load 0.11, saturate 0.52, extract 0.30; together 0.93 of CPU time\n" in as_text(sample(), width=50)
+
+
 def test_regions_and_reasons() -> None:
     text = as_text(sample())
     assert row(text, "dnnl_0") == ["dnnl_0", "dnnl", "20", "44", "1", "2", "1.20 ms"]
