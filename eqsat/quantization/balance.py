@@ -16,6 +16,7 @@ correlations: Nagel et al., "Up or down? Adaptive rounding for post-training qua
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,8 @@ from eqsat.quantization.quantizer import Quantizer
 from eqsat.quantization.scheme import QuantizedTensor, Scheme
 
 _LIMIT = 127
+_CANDIDATES = 16
+"""Weights of a channel that may move at first, in square roots of their number: the shift grows like that as well."""
 _ROUNDS = 32
 """Single moves a channel at most."""
 _NEGLIGIBLE = 0.01
@@ -116,15 +119,25 @@ def _prefix(error: np.ndarray, other: np.ndarray, mean: np.ndarray, variance: np
     gain = np.where(usable, gain, 0.0)
     cost = np.where(usable, variance * (1 - 2 * np.abs(error)), 0.0)
     price = np.divide(cost, gain, out=np.full_like(cost, np.inf), where=usable)
-    order = np.argsort(price, axis=1, kind="stable")
+    order = _cheapest(price, min(error.shape[1], _CANDIDATES * (math.isqrt(error.shape[1]) + 1)))
     spent = np.cumsum(np.take_along_axis(cost, order, 1), axis=1)
     left = np.abs(shift)[:, None] - np.cumsum(np.take_along_axis(gain, order, 1), axis=1)
     total = spent + left**2
     best = np.argmin(total, axis=1)
     count = np.where(total[np.arange(len(total)), best] < shift**2, best + 1, 0)
     moved = np.zeros(error.shape, bool)
-    np.put_along_axis(moved, order, np.arange(error.shape[1]) < count[:, None], axis=1)
+    np.put_along_axis(moved, order, np.arange(order.shape[1]) < count[:, None], axis=1)
     return moved & usable
+
+
+def _cheapest(price: np.ndarray, count: int) -> np.ndarray:
+    """Where the lowest prices of each row are, in order (int64[channels, count])."""
+    if count < price.shape[1]:
+        chosen = np.sort(np.argpartition(price, count - 1, axis=1)[:, :count], axis=1)
+    else:
+        chosen = np.broadcast_to(np.arange(count), price.shape)
+    order = np.argsort(np.take_along_axis(price, chosen, 1), axis=1, kind="stable")
+    return np.take_along_axis(chosen, order, 1)
 
 
 def _is_shifted(error: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
