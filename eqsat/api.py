@@ -114,6 +114,7 @@ def write_c(
     inputs: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
+    winograd: bool = False,
 ) -> Emitted:
     """Writes a model as a C program that checks itself against a stored run.
 
@@ -125,6 +126,9 @@ def write_c(
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions.
+        seed: Of random inputs.
+        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
+            with ten times the rounding error and four times the weights.
 
     Raises:
         CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
@@ -132,7 +136,9 @@ def write_c(
     from eqsat.codegen.folder import write_program
 
     model = load(source, dims=dims)
-    return write_program(model, folder, name=name, weights=weights, isas=isas, inputs=inputs, seed=seed)
+    return write_program(
+        model, folder, name=name, weights=weights, isas=isas, inputs=inputs, seed=seed, winograd=winograd
+    )
 
 
 def compare(

@@ -69,12 +69,14 @@ def write_program(
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
+    winograd: bool = False,
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
     Args:
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+        winograd: As for :func:`eqsat.codegen.generate.generate`.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
@@ -83,7 +85,7 @@ def write_program(
     if weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
     chosen = ALL if isas is None else find(isas)
-    emitted = generate(model, name=name, dims=dims, isas=chosen, embedded=weights != "blob")
+    emitted = generate(model, name=name, dims=dims, isas=chosen, embedded=weights != "blob", winograd=winograd)
     write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=dims, seed=seed)
     return emitted
 

@@ -15,6 +15,7 @@ from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
+from eqsat.codegen.winograd import ask_for_winograd
 
 
 def generate(
@@ -24,6 +25,7 @@ def generate(
     dims: Mapping[str, int] | None = None,
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
+    winograd: bool = False,
 ) -> Emitted:
     """Writes a model as C.
 
@@ -33,6 +35,8 @@ def generate(
         dims: Sizes of symbolic dimensions.
         isas: Instruction sets to write kernels for.
         embedded: Whether the weights are part of the program, or loaded by it.
+        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
+            with ten times the rounding error and four times the weights.
 
     Raises:
         CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
@@ -40,6 +44,8 @@ def generate(
     check_prefix(name)
     program = lower(model, dims=dims)
     simplify_bytes(program)
+    if winograd:
+        ask_for_winograd(program)
     fuse(program)
     fold_scales(program)
     layout = plan_layout(program)

@@ -34,6 +34,7 @@ class CModel:
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
+        winograd: As for :func:`eqsat.codegen.generate.generate`.
 
     Raises:
         CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
@@ -53,8 +54,11 @@ class CModel:
         isas: Sequence[Isa] | None = None,
         flags: tuple[str, ...] = (),
         profile: bool = False,
+        winograd: bool = False,
     ) -> None:
-        self.emitted = emitted = generate(model, name=_NAME, dims=dims, isas=isas or native_isas(), embedded=False)
+        self.emitted = emitted = generate(
+            model, name=_NAME, dims=dims, isas=isas or native_isas(), embedded=False, winograd=winograd
+        )
         library = compile_library(sources(emitted), flags=flags)
         ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))
