@@ -11,7 +11,7 @@ from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.fused import activated, can_activate
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops
-from eqsat.codegen.kernels.matrix import only
+from eqsat.codegen.kernels.products import only
 from eqsat.codegen.templates import Template, Tensor
 from eqsat.ops.kernels.convolution import transposed_padding
 from eqsat.ops.kernels.windows import integers, windows

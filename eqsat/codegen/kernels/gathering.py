@@ -15,12 +15,10 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.basic import arithmetic
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, dense_strides
+from eqsat.codegen.kernels.blocks import Block, filled
 from eqsat.codegen.kernels.loops import NUMBERS, are, loops, shape_of
-from eqsat.codegen.kernels.movement import Block, filled
 from eqsat.codegen.templates import Template, Tensor, along
 from eqsat.ops.kernels.windows import integers
-
-_INDEX = (ir.DataType.INT32, ir.DataType.INT64)
 
 
 def _axis(task: Task) -> int:

@@ -17,7 +17,6 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.registry import register
 from eqsat.codegen.loops import is_scalar_epilogue
-from eqsat.codegen.templates import Template
 from eqsat.model.types import OpKey
 
 NUMBERS = FLOATS | INTEGERS
@@ -109,8 +108,3 @@ def dense(*inputs: int, output: bool = False) -> Callable[[Task], Wants]:
 def ints(array: np.ndarray | None) -> tuple[int, ...] | None:
     """Elements of a small constant."""
     return None if array is None else tuple(int(v) for v in array.reshape(-1))
-
-
-def template(name: str, task: Task, **values: object) -> Kernel:
-    """The kernel of a template that needs nothing but numbers."""
-    return Template(task).fill(name, **values)  # type: ignore[arg-type]

@@ -1,130 +1,17 @@
-"""Data movement whose places are known beforehand; mirrors ``eqsat/ops/kernels/shaping.py`` and ``slicing.py``.
-
-Everything is a list of blocks: a box of the output whose elements come from places of one operand that are affine in
-each axis, or that all are one value. A reflecting pad has a block for the middle and one with steps of -1 on each side.
-"""
+"""Data movement whose places are known beforehand; mirrors ``eqsat/ops/kernels/shaping.py`` and ``slicing.py``."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from eqsat.codegen.expressions.qlinear import quantized
 from eqsat.codegen.expressions.registry import Argument
-from eqsat.codegen.kernel import Kernel, Task, Want, Wants
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.templates import Result, Template, Tensor
-
-Places = Callable[[Sequence[str]], list[str]]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A loop nest that fills a part of an output.
-
-    Attributes:
-        shape: Bounds of the loops.
-        place: Index of the output for indices of the loops.
-        source: The operand; None if there is a value.
-        index: Index of the operand for indices of the loops.
-        value: C expression of the value.
-        output: Number of the output.
-        order: Of the loops, outermost first.
-    """
-
-    shape: tuple[int, ...]
-    place: Places
-    source: Tensor | None = None
-    index: Places = list
-    value: str | None = None
-    output: int = 0
-    order: Sequence[int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive places of an axis of the output.
-
-    Attributes:
-        start: The first.
-        count: How many.
-        source: Place in the operand of the first; None for what has no source.
-        step: From one place in the operand to the next.
-    """
-
-    start: int
-    count: int
-    source: int | None
-    step: int = 1
-
-
-def runs(places: Sequence[int | None]) -> list[Run]:
-    """The fewest runs, from the left, that give each place of an output axis its place in the operand."""
-    found: list[Run] = []
-    for at, place in enumerate(places):
-        last = found[-1] if found else None
-        if last is not None and last.count and (place is None) == (last.source is None):
-            if place is None or last.source is None:
-                found[-1] = Run(last.start, last.count + 1, None)
-                continue
-            step = place - last.source if last.count == 1 else last.step
-            if step in (-1, 0, 1) or last.count > 1:
-                if place == last.source + step * last.count:
-                    found[-1] = Run(last.start, last.count + 1, last.source, step)
-                    continue
-            elif last.count == 1 and len(found) == 1:
-                found[-1] = Run(last.start, 2, last.source, step)
-                continue
-        found.append(Run(at, 1, place))
-    return found
-
-
-def affine(i: str, step: int, start: int) -> str:
-    """C text of ``i * step + start``."""
-    if i == "0" or step == 0:
-        return str(start)
-    if step == -1:
-        return f"{start} - {i}"
-    scaled = i if step == 1 else f"{i} * {step}"
-    return scaled if start == 0 else f"{scaled} + {start}" if start > 0 else f"{scaled} - {-start}"
-
-
-def boxes(y: Result, source: Tensor, axes: Sequence[Sequence[Run]], fill: str = "0") -> list[Block]:
-    """A block for each combination of runs; where one of them has no source, the block has a value."""
-    made = []
-    for combination in itertools.product(*axes):
-        shape = tuple(r.count for r in combination)
-        if 0 in shape:
-            continue
-
-        def place(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
-            return [affine(k, 1, r.start) for k, r in zip(i, combination, strict=True)]
-
-        def index(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
-            return [affine(k, r.step, r.source or 0) for k, r in zip(i, combination, strict=True)]
-
-        empty = any(r.source is None for r in combination)
-        made.append(Block(shape, place, None if empty else source, index, fill if empty else None, y.number, y.order))
-    return made
-
-
-def filled(template: Template, blocks: Sequence[Block]) -> Kernel:
-    """The kernel of some blocks."""
-    return template.fill("movement.c.jinja", blocks=blocks)
-
-
-def whole(y: Result, source: Tensor) -> Block:
-    """All of an output from an operand of the same shape."""
-    return Block(y.shape, list, source, list, output=y.number, order=y.order)
-
-
-def _first(template: Template) -> tuple[Result, Tensor]:
-    y, x = template.y[0], template.x[0]
-    assert y is not None and x is not None
-    return y, x
 
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
@@ -132,7 +19,7 @@ def _first(template: Template) -> tuple[Result, Tensor]:
 def reshape(task: Task) -> Kernel:
     """The elements in their order, under another shape."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     return filled(template, [whole(y, x.dense(y.shape))])
 
 
@@ -146,7 +33,7 @@ def bit_cast(task: Task) -> Kernel:
 def transpose(task: Task) -> Kernel:
     """Permuted axes."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     perm = task.attributes.get("perm") or tuple(reversed(range(x.rank)))
     return filled(template, [whole(y, x.transpose(perm))])
 
@@ -155,7 +42,7 @@ def transpose(task: Task) -> Kernel:
 def expand(task: Task) -> Kernel:
     """Broadcast to the output's shape."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     return filled(template, [whole(y, x.broadcast(y.shape))])
 
 
@@ -163,7 +50,7 @@ def expand(task: Task) -> Kernel:
 def tile(task: Task) -> Kernel:
     """Repeated along each axis."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     rank = x.rank
     shape = (*(n // max(m, 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
 
@@ -198,7 +85,7 @@ def slice_places(task: Task) -> list[list[Run]] | None:
 def slices(task: Task) -> Kernel:
     """From start to end with a step."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     return filled(template, boxes(y, x, slice_places(task) or []))
 
 
@@ -283,7 +170,7 @@ def _pads(task: Task) -> bool:
 def pad(task: Task) -> Kernel:
     """Padded, or cropped where widths are negative."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     fill = "0"
     if task.has(2) and 0 not in shape_of(task, 2):
         value = template.x[2]
@@ -296,7 +183,7 @@ def pad(task: Task) -> Kernel:
 def center_crop_pad(task: Task) -> Kernel:
     """Cropped or padded around the centre."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     rows = []
     for have, wanted in zip(x.shape, y.shape, strict=True):
         if wanted < have:
@@ -311,7 +198,7 @@ def center_crop_pad(task: Task) -> Kernel:
 def depth_to_space(task: Task) -> Kernel:
     """Blocks of channels become blocks of pixels."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     b = task.attributes["blocksize"]
     depth_first = task.attributes.get("mode", "DCR") == "DCR"
     channels = y.shape[1]
@@ -329,7 +216,7 @@ def depth_to_space(task: Task) -> Kernel:
 def space_to_depth(task: Task) -> Kernel:
     """Blocks of pixels become channels."""
     template = Template(task)
-    y, x = _first(template)
+    y, x = first(template)
     b = task.attributes["blocksize"]
     channel_first = task.attributes.get("mode", "DCR") == "CRD"
     channels, h, w = x.shape[1], y.shape[2], y.shape[3]
@@ -368,8 +255,3 @@ def qlinear_concat(task: Task) -> Kernel:
 
 def _single(operand: Tensor | None) -> Argument | None:
     return None if operand is None else Argument(operand.load(*["0"] * operand.rank), operand.dtype)
-
-
-def follows(task: Task) -> Wants:
-    """The output has the order of the input's axes."""
-    return Wants(outputs=(Want(follows=0),))

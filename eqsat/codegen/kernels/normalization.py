@@ -11,27 +11,27 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops, shape_of
+from eqsat.codegen.kernels.products import optional
 from eqsat.codegen.kernels.reductions import axes_apart, joined
 from eqsat.codegen.templates import Template, Tensor
 
 Index = Sequence[str]
 
 
-def _floats(task: Task) -> bool:
+def floats(task: Task) -> bool:
+    """Whether a task has floats alone, and somebody reads its first output."""
     return are(task, FLOATS) and task.outputs[0] is not None
 
 
-def _operand(template: Template, number: int) -> Tensor:
+def operand(template: Template, number: int) -> Tensor:
+    """Input that cannot be absent."""
     found = template.x[number]
     assert found is not None
     return found
 
 
-def _optional(template: Template, number: int) -> Tensor | None:
-    return template.x[number] if template.task.has(number) else None
-
-
-def _suffix(c: str) -> str:
+def suffix(c: str) -> str:
+    """Suffix of C's mathematics in a type."""
     return "f" if c == "float" else ""
 
 
@@ -79,7 +79,7 @@ def _standardized(
         place=place or joined(axes),
         count=math.prod(reduced),
         c=c,
-        f=_suffix(c),
+        f=suffix(c),
         epsilon=dtypes.literal(template.task.attributes.get("epsilon", 1e-5), dtype),
         centred=centred,
         divided=divided,
@@ -88,11 +88,11 @@ def _standardized(
     )
 
 
-@loops("batch normalisation loops", "BatchNormalization", accepts=_floats)
+@loops("batch normalisation loops", "BatchNormalization", accepts=floats)
 def batch_normalization(task: Task) -> Kernel:
     """By given statistics, or in training by the batch's own."""
     template = Template(task)
-    x = _operand(template, 0)
+    x = operand(template, 0)
     others = tuple(n for a, n in enumerate(x.shape) if a != 1)
     training = bool(task.attributes.get("training_mode", 0))
     keep = task.attributes.get("momentum", 0.9)
@@ -109,7 +109,7 @@ def batch_normalization(task: Task) -> Kernel:
         element=element,
         training=training,
         work=x.c,
-        f=_suffix(x.c),
+        f=suffix(x.c),
         count=math.prod(others),
         epsilon=dtypes.literal(task.attributes["epsilon"], work),
         keep=dtypes.literal(keep, work),
@@ -117,11 +117,11 @@ def batch_normalization(task: Task) -> Kernel:
     )
 
 
-@loops("normalisation loops", "InstanceNormalization", accepts=_floats)
+@loops("normalisation loops", "InstanceNormalization", accepts=floats)
 def instance_normalization(task: Task) -> Kernel:
     """Each channel of each sample."""
     template = Template(task)
-    x, scale, bias = (_operand(template, k) for k in range(3))
+    x, scale, bias = (operand(template, k) for k in range(3))
     axes = tuple(range(2, x.rank))
     at = joined(axes)
     return _standardized(
@@ -134,11 +134,11 @@ def instance_normalization(task: Task) -> Kernel:
     )
 
 
-@loops("normalisation loops", "GroupNormalization", accepts=_floats)
+@loops("normalisation loops", "GroupNormalization", accepts=floats)
 def group_normalization(task: Task) -> Kernel:
     """Groups of channels of each sample; scale and bias are per channel."""
     template = Template(task)
-    x, scale, bias = (_operand(template, k) for k in range(3))
+    x, scale, bias = (operand(template, k) for k in range(3))
     groups = int(task.attributes["num_groups"])
     many = x.shape[1] // groups
     parts = x.split(1, (groups, many))
@@ -165,12 +165,12 @@ def _from_axis(task: Task) -> tuple[int, ...]:
     return tuple(range(int(task.attributes.get("axis", -1)) % rank, rank))
 
 
-@loops("normalisation loops", "LayerNormalization", accepts=_floats)
+@loops("normalisation loops", "LayerNormalization", accepts=floats)
 def layer_normalization(task: Task) -> Kernel:
     """All elements from an axis on; mean and inverse deviation are outputs as well."""
     template = Template(task)
-    x, scale = _operand(template, 0), _operand(template, 1)
-    bias = _optional(template, 2)
+    x, scale = operand(template, 0), operand(template, 1)
+    bias = optional(template, 2)
     axes = _from_axis(task)
     at = joined(axes)
     factor = scale.broadcast(x.shape)
@@ -192,11 +192,11 @@ def layer_normalization(task: Task) -> Kernel:
     )
 
 
-@loops("normalisation loops", "RMSNormalization", accepts=_floats)
+@loops("normalisation loops", "RMSNormalization", accepts=floats)
 def rms_normalization(task: Task) -> Kernel:
     """All elements from an axis on by their root mean square."""
     template = Template(task)
-    x, scale = _operand(template, 0), _operand(template, 1)
+    x, scale = operand(template, 0), operand(template, 1)
     axes = _from_axis(task)
     at = joined(axes)
     factor = scale.broadcast(x.shape)
@@ -215,9 +215,9 @@ def rms_normalization(task: Task) -> Kernel:
 
 def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
     """Elements of ``x + skip + bias``; ``skip`` may have no batch."""
-    x, skip = _operand(template, 0), _operand(template, 1)
+    x, skip = operand(template, 0), operand(template, 1)
     spread = skip.broadcast(x.shape)
-    extra = _optional(template, bias)
+    extra = optional(template, bias)
     last = None if extra is None else extra.broadcast(x.shape)
 
     def element(at: Index) -> str:
@@ -227,11 +227,11 @@ def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
     return element
 
 
-@loops("normalisation loops", "SkipLayerNormalization", domain=MICROSOFT, accepts=_floats)
+@loops("normalisation loops", "SkipLayerNormalization", domain=MICROSOFT, accepts=floats)
 def skip_layer_normalization(task: Task) -> Kernel:
     """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
     template = Template(task)
-    x, gamma, beta = _operand(template, 0), _operand(template, 2), _optional(template, 3)
+    x, gamma, beta = operand(template, 0), operand(template, 2), optional(template, 3)
     at = joined((x.rank - 1,))
     element = _skipped(template, 4)
 
@@ -251,11 +251,11 @@ def skip_layer_normalization(task: Task) -> Kernel:
     )
 
 
-@loops("normalisation loops", "SkipSimplifiedLayerNormalization", domain=MICROSOFT, accepts=_floats)
+@loops("normalisation loops", "SkipSimplifiedLayerNormalization", domain=MICROSOFT, accepts=floats)
 def skip_rms_normalization(task: Task) -> Kernel:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     template = Template(task)
-    x, gamma = _operand(template, 0), _operand(template, 2)
+    x, gamma = operand(template, 0), operand(template, 2)
     at = joined((x.rank - 1,))
     element = _skipped(template, 3)
     return _standardized(
@@ -268,61 +268,4 @@ def skip_rms_normalization(task: Task) -> Kernel:
         centred=False,
         statistics=((1, "0"), (2, "inverse")),
         total=3,
-    )
-
-
-@loops("normalisation loops", "MeanVarianceNormalization", accepts=_floats)
-def mean_variance_normalization(task: Task) -> Kernel:
-    """Over the given axes; the tiny constant is the one in the operator's definition."""
-    template = Template(task)
-    x = _operand(template, 0)
-    axes = tuple(int(a) % x.rank for a in task.attributes["axes"])
-    kept, reduced = axes_apart(x.shape, axes)
-    tiny = dtypes.literal(1e-9, x.dtype)
-    return template.fill(
-        "lines.c.jinja",
-        kind="standard",
-        kept=kept,
-        reduced=reduced,
-        at=joined(axes),
-        count=math.prod(reduced),
-        tiny=tiny,
-    )
-
-
-@loops("normalisation loops", "LRN", accepts=_floats)
-def local_response_normalization(task: Task) -> Kernel:
-    """Each element by the squares of its neighbours across channels."""
-    template = Template(task)
-    x = _operand(template, 0)
-    size, beta = int(task.attributes["size"]), task.attributes["beta"]
-    f = _suffix(x.c)
-    # Powers are slow; the usual exponent 3/4 is two square roots.
-    usual, other = f"(sqrt{f}(base) * sqrt{f}(sqrt{f}(base)))", f"pow{f}(base, {dtypes.literal(beta, x.dtype)})"
-    return template.fill(
-        "lines.c.jinja",
-        kind="neighbours",
-        before=(size - 1) // 2,
-        behind=size - 1 - (size - 1) // 2,
-        alpha=f"({dtypes.literal(task.attributes['alpha'], x.dtype)} / {dtypes.literal(size, x.dtype)})",
-        bias=dtypes.literal(task.attributes["bias"], x.dtype),
-        power=usual if beta == 0.75 else other,
-    )
-
-
-@loops("normalisation loops", "LpNormalization", accepts=_floats)
-def lp_normalization(task: Task) -> Kernel:
-    """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
-    template = Template(task)
-    x = _operand(template, 0)
-    axis = int(task.attributes["axis"]) % x.rank
-    first = task.attributes["p"] == 1
-    kept, _ = axes_apart(x.shape, (axis,))
-    return template.fill(
-        "lines.c.jinja",
-        kind="norm",
-        axis=axis,
-        kept=kept,
-        term="fabs(value)" if first else "value * value",
-        root="total" if first else "sqrt(total)",
     )

@@ -13,7 +13,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, NUMBERS, are, loops
-from eqsat.codegen.kernels.matrix import only
+from eqsat.codegen.kernels.products import only
 from eqsat.codegen.templates import Template, Tensor
 from eqsat.ops.kernels.windows import Windows, integers, windows
 

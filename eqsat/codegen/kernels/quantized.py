@@ -16,7 +16,7 @@ from eqsat.codegen.expressions.quantization import limits
 from eqsat.codegen.expressions.registry import Argument, Expression, scalar
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, are, dtype_of, loops, shape_of
-from eqsat.codegen.kernels.matrix import only
+from eqsat.codegen.kernels.products import only
 from eqsat.codegen.kernels.reductions import axes_apart, joined
 from eqsat.codegen.templates import Template, Tensor
 
