@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
+from eqsat.cli import main
 from eqsat.codegen.kernels import find
 from eqsat.codegen.kernels.winograd import ASKED, KERNEL, pays
+from eqsat.codegen.runtime import CModel
+from eqsat.model.load import load
 from tests.codegen.test_direct_convolution import conv_case
 from tests.codegen.vector_harness import UNIT, run, step
 
@@ -66,3 +71,51 @@ def test_only_where_asked_for():
     assert direct.name == "direct convolution"
     small = winograd_case(np.random.default_rng(5), (1, 8, 4, 4), 8, (1, 1, 1, 1)).build(None)[1]
     assert not pays(small)
+
+
+NET = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[1,32,29,30] x) => (float[1,64,29,30] y)
+    <float[64,32,3,3] w, float[64,64,3,3] v, float[64] b> {
+        a = Conv<pads=[1,1,1,1]>(x, w, b)
+        c = Relu(a)
+        d = Conv<pads=[1,1,1,1]>(c, v)
+        e = Add(d, a)
+        y = Relu(e)
+    }"""
+
+
+def network() -> onnx.ModelProto:
+    """Two convolutions with 3 by 3 windows and a residual."""
+    model = onnx.parser.parse_model(NET)
+    rng = np.random.default_rng(6)
+    del model.graph.initializer[:]
+    for name, shape in (("w", (64, 32, 3, 3)), ("v", (64, 64, 3, 3)), ("b", (64,))):
+        value = rng.standard_normal(shape).astype(np.float32) * np.float32(np.sqrt(2 / np.prod(shape[1:])))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    return model
+
+
+def test_option():
+    model = load(network())
+    x = np.random.default_rng(7).standard_normal((1, 32, 29, 30)).astype(np.float32)
+    direct, winograd = CModel(model), CModel(model, winograd=True)
+    count = [k.family for k in winograd.emitted.kernels].count("Winograd convolution")
+    assert count == 2
+    assert "Winograd convolution" not in [k.family for k in direct.emitted.kernels]
+    a, b = direct.run({"x": x})["y"], winograd.run({"x": x})["y"]
+    error = float(np.abs(a - b).max() / np.abs(a).max())
+    assert 0 < error < 3e-5
+
+
+def test_program_checks_itself(tmp_path):
+    onnx.save(network(), tmp_path / "net.onnx")
+    assert main(["codegen", str(tmp_path / "net.onnx"), "-o", str(tmp_path / "out"), "--winograd", "-q"]) == 0
+    sources = ["model.c", "model_weights.c", "model_example.c", "main.c"]
+    built = subprocess.run(
+        ["cc", "-std=c11", "-O1", *sources, "-o", "program", "-lm"],
+        cwd=tmp_path / "out", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run(["./program"], cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "PASSED" in done.stdout
