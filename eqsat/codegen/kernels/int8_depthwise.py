@@ -25,7 +25,7 @@ from eqsat.codegen.kernels.int8_conv import (
     unsigned_zero,
     wants,
 )
-from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value, Vector, is_supported
 from eqsat.codegen.kernels.int8_weights import PANEL, by_channel
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import split
@@ -192,7 +192,7 @@ class _Writer:
             moves = "".join(f" + {loop} * {step}" for loop, step in steps.items() if loop in looped and step)
             constant = "" if name == "y0" else "const "
             pointers.append((f"{constant}{self.types[name]} *restrict", name, moves + (f" + {fixed}" if fixed else "")))
-        stores = [self._store(m, live, columns) for m in range(windows)]
+        stores = self.epilogue.write([self._vector(m, live, columns) for m in range(windows)])
         part = live if live < lanes and self.x.slack < lanes else 0
         return Nest(loops, pointers, windows, self._columns(windows), stores, part)
 
@@ -203,7 +203,7 @@ class _Writer:
                 found.setdefault(m * self.stride[1] + tap * self.dilation[1], []).append((m, tap))
         return [Column(j * self.column_step, uses) for j, uses in sorted(found.items())]
 
-    def _store(self, window: int, live: int, columns: dict[str, int]) -> str:
+    def _vector(self, window: int, live: int, columns: dict[str, int]) -> Vector:
         found = self.found
 
         def address(name: str) -> str:
@@ -216,8 +216,7 @@ class _Writer:
             text = f"FLOAT@(c{window}) * LD@(w2p)"
             return self.epilogue.rounded(text, found.result_zero, self.task.epilogue.dtype)
 
-        lines = self.epilogue.write(first, address, live, address("y0"))
-        return "{ " + " ".join(lines) + " }"
+        return Vector(first, address, live, window * columns.get("y0", 0))
 
 
 FAMILY = register(Family("integer depthwise convolution", OPERATORS, accepts, generate, wants, rank=21))

@@ -10,7 +10,7 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.elementwise import flattened
 from eqsat.codegen.kernels.int8_conv import kernel, pointer_types
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, is_supported
+from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Vector, is_supported
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.model.types import OpKey
 
@@ -55,18 +55,14 @@ def generate(task: Task, isa: Isa) -> Kernel:
     lanes, extent = isa.lanes(), y.shape[axis]
     copy = not task.epilogue.steps and x.strides[axis] == y.strides[axis] == 1
     parts = []
-    for first, count, live in ((0, extent // lanes, lanes), (extent // lanes * lanes, 1, extent % lanes)):
-        if not count or not live or copy:
-            continue
+    for first, count, vectors, live in _parts(extent, lanes):
         pointers = []
         for name, s in strides.items():
             step = s[axis]
-            moves = (f" + i * {lanes * step}" if step and count > 1 else "") + (
-                f" + {first * step}" if first * step else ""
-            )
-            pointers.append((_pointer(types, name), name, moves))
-        lines = epilogue.write(epilogue.anchor, lambda name: f"{name}p", live, "y0p")
-        parts.append((count, pointers, lines))
+            moves = f" + i * {vectors * lanes * step}" if step and count > 1 else ""
+            pointers.append((_pointer(types, name), name, moves + (f" + {first * step}" if first * step else "")))
+        made = [_vector(epilogue, {n: k * lanes * s[axis] for n, s in strides.items()}, live) for k in range(vectors)]
+        parts.append((count, pointers, [] if copy else epilogue.write(made)))
     text = render(
         "int8_elementwise.c.jinja",
         loops=loops,
@@ -74,11 +70,25 @@ def generate(task: Task, isa: Isa) -> Kernel:
             (_pointer(types, name), name, "".join(f" + {n} * {s[a]}" for n, _, a in loops if s[a]))
             for name, s in strides.items()
         ],
-        parts=parts,
+        parts=[] if copy else parts,
         copy=extent * (1 if y.dtype in BYTES else 4) if copy else 0,
     )
     text = "\n".join([*epilogue.parameters.declarations(), text])
     return kernel(text, [], epilogue, isa)
+
+
+def _parts(extent: int, lanes: int) -> list[tuple[int, int, int, int]]:
+    """(first element, count, vectors, lanes in use): vectors by four, one by one, and what remains."""
+    whole, rest = divmod(extent, lanes)
+    found = [(0, whole // 4, 4, lanes), (whole // 4 * 4 * lanes, whole % 4, 1, lanes), (whole * lanes, 1, 1, rest)]
+    return [part for part in found if part[1] and part[3]]
+
+
+def _vector(epilogue: ByteEpilogue, offsets: dict[str, int], live: int) -> Vector:
+    def address(name: str) -> str:
+        return f"{name}p + {offsets[name]}" if offsets[name] else f"{name}p"
+
+    return Vector(epilogue.anchor, address, live, offsets["y0"])
 
 
 def _pointer(types: dict[str, str], name: str) -> str:

@@ -57,7 +57,7 @@ class Value:
 
     Attributes:
         text: A variable.
-        form: ``i`` integers, ``r`` rounded values (see ``int8.h.jinja``), ``f`` floats.
+        form: ``i`` integers, ``f`` floats.
         dtype: Element type that it stands for.
         bounds: Which the integers still have to be clamped to.
     """
@@ -66,6 +66,23 @@ class Value:
     form: str
     dtype: ir.DataType
     bounds: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector that an anchor computes.
+
+    Attributes:
+        first: Makes the anchor's result.
+        address: Pointers by parameter.
+        count: Lanes in use.
+        offset: From the pointer ``y0p`` to the first lane's result, in elements.
+    """
+
+    first: Callable[[], Value]
+    address: Address
+    count: int
+    offset: int = 0
 
 
 class Parameters:
@@ -95,6 +112,12 @@ class Parameters:
     def count(self, kind: str) -> int:
         """How many there are."""
         return len(self._numbers[kind])
+
+    def check(self, kind: str, number: int, value: float | int | np.floating) -> None:
+        """Sees to it that a number that is used again is the one that is meant."""
+        known = self._numbers[kind][number]
+        meant = int(value) if kind == "i" else float(np.float32(value))
+        assert known == meant or (known != known and meant != meant), (kind, number, known, meant)
 
     @property
     def constants(self) -> list[np.ndarray]:
@@ -224,24 +247,42 @@ class ByteEpilogue:
         number, known = self._used[kind], self.parameters
         self._used[kind] += 1
         if number < known.count(kind):
+            known.check(kind, number, value)
             return f"k{kind}{number}"
         return known.integer(int(value)) if kind == "i" else known.single(value)
 
     # ---- one vector ------------------------------------------------------------------------------------
 
-    def write(self, first: Callable[[], Value], address: Address, count: int, store: str) -> list[str]:
-        """Statements that apply the steps to a vector and store it; a scope of its own is expected around.
+    def write(self, vectors: Sequence[Vector]) -> list[str]:
+        """Statements that apply the steps to vectors and store them.
 
-        Args:
-            first: Makes what the anchor computed.
-            address: Pointers by parameter.
-            count: Lanes in use.
-            store: Pointer of the output.
+        A block for each vector, or for four whose bytes fill a register of the instruction set.
         """
-        self._lines: list[str] = []
-        self._address, self._count, self._fresh = address, count, 0
+        together = 4 if self._packs else 1
+        lines = []
+        for start in range(0, len(vectors), together):
+            self._lines: list[str] = []
+            self._fresh = 0
+            group = vectors[start : start + together]
+            values = [self._value(vector) for vector in group]
+            if self._packs:
+                self._store_packed(group, values)
+            else:
+                self._count = group[0].count
+                self._store(values[0], f"y0p + {group[0].offset}" if group[0].offset else "y0p")
+            lines.append("{ " + " ".join(self._lines) + " }")
+        return lines
+
+    @property
+    def _packs(self) -> bool:
+        """Whether four vectors are narrowed at a time."""
+        return self.isa.x86 and self.isa.vectors and self.types[-1] in BYTES and self.result_stride == 1
+
+    def _value(self, vector: Vector) -> Value:
+        """The result of the steps."""
+        self._address, self._count = vector.address, vector.count
         self._used = {"i": 0, "f": 0}
-        value = first()
+        value = vector.first()
         values: dict[int, Value] = {0: value}
         first_step = len(self.types) - len(self.epilogue.steps)
         for number, step in enumerate(self.epilogue.steps, start=first_step):
@@ -249,8 +290,7 @@ class ByteEpilogue:
                 if i is not None and i not in values and i not in self._single:
                     values[i] = self._load(i)
             values[number] = replace(self._apply(step, values), dtype=step.dtype)
-        self._store(values[len(self.types) - 1] if self.epilogue.steps else value, store)
-        return self._lines
+        return values[len(self.types) - 1]
 
     def _name(self, c: str, text: str) -> str:
         name = f"v{self._fresh}"
@@ -285,7 +325,7 @@ class ByteEpilogue:
         """Bounds applied."""
         if value.bounds is None:
             return value
-        low, high = (b + (_MAGIC if value.form == "r" else 0) for b in value.bounds)
+        low, high = value.bounds
         text = f"LEAST@(MOST@({value.text}, {self.parameter('i', low)}), {self.parameter('i', high)})"
         return Value(self._name("vi", text), value.form, value.dtype)
 
@@ -297,13 +337,7 @@ class ByteEpilogue:
         value = self.clamped(values[number])
         if value.form == "f":
             return value.text
-        return self._name("vf", f"FLOAT@({value.text})" if value.form == "i" else f"ROUNDED_FLOAT@({value.text})")
-
-    def _integer(self, value: Value) -> Value:
-        value = self.clamped(value)
-        if value.form == "i":
-            return value
-        return Value(self._name("vi", f"{value.text} - {self.parameter('i', _MAGIC)}"), "i", value.dtype)
+        return self._name("vf", f"FLOAT@({value.text})")
 
     def _number(self, step: Step, place: int, default: float | None = None) -> Any:
         """A constant of one element."""
@@ -312,8 +346,8 @@ class ByteEpilogue:
 
     def rounded(self, text: str, zero: int, dtype: ir.DataType) -> Value:
         """Floats as bytes of a zero point, not clamped yet."""
-        offset = f" + {self.parameter('i', zero)}" if zero else ""
-        return Value(self._name("vi", f"ROUND@({text}){offset}"), "r", dtype, limits(dtype))
+        offset = self.parameter("i", zero - _MAGIC)
+        return Value(self._name("vi", f"ROUND@({text}) + {offset}"), "i", dtype, limits(dtype))
 
     def floats(self, text: str) -> Value:
         """Floats of an expression."""
@@ -333,7 +367,7 @@ class ByteEpilogue:
             assert step.inputs[0] is not None
             if step.dtype == ir.DataType.FLOAT:
                 return Value(self._float(step.inputs[0], values), "f", step.dtype)
-            return self._integer(values[step.inputs[0]])
+            return self.clamped(values[step.inputs[0]])
         arguments = [None if i is None else self._float(i, values) for i in step.inputs]
         found = vector(step.operator, step.attributes, arguments, self.isa)
         assert found is not None
@@ -404,10 +438,39 @@ class ByteEpilogue:
             offset = int(self._number(step, 2, 0))
             found = self.rounded(ratio, offset, step.dtype)
         else:
-            whole = self._integer(values[zero]).text
-            found = Value(self._name("vi", f"ROUND@({ratio}) + {whole}"), "r", step.dtype, limits(step.dtype))
-        whole = self._integer(found).text
+            whole = self.clamped(values[zero]).text
+            whole = f"{self.parameter('i', -_MAGIC)} + {whole}"
+            found = Value(self._name("vi", f"ROUND@({ratio}) + {whole}"), "i", step.dtype, limits(step.dtype))
+        whole = self.clamped(found).text
         return Value(self._name("vi", f"{whole} & NUMBER@({ratio})"), "i", step.dtype)
+
+    def _store_packed(self, group: Sequence[Vector], values: Sequence[Value]) -> None:
+        """Narrow four vectors at a time, which saturates, and store what is contiguous in one piece."""
+        kind = "UNSIGNED" if values[0].dtype == ir.DataType.UINT8 else "SIGNED"
+        texts = [v.text for v in values] + [values[-1].text] * (4 - len(values))
+        packed = f"PACK_{kind}@({', '.join(texts)})"
+        bounds, lanes = values[0].bounds, self.isa.lanes()
+        if bounds is not None and bounds != limits(values[0].dtype):
+            low, high = (self.parameter("i", _splat(b)) for b in bounds)
+            packed = f"CLAMP_{kind}@({packed}, {low}, {high})"
+        self._lines.append(f"const vw@ p = {packed};")
+        at = 0
+        while at < len(group):
+            run = next(n for n in (4, 2, 1) if at % n == 0 and self._is_contiguous(group[at : at + n], n))
+            pointer = f"y0p + {group[at].offset}" if group[at].offset else "y0p"
+            if group[at].count < lanes:
+                self._lines.append(f"STORE_PART@({pointer}, p, {at}, {group[at].count});")
+            else:
+                self._lines.append(f"STORE{run}@({pointer}, p, {at // run});")
+            at += run
+
+    def _is_contiguous(self, group: Sequence[Vector], size: int) -> bool:
+        lanes = self.isa.lanes()
+        if size == 1:
+            return True
+        return len(group) == size and all(
+            v.count == lanes and v.offset == group[0].offset + k * lanes for k, v in enumerate(group)
+        )
 
     # ---- the result ------------------------------------------------------------------------------------
 
@@ -416,7 +479,7 @@ class ByteEpilogue:
         if value.dtype == ir.DataType.FLOAT:
             text, name, plain = self._float_of(value), "store", "ST@"
         elif value.dtype == ir.DataType.INT32:
-            text, name, plain = self._integer(value).text, "store_integers", "STI@"
+            text, name, plain = self.clamped(value).text, "store_integers", "STI@"
         else:
             text, name, plain = self.clamped(value).text, "store_bytes", "store_bytes@"
         if stride != 1:
@@ -429,3 +492,8 @@ class ByteEpilogue:
     def _float_of(self, value: Value) -> str:
         assert value.form == "f"
         return value.text
+
+
+def _splat(value: int) -> int:
+    """Four equal bytes as an integer of 32 bits."""
+    return int(np.frombuffer(bytes([value & 255] * 4), np.int32)[0])

@@ -16,7 +16,7 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.implicit_gemm import Axis, collapse
-from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value, Vector
 from eqsat.codegen.kernels.int8_weights import PANEL
 from eqsat.codegen.kernels.registry import render
 from eqsat.codegen.kernels.tiling import Tile, split
@@ -321,18 +321,20 @@ class _Writer:
             kind = f"{constant}{self.types[name]} *restrict"
             pointers.append((kind, name, "".join(moves) + (f" + {fixed}" if fixed else "")))
 
-        def at(name: str, place: tuple[int, int], v: int) -> str:
+        def offset(name: str, place: tuple[int, int], v: int) -> int:
             if name in self.by_channel:
-                return f"{name}p + {v * lanes}" if v else f"{name}p"
+                return v * lanes
             i, j = place
             pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
-            offset = pixel + v * lanes * self._channel(name)
-            return f"{name}p + {offset}" if offset else f"{name}p"
+            return pixel + v * lanes * self._channel(name)
 
-        stores = []
+        def at(name: str, place: tuple[int, int], v: int) -> str:
+            distance = offset(name, place, v)
+            return f"{name}p + {distance}" if distance else f"{name}p"
+
+        made = []
         for m, place in enumerate(places):
             for v in range(vectors):
-                n = min(lanes, live - v * lanes)
 
                 def address(name: str, place: tuple[int, int] = place, v: int = v) -> str:
                     return at(name, place, v)
@@ -343,7 +345,8 @@ class _Writer:
                         sum_ = f"({sum_} - LDI@({address(problem.window_zeros)}) * s{m})"
                     return self.result(sum_, address, self.epilogue)
 
-                stores.append("{ " + " ".join(self.epilogue.write(first, address, n, address(problem.output))) + " }")
+                made.append(Vector(first, address, min(lanes, live - v * lanes), offset(problem.output, place, v)))
+        stores = self.epilogue.write(made)
         pixels = [i * self.rows.stride(problem.input) + j * self.columns.stride(problem.input) for i, j in places]
         base = self._weight(panel * PANEL // lanes + vector)
         weights = [self._weight(panel * PANEL // lanes + vector + v) - base for v in range(vectors)]

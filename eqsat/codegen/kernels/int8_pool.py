@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.int8_conv import kernel, pointer_types, result_order
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, is_supported
+from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, Vector, is_supported
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.model.types import OpKey
@@ -193,7 +193,7 @@ def _generate_mean(task: Task, isa: Isa) -> Kernel:
             moves += [f" + c * {lanes * step}"] if step and count > 1 else []
             moves += [f" + {start * step}"] if start * step else []
             pointers.append((f"{'' if name == 'y0' else 'const '}{types[name]} *", name, "".join(moves)))
-        lines = epilogue.write(first, lambda name: f"{name}p", live, "y0p")
+        lines = epilogue.write([Vector(first, lambda name: f"{name}p", live)])
         blocks.append((start, count, live, pointers, lines))
     text = render(
         "int8_mean_pool.c.jinja",
