@@ -1,8 +1,10 @@
-"""Quantized graphs as whole programs: bit-equal to the numpy executor, and what they consist of."""
+"""Quantized graphs as whole programs: bit-equal to the numpy executor, within one step of ONNX Runtime."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx.parser
+import onnxruntime
 import pytest
 
 from eqsat.codegen.runtime import CModel
@@ -19,6 +21,13 @@ def both(text: str, **feeds: np.ndarray) -> CModel:
     found, expected = compiled.run(feeds), Executor(load(HEAD + text)).run(feeds)
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        onnx.parser.parse_model(HEAD + text).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    for name, peer in zip(expected, session.run(list(expected), feeds), strict=True):
+        assert np.abs(found[name].astype(np.int64) - np.asarray(peer)).max() <= 1
     return compiled
 
 

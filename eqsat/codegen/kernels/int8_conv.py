@@ -17,8 +17,10 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.implicit_gemm import Axis
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
 from eqsat.codegen.kernels.int8_gemm import Problem, write
+from eqsat.codegen.kernels.int8_steps import is_supported
+from eqsat.codegen.kernels.int8_values import BYTES, Value
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.int8_weights import Folded, by_channel, fold, pack
 from eqsat.codegen.kernels.registry import register

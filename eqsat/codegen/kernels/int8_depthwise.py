@@ -25,7 +25,9 @@ from eqsat.codegen.kernels.int8_conv import (
     unsigned_zero,
     wants,
 )
-from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value, Vector, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
+from eqsat.codegen.kernels.int8_steps import is_supported
+from eqsat.codegen.kernels.int8_values import Value, Vector
 from eqsat.codegen.kernels.int8_weights import PANEL, by_channel
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import split

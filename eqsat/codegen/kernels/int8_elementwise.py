@@ -10,7 +10,9 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.elementwise import flattened
 from eqsat.codegen.kernels.int8_conv import kernel, pointer_types
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Vector, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
+from eqsat.codegen.kernels.int8_steps import is_supported
+from eqsat.codegen.kernels.int8_values import BYTES, Vector
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.model.types import OpKey
 

@@ -7,191 +7,29 @@ Clip costs nothing. Numbers are parameters, not literals: layers that differ in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.expressions import vector
-from eqsat.codegen.isa import AVX2, Isa
+from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
+from eqsat.codegen.kernels.int8_steps import single_constants
+from eqsat.codegen.kernels.int8_values import BYTES, Parameters, Value, Vector, four_bytes, limits
 
-BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
-_KNOWN = (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT)
 _MAGIC = 0x4B400000
-_EXACT = frozenset(
-    {
-        "Abs",
-        "Add",
-        "Cast",
-        "Clip",
-        "DequantizeLinear",
-        "Div",
-        "Identity",
-        "Max",
-        "Min",
-        "Mul",
-        "Neg",
-        "Relu",
-        "Sub",
-        "Sum",
-    }
-)
-"""Operators on floats whose vectors have the executor's bits."""
 PADDING = 16
 """Elements behind a packed constant that vectors may read."""
-Address = Callable[[str], str]
-"""Pointer to the first lane's element, by parameter."""
-
-
-def limits(dtype: ir.DataType) -> tuple[int, int]:
-    """Least and greatest value of 8 bits."""
-    return (0, 255) if dtype == ir.DataType.UINT8 else (-128, 127)
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A vector in C.
-
-    Attributes:
-        text: A variable.
-        form: ``i`` integers, ``f`` floats.
-        dtype: Element type that it stands for.
-        bounds: Which the integers still have to be clamped to.
-    """
-
-    text: str
-    form: str
-    dtype: ir.DataType
-    bounds: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """A vector that an anchor computes.
-
-    Attributes:
-        first: Makes the anchor's result.
-        address: Pointers by parameter.
-        count: Lanes in use.
-        offset: From the pointer ``y0p`` to the first lane's result, in elements.
-    """
-
-    first: Callable[[], Value]
-    address: Address
-    count: int
-    offset: int = 0
-
-
-class Parameters:
-    """Numbers of a kernel as two constant arrays, one of integers and one of floats.
-
-    Args:
-        first: Number of the first free parameter ``w<k>``.
-    """
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self._numbers: dict[str, list[int | float]] = {"i": [], "f": []}
-
-    def integer(self, value: int) -> str:
-        """A vector of one integer."""
-        return self._add("i", int(value))
-
-    def single(self, value: float | np.floating) -> str:
-        """A vector of one float32."""
-        return self._add("f", float(np.float32(value)))
-
-    def _add(self, kind: str, value: int | float) -> str:
-        known = self._numbers[kind]
-        known.append(value)
-        return f"k{kind}{len(known) - 1}"
-
-    def count(self, kind: str) -> int:
-        """How many there are."""
-        return len(self._numbers[kind])
-
-    def check(self, kind: str, number: int, value: float | int | np.floating) -> None:
-        """Sees to it that a number that is used again is the one that is meant."""
-        known = self._numbers[kind][number]
-        meant = int(value) if kind == "i" else float(np.float32(value))
-        assert known == meant or (known != known and meant != meant), (kind, number, known, meant)
-
-    @property
-    def constants(self) -> list[np.ndarray]:
-        """The arrays that are not empty."""
-        types = {"i": np.int32, "f": np.float32}
-        return [np.array(values, types[kind]) for kind, values in self._numbers.items() if values]
-
-    def declarations(self) -> list[str]:
-        """Statements that define the vectors; at the top of the body."""
-        lines, place = [], self.first
-        for kind, splat, c in (("i", "SPLATI@", "vi@"), ("f", "SPLAT@", "vf@")):
-            count = len(self._numbers[kind])
-            lines += [f"const {c} k{kind}{n} = {splat}(w{place}[{n}]);" for n in range(count)]
-            place += count > 0
-        return lines
-
-
-def is_supported(epilogue: Epilogue) -> bool:
-    """Whether every step is known for its types; for a family's ``accepts``."""
-    types = epilogue.dtypes()
-    if any(t not in _KNOWN for t in types):
-        return False
-    constants = _constants(epilogue)
-    # What vectors only approximate must not be rounded to integers: the executor might round to the other side.
-    names = [step.operator.name for step in epilogue.steps]
-    last = max((i for i, name in enumerate(names) if name == "QuantizeLinear"), default=0)
-    if any(step.dtype == ir.DataType.FLOAT and step.operator.name not in _EXACT for step in epilogue.steps[:last]):
-        return False
-    return all(_is_known(step, types, constants) for step in epilogue.steps)
-
-
-def _constants(epilogue: Epilogue) -> dict[int, np.ndarray]:
-    """Operands of one element that are constant, by number."""
-    return {1 + k: x.reshape(()) for k, x in enumerate(epilogue.operands) if isinstance(x, np.ndarray) and x.size == 1}
-
-
-def _is_known(step: Step, types: list[ir.DataType], constants: Mapping[int, np.ndarray]) -> bool:
-    given = [None if i is None else types[i] for i in step.inputs]
-
-    def numbers(*places: int) -> bool:
-        return all(p >= len(step.inputs) or (i := step.inputs[p]) is None or i in constants for p in places)
-
-    name, result = step.operator.name, step.dtype
-    if name in ("QLinearAdd", "QLinearMul"):
-        same = given[0] == given[3] == result
-        return same and result in BYTES and numbers(1, 2, 4, 5, 6, 7)
-    if name == "QuantizeLinear":
-        plain = step.attributes.get("precision") in (None, 0, int(ir.DataType.FLOAT))
-        return plain and given[0] == given[1] == ir.DataType.FLOAT and result in BYTES and _ranges(step, given)
-    if name == "DequantizeLinear":
-        return given[0] in BYTES and given[1] == result == ir.DataType.FLOAT and _ranges(step, given)
-    if name == "Requantize":
-        return given[0] in BYTES and result in BYTES and numbers(1, 2, 3, 4)
-    if name in ("Clip", "Relu", "Max", "Min") and result in BYTES:
-        return numbers(*range(1, len(step.inputs))) and (name in ("Clip", "Relu") or len(step.inputs) == 2)
-    if name == "Cast":
-        return given[0] in (*BYTES, ir.DataType.INT32, ir.DataType.FLOAT) and (
-            result == ir.DataType.FLOAT or (result == ir.DataType.INT32 and given[0] in (*BYTES, ir.DataType.INT32))
-        )
-    if any(g not in (None, ir.DataType.FLOAT) for g in (*given, result)):
-        return False
-    return vector(step.operator, step.attributes, ["v" if g else None for g in given], AVX2) is not None
-
-
-def _ranges(step: Step, given: Sequence[ir.DataType | None]) -> bool:
-    """Whether the zero point, if there is one, has 8 bits."""
-    return len(given) < 3 or given[2] is None or given[2] in BYTES
 
 
 class ByteEpilogue:
     """Writes the steps of one kernel's epilogue.
 
     Args:
-        epilogue: Which :func:`is_supported` accepts.
+        epilogue: Which ``int8_steps.is_supported`` accepts.
         shape: Of the output.
         axis: Of the output, along which vectors lie.
         isa: Instruction set.
@@ -211,7 +49,7 @@ class ByteEpilogue:
         self.strides: dict[str, Shape] = {}
         self.helpers: dict[str, None] = {}
         self._padded: set[str] = set()
-        self._single = _constants(epilogue)
+        self._single = single_constants(epilogue)
         self._names: dict[int, str] = {}
         for number, operand in enumerate(epilogue.operands, start=1):
             if isinstance(operand, View):
@@ -451,7 +289,7 @@ class ByteEpilogue:
         packed = f"PACK_{kind}@({', '.join(texts)})"
         bounds, lanes = values[0].bounds, self.isa.lanes()
         if bounds is not None and bounds != limits(values[0].dtype):
-            low, high = (self.parameter("i", _splat(b)) for b in bounds)
+            low, high = (self.parameter("i", four_bytes(b)) for b in bounds)
             packed = f"CLAMP_{kind}@({packed}, {low}, {high})"
         self._lines.append(f"const vw@ p = {packed};")
         at = 0
@@ -492,8 +330,3 @@ class ByteEpilogue:
     def _float_of(self, value: Value) -> str:
         assert value.form == "f"
         return value.text
-
-
-def _splat(value: int) -> int:
-    """Four equal bytes as an integer of 32 bits."""
-    return int(np.frombuffer(bytes([value & 255] * 4), np.int32)[0])

@@ -16,7 +16,8 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.implicit_gemm import Axis, collapse
-from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue, Value, Vector
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
+from eqsat.codegen.kernels.int8_values import Value, Vector
 from eqsat.codegen.kernels.int8_weights import PANEL
 from eqsat.codegen.kernels.registry import render
 from eqsat.codegen.kernels.tiling import Tile, split

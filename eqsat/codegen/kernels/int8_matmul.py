@@ -19,8 +19,10 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.implicit_gemm import Axis
 from eqsat.codegen.kernels.int8_conv import kernel, pointer_types, unsigned_zero
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
 from eqsat.codegen.kernels.int8_gemm import Problem, write
+from eqsat.codegen.kernels.int8_steps import is_supported
+from eqsat.codegen.kernels.int8_values import BYTES, Value
 from eqsat.codegen.kernels.int8_weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.model.types import OpKey

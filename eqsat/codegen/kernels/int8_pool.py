@@ -15,7 +15,9 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.int8_conv import kernel, pointer_types, result_order
-from eqsat.codegen.kernels.int8_epilogue import BYTES, ByteEpilogue, Value, Vector, is_supported
+from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
+from eqsat.codegen.kernels.int8_steps import is_supported
+from eqsat.codegen.kernels.int8_values import BYTES, Value, Vector
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.model.types import OpKey

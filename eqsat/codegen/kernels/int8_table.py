@@ -17,7 +17,7 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.elementwise import flattened
 from eqsat.codegen.kernels.int8_elementwise import IDENTITY, wants
-from eqsat.codegen.kernels.int8_epilogue import BYTES
+from eqsat.codegen.kernels.int8_values import BYTES
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.errors import EqsatError
 from eqsat.model.attributes import make_attrs
