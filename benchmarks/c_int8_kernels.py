@@ -192,7 +192,9 @@ def peak(library: Library, name: str) -> tuple[Callable[[], object], int]:
     count, rounds = (24, 20_000) if library.isa.registers >= 32 else (10, 20_000)
     sums = ", ".join(f"c{i} = SPLATI@({i})" for i in range(count))
     steps = "\n".join(f"c{i} = DOT4@(c{i}, a, b);" for i in range(count))
-    barrier = "\n".join(f'__asm__ volatile("" : "+{"x" if library.isa.x86 else "m"}"(c{i}));' for i in range(count))
+    # Sums must stay in the loop, and so must products of equal operands.
+    kept = [*(f"c{i}" for i in range(count)), "a", "b"]
+    barrier = "\n".join(f'__asm__ volatile("" : "+{"x" if library.isa.x86 else "m"}"({name}));' for name in kept)
     total = " + ".join(f"c{i}" for i in range(count))
     body, helpers = finish(
         f"vi@ {sums}; vi@ a = LDI@(x0), b = LDI@(x0 + 64);\n"
