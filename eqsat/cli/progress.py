@@ -17,6 +17,7 @@ _DOING = {
     "extract": "choosing the cheapest program",
     "partition": "forming regions",
     "calibrate": "gathering statistics",
+    "choose": "comparing methods",
     "measure": "measuring the noise of tensors",
     "check": "measuring the error of the result",
     "verify": "executing both models",

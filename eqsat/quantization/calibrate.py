@@ -26,7 +26,7 @@ class Progress:
     """One step of a long computation.
 
     Attributes:
-        stage: ``"calibrate"`` counts samples, ``"measure"`` runs.
+        stage: ``"calibrate"`` counts samples, ``"choose"`` methods, ``"measure"`` runs.
         done: How many are done.
         total: How many there are at most, None where that is not known.
     """

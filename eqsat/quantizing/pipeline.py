@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -21,19 +22,18 @@ from eqsat.model.load import Source, load
 from eqsat.model.opset import did_you_mean
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization import calibrate as calibrating
-from eqsat.quantization.balance import balanced
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
 from eqsat.quantization.data import CalibrationData, DataSource
 from eqsat.quantization.limits import Budget, required_decibel
 from eqsat.quantization.noise import measure_noise
 from eqsat.quantization.options import Activation, Method, Options
-from eqsat.quantization.ranges import ranges
-from eqsat.quantization.scheme import Scheme, make_scheme
+from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import kernel_macs
 from eqsat.quantizing.job import CONVERSIONS, Conversions, Job
 from eqsat.quantizing.prepare import folded, surviving
 from eqsat.quantizing.result import QuantizationResult
+from eqsat.quantizing.schemes import most_accurate, scheme_of
 from eqsat.report.event import Event, Progress
 from eqsat.rules.ast import Rule, Target
 from eqsat.search import Objective, Search
@@ -49,7 +49,7 @@ def quantize(
     targets: str | Sequence[str | Path | Target] = (),
     *,
     budget: Budget = None,
-    method: Method = "minmax",
+    method: Method | Literal["auto"] = "minmax",
     percentile: float = 99.99,
     activation: Activation = "uint8",
     symmetric: bool = False,
@@ -82,7 +82,8 @@ def quantize(
             output name. It holds for the result as measured on calibration samples, else there is an error. None takes
             the cheapest program, whatever its error.
         method, percentile, activation, symmetric, per_channel, balance: How ranges are found and what integers are; see
-            :class:`~eqsat.quantization.options.Options`.
+            :class:`~eqsat.quantization.options.Options`. The method ``"auto"`` is the one among all that is the most
+            accurate on the samples, everything being rounded.
         skip: Nodes that stay floats, by their name or by that of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
         simulate: Compute with floats what integers would give: float operators between pairs of ``QuantizeLinear`` and
@@ -115,7 +116,9 @@ def quantize(
             raise QuantizationError("at least one sample is required", place=f"option {name}", actual=str(value))
     _check_mode(simulate, conversions)
     kept = operators if operators is None or isinstance(operators, str) else tuple(operators)
-    options = Options(method, percentile, activation, symmetric, per_channel, _names(skip), kept, balance)  # type: ignore[arg-type]
+    # "auto" is settled when there are statistics.
+    one = "minmax" if method == "auto" else method
+    options = Options(one, percentile, activation, symmetric, per_channel, _names(skip), kept, balance)  # type: ignore[arg-type]
     original = load(source, dims=dims)
     required = required_decibel(budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, samples)
@@ -126,9 +129,11 @@ def quantize(
     seconds: dict[str, float] = {}
     with _timed(seconds, "calibrate"):
         found = calibrate(prepared, data, limit=samples, progress=tell("calibrate"))
-    scheme = make_scheme(prepared, ranges(found, options), options)
-    if options.balance:
-        scheme = balanced(prepared, scheme, found)
+    with _timed(seconds, "choose"):
+        if method == "auto":
+            scheme = most_accurate(prepared, found, options, data, limit=check_samples, progress=tell("choose"))
+        else:
+            scheme = scheme_of(prepared, found, options)
     if noise_samples is None:
         noise_samples = _affordable_samples(sum(kernel_macs(floats.plan, n) for n in floats.plan.nodes), scheme)
     with _timed(seconds, "measure"):

@@ -17,6 +17,7 @@ from eqsat.report.event import Event
         (Event("extract", cost=0.004, bound=0.003), "choosing the cheapest program: 4.00 ms, gap 25.00 %"),
         (Event("extract", cost=0.0, bound=0.0), "choosing the cheapest program: 0 s, gap 0.00 %"),
         (Event("calibrate", step=3, steps=8), "gathering statistics: 3 of 8"),
+        (Event("choose", step=1, steps=4), "comparing methods: 1 of 4"),
         (Event("measure", step=1200), "measuring the noise of tensors: 1,200"),
         (Event("something new"), "something new"),
     ],

@@ -16,6 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
+from eqsat.quantization.options import METHODS
 from eqsat.report.event import Event
 from tests.quantization.networks import NETWORKS, built, convolution, he, normal, residual, samples
 from tests.quantization.runtime import run as run_in_peer
@@ -50,6 +51,15 @@ def test_relative_error_at_any_scale_of_the_input(std: float) -> None:
     assert sqnr(run_in_peer(model, data), run_in_peer(result.model, data)) == pytest.approx(
         result.actual["output"], abs=0.05
     )
+
+
+@pytest.mark.parametrize("std", [0.5, 4.0])
+def test_auto_is_the_most_accurate_of_all_methods(std: float) -> None:
+    model = wide()
+    data = samples(model, 4, std=std)
+    found = {m: eqsat.quantize(model, data, method=m, simulate=True).actual["output"] for m in (*METHODS, "auto")}
+    assert found["auto"] == max(found.values())
+    assert len({round(v, 3) for v in found.values()}) > 1
 
 
 def test_a_normalisation_is_folded_before_it_is_rounded() -> None:
