@@ -40,6 +40,8 @@ FLOATS = ("tiny_ae", "tiny_dscnn", "tiny_mbv1_025", "tiny_resnet8", "mbv2", "ber
 LEAST_SECONDS = 0.002
 """A sample is as many runs as take this long, so that small models are not lost in the clock's grain."""
 
+_INTEGER = frozenset({"QLinearConv", "QLinearMatMul", "QGemm"})
+
 Row = dict[str, Any]
 
 
@@ -83,7 +85,7 @@ def measure(name: str, repeat: int) -> Row:
     middle = {key: statistics.median(values) for key, values in samples.items()}
     return {
         "model": Path(name).stem if name.endswith(".onnx") else name,
-        "type": "int8" if any(node.op_type.startswith("QLinear") for node in model.graph.node) else "float32",
+        "type": "int8" if any(node.op_type in _INTEGER for node in model.graph.node) else "float32",
         "onnxruntime": middle["onnxruntime"],
         "c": middle["c"],
         "ratio": statistics.median(c / o for c, o in zip(samples["c"], samples["onnxruntime"], strict=True)),
