@@ -19,6 +19,8 @@ from eqsat.quantizing.result import QuantizationResult
 TINY = ("tiny_ae", "tiny_dscnn", "tiny_mbv1_025", "tiny_resnet8")
 LUCK = 0.2
 """dB by which two quantizers of equal quality differ: where the output's own rounding is most of the error."""
+CHOICE = 0.6
+"""dB by which the best of several methods on one set of samples may miss the best on another one."""
 
 
 @cache
@@ -35,30 +37,31 @@ def error(model: onnx.ModelProto, result: QuantizationResult, count: int = 8) ->
     return sqnr(outputs(model, fresh), outputs(executable(result.model), fresh))
 
 
-def assert_no_worse_than_peer(name: str, methods: list[str]) -> None:
-    model, result = quantized(name)
+def assert_no_worse_than_peer(name: str, methods: list[str], method: str, luck: float) -> None:
+    model, result = quantized(name, method=method)
     seen, fresh = samples(model, 8, seed=0), samples(model, 8, seed=1)
-    exact = outputs(model, fresh)
     peers = [quantized_by_peer(model, seen, method) for method in methods]
     floats = min(sum(operators_in_runtime(peer)[1].values()) for peer in peers)
     if operators_in_plan(result.plan)[1] > floats:
         # A float operator at the end may cost the same as its integer form; then the accurate one is taken.
-        model, result = quantized(name, conversions="fully_integral")
+        model, result = quantized(name, method=method, conversions="fully_integral")
     assert operators_in_plan(result.plan)[1] <= floats
-    best = max(sqnr(exact, outputs(peer, fresh)) for peer in peers)
-    assert error(model, result) >= best - LUCK
+    for data, allowed in ((seen, LUCK), (fresh, luck)):
+        exact = outputs(model, data)
+        best = max(sqnr(exact, outputs(peer, data)) for peer in peers)
+        assert sqnr(exact, outputs(executable(result.model), data)) >= best - allowed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SMALL, *TINY])
 def test_no_worse_than_the_peer(name: str) -> None:
-    assert_no_worse_than_peer(name, ["minmax"])
+    assert_no_worse_than_peer(name, ["minmax"], "minmax", LUCK)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", [*SMALL, *TINY, "mbv2", "bert4x256", *(name for name in LIGHT if name not in HEAVY)])
 def test_no_worse_than_any_method_of_the_peer(name: str) -> None:
-    assert_no_worse_than_peer(name, list(METHODS))
+    assert_no_worse_than_peer(name, list(METHODS), "auto", CHOICE)
 
 
 @pytest.mark.parametrize("std", [0.1, 1.0, 3.0, 10.0])
