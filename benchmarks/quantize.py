@@ -43,8 +43,9 @@ from benchmarks.quantize_peer import METHODS, MOVES, operators_in_runtime, outpu
 from eqsat.errors import QuantizationError
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.saved import inline
-from eqsat.quantization.options import METHODS as OWN_METHODS
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
+from eqsat.quantizing.job import Conversions
+from eqsat.quantizing.schemes import ANY_METHOD, AnyMethod
 
 Row = dict[str, Any]
 
@@ -55,8 +56,11 @@ HEAVY = ("bvlc_alexnet", "vgg19", "zfnet512")
 """Networks of hundreds of MB, left out unless asked for."""
 
 
+_CONVERSIONS: tuple[Conversions, ...] = ("disabled", "fully_integral")
+
+
 def compare(
-    name: str, own_methods: Iterable[str], peer_methods: Iterable[str], calibration: int, fresh: int
+    name: str, own_methods: Iterable[AnyMethod], peer_methods: Iterable[str], calibration: int, fresh: int
 ) -> list[Row]:
     """A row for each method of eqsat and of the peer.
 
@@ -71,10 +75,10 @@ def compare(
     exact = outputs(model, unseen)
     found = []
     for method in own_methods:
-        for conversions in ("disabled", "fully_integral"):
+        for conversions in _CONVERSIONS:
             start = time.process_time()
             try:
-                result = eqsat.quantize(model, seen, method=method, conversions=conversions)  # type: ignore[arg-type]
+                result = eqsat.quantize(model, seen, method=method, conversions=conversions)
             except QuantizationError:
                 # Some operator has no integer form.
                 continue
@@ -215,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [*SMALL, *exported(), *(name for name in LIGHT if name not in HEAVY)]
     parser.add_argument("--models", nargs="*", default=names, help="by name, or files")
     parser.add_argument(
-        "--methods", nargs="*", default=["minmax"], choices=OWN_METHODS, help="eqsat's, the default first"
+        "--methods", nargs="*", default=["minmax"], choices=ANY_METHOD, help="eqsat's, the default first"
     )
     parser.add_argument("--peer-methods", nargs="*", default=list(METHODS), choices=list(METHODS), help="the peer's")
     parser.add_argument("--samples", type=int, default=8, help="to calibrate with")

@@ -11,6 +11,7 @@ from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, r
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
+    from eqsat.codegen.weights import Form
 
 
 @click.command(short_help="Write a model as a C program.")
@@ -54,7 +55,7 @@ def codegen(
     model: Path,
     output: Path,
     name: str,
-    weights: str,
+    weights: Form,
     isas: tuple[str, ...],
     winograd: bool,
     memory_map: bool,
@@ -78,7 +79,7 @@ def codegen(
         loaded,
         output,
         name=name,
-        weights=weights,  # type: ignore[arg-type]  # click has checked it
+        weights=weights,
         isas=isas or None,
         inputs=given,
         seed=seed,

@@ -13,6 +13,8 @@ from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, r
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.search import Backend
+
 
 @click.command(short_help="Execute a model.")
 @click.argument("model", type=MODEL)
@@ -42,7 +44,7 @@ def run(
     dims: dict[str, int],
     seed: int,
     output: Path | None,
-    backend: str,
+    backend: Backend,
     full: bool,
     as_json: bool,
     quiet: bool,
@@ -66,7 +68,7 @@ def run(
     if drawn and not quiet and not as_json:
         click.echo(f"random    {', '.join(drawn)} (seed {seed})", err=True)
 
-    results = api.run(loaded, arrays, backend=backend)  # type: ignore[arg-type]  # click has checked it
+    results = api.run(loaded, arrays, backend=backend)
     if output is not None:
         _save(results, output)
     if as_json:

@@ -140,7 +140,7 @@ def _type(run: _Pass, value: ir.Value) -> TensorType | None:
     if value not in run.types:
         tensor = value.const_value if value.is_initializer() else None
         if tensor is not None:
-            run.types[value] = TensorType(tensor.dtype, tuple(int(d) for d in tensor.shape))  # type: ignore[arg-type]
+            run.types[value] = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
         else:
             run.types[value] = tensor_type(value)
     return run.types[value]
@@ -190,13 +190,12 @@ def _normalize(run: _Pass, node: ir.Node, op: OpKey, attrs: Attrs, types: list[T
         if axes is not None and value.is_initializer():
             wanted = normal_axes(op, types, axes)
             if wanted.shape != axes.shape or not np.array_equal(wanted, axes):
-                _replace_constant(run, node, position, wanted)
-                types[position] = _type(run, node.inputs[position])  # type: ignore[arg-type]
+                types[position] = _type(run, _replace_constant(run, node, position, wanted))
     return normal
 
 
-def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarray) -> None:
-    """Gives the node another constant; a tensor that nobody else reads keeps its name."""
+def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarray) -> ir.Value:
+    """Gives the node another constant, and returns it; a tensor that nobody else reads keeps its name."""
     value = node.inputs[position]
     graph = node.graph
     assert value is not None and value.const_value is not None and isinstance(graph, ir.Graph)
@@ -214,6 +213,7 @@ def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarr
     value.shape = ir.Shape(wanted.shape)
     run.types.pop(value, None)
     run.values[value] = wanted
+    return value
 
 
 # ---- outputs -------------------------------------------------------------------------------------

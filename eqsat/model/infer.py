@@ -85,6 +85,7 @@ def infer_types(
     make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
     node = make(op, attrs, present, outputs)
     try:
+        # The public function would serialize what is cached here; the stub of this one lacks the last two parameters.
         inferred = found._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)  # type: ignore[call-arg]
     except (InferenceError, ValidationError) as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))

@@ -7,7 +7,8 @@ The only repair is to sort nodes that are not in topological order, which change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 
 import onnx
@@ -156,7 +157,7 @@ class _Checker:
 
     def _nodes(
         self,
-        nodes: Sequence[onnx.NodeProto],
+        nodes: MutableSequence[onnx.NodeProto],
         known: dict[str, str],
         own: dict[str, str],
         versions: dict[str, int],
@@ -179,8 +180,8 @@ class _Checker:
         order = self._order(nodes, known, defined, where)
         if order is not None:
             copies = [onnx.NodeProto.FromString(nodes[i].SerializeToString()) for i in order]
-            del nodes[:]  # type: ignore[attr-defined]
-            nodes.extend(copies)  # type: ignore[attr-defined]
+            del nodes[:]
+            nodes.extend(copies)
         for i, node in enumerate(nodes):
             self._node(node, i, known, versions, attributes)
             known.update(dict.fromkeys((n for n in node.output if n), "output of a node"))
@@ -284,8 +285,7 @@ def label(name: str | None, op_type: str, output: str | None, index: int) -> str
 
 
 def _duplicates(names: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    return [n for n in names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:

@@ -12,7 +12,7 @@ from eqsat.model import opset
 from eqsat.model.opset import did_you_mean
 from eqsat.model.types import OpKey
 
-_Kinds = dict[str, int]
+_Kinds = dict[str, AttributeProto.AttributeType.ValueType]
 
 
 def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
@@ -37,7 +37,7 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
             hint = did_you_mean(attribute.name, kinds) or f"its attributes: {', '.join(kinds) or 'none'}"
             raise ModelError(f"an attribute of {op} is required", place=place, actual=f"`{attribute.name}`", hint=hint)
         if attribute.type != kinds[attribute.name] and attribute.type:
-            wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])  # type: ignore[arg-type]
+            wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])
             actual = AttributeProto.AttributeType.Name(attribute.type)
             raise ModelError(f"attribute `{attribute.name}` of type {wanted} is required", place=place, actual=actual)
     given = {a.name for a in node.attribute}

@@ -7,8 +7,9 @@ so it runs only where an operator in use did change between the two opsets, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, MutableSequence
 from functools import cache
+from typing import Any
 
 import onnx
 from onnx import defs, inliner, version_converter
@@ -200,8 +201,8 @@ def _version(model: onnx.ModelProto) -> int:
 def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:
     """Every operator of the graph, its subgraphs and, unless told otherwise, its functions."""
 
-    def visit(nodes: object) -> Iterator[OpKey]:
-        for node in nodes:  # type: ignore[attr-defined]
+    def visit(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
+        for node in nodes:
             yield OpKey(node.domain, node.op_type)
             for attribute in node.attribute:
                 if attribute.HasField("g"):
@@ -231,7 +232,7 @@ def _same(op: OpKey, a: int, b: int) -> bool:
     return first.since_version == second.since_version and not second.deprecated
 
 
-def _replace(field: object, entries: list) -> None:
+def _replace(field: MutableSequence[Any], entries: list) -> None:
     copies = [type(e).FromString(e.SerializeToString()) for e in entries]
-    del field[:]  # type: ignore[attr-defined]
-    field.extend(copies)  # type: ignore[attr-defined]
+    del field[:]
+    field.extend(copies)

@@ -41,7 +41,7 @@ def required_decibel(budget: Budget, outputs: Sequence[str]) -> dict[str, float]
                 hint=did_you_mean(str(name), outputs) or f"the float outputs are {', '.join(outputs) or 'none'}",
             )
     values = {name: _decibel(value, f"option budget, output {name!r}") for name, value in budget.items()}
-    return {name: values[name] for name in outputs if (values.get(name)) is not None}  # type: ignore[misc]
+    return {name: value for name in outputs if (value := values.get(name)) is not None}
 
 
 def _decibel(value: BudgetValue, place: str) -> float | None:

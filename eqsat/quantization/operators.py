@@ -6,6 +6,7 @@ and data movement. Others can be asked for; then all of their float inputs and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -70,7 +71,7 @@ ROLES: dict[str, Role] = {
 _NEVER = frozenset(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 
 
-def role(node: ir.Node, operators: tuple[str, ...] | None) -> Role | None:
+def role(node: ir.Node, operators: Sequence[str] | None) -> Role | None:
     """How a node takes part, None if it does not.
 
     Args:

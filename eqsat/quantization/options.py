@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,8 +40,8 @@ class Options:
     activation: Activation = "uint8"
     symmetric: bool = False
     per_channel: bool = True
-    skip: tuple[str, ...] = ()
-    operators: tuple[str, ...] | None = None
+    skip: Sequence[str] = ()
+    operators: Sequence[str] | None = None
     balance: bool = True
 
     def __post_init__(self) -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import onnx_ir as ir
 
@@ -27,13 +26,13 @@ from eqsat.quantization.calibrate import calibrate
 from eqsat.quantization.data import CalibrationData, DataSource
 from eqsat.quantization.limits import Budget, required_decibel
 from eqsat.quantization.noise import measure_noise
-from eqsat.quantization.options import Activation, Method, Options
+from eqsat.quantization.options import Activation, Options
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import kernel_macs
 from eqsat.quantizing.job import CONVERSIONS, Conversions, Job
 from eqsat.quantizing.prepare import folded, surviving
 from eqsat.quantizing.result import QuantizationResult
-from eqsat.quantizing.schemes import most_accurate, scheme_of
+from eqsat.quantizing.schemes import AnyMethod, most_accurate, scheme_of
 from eqsat.report.event import Event, Progress
 from eqsat.rules.ast import Rule, Target
 from eqsat.search import Objective, Search
@@ -49,7 +48,7 @@ def quantize(
     targets: str | Sequence[str | Path | Target] = (),
     *,
     budget: Budget = None,
-    method: Method | Literal["auto"] = "minmax",
+    method: AnyMethod = "minmax",
     percentile: float = 99.99,
     activation: Activation = "uint8",
     symmetric: bool = False,
@@ -115,10 +114,9 @@ def quantize(
         if value is not None and value < 1:
             raise QuantizationError("at least one sample is required", place=f"option {name}", actual=str(value))
     _check_mode(simulate, conversions)
-    kept = operators if operators is None or isinstance(operators, str) else tuple(operators)
     # "auto" is settled when there are statistics.
     one = "minmax" if method == "auto" else method
-    options = Options(one, percentile, activation, symmetric, per_channel, _names(skip), kept, balance)  # type: ignore[arg-type]
+    options = Options(one, percentile, activation, symmetric, per_channel, skip, operators, balance)
     original = load(source, dims=dims)
     required = required_decibel(budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, samples)
@@ -187,11 +185,6 @@ def _check_mode(simulate: bool, conversions: str) -> None:
 
 def _is_float(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point()
-
-
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    # Options says what is wrong with a text.
-    return names if isinstance(names, str) else tuple(names)  # type: ignore[return-value]
 
 
 def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> CalibrationData:
