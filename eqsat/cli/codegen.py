@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, quiet_option, read_inputs, seed_option
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @inputs_option
 @dims_option
 @seed_option("the stored inputs that are not given")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@quiet_option()
 @debug_option
 def codegen(
     model: Path,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+from eqsat.cli.options import (
+    MODEL,
+    debug_option,
+    dims_option,
+    inputs_option,
+    json_option,
+    quiet_option,
+    read_inputs,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
@@ -28,8 +37,8 @@ if TYPE_CHECKING:
 )
 @click.option("--atol", type=click.FloatRange(min=0), metavar="X", help="Allowed absolute difference.  [default: 0]")
 @click.option("--exact", is_flag=True, help="Equal to the bit; the same as --rtol 0 --atol 0.")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@json_option("the comparison")
+@quiet_option("Print nothing; the exit code says it.")
 @debug_option
 def compare(
     first: Path,

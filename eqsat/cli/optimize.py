@@ -8,36 +8,32 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from eqsat.cli.options import MODEL, debug_option, dims_option, seed_option
+from eqsat.cli.options import (
+    MODEL,
+    chosen_rules,
+    debug_option,
+    dims_option,
+    limits_options,
+    output_option,
+    report_options,
+    rules_options,
+    seed_option,
+    targets_option,
+)
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
-    from eqsat.report.summary import Summary, Verification
+    from eqsat.report.summary import Verification
     from eqsat.rules.select import NumericsClass
 
 
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
 @click.argument("model", type=MODEL)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result.")
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME[,NAME]",
-    help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes '
-    "a number. The host is always there.",
-)
-@click.option(
-    "-r",
-    "--rules",
-    "rule_files",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="A file of rules to use beside the shipped ones. May be repeated.",
-)
-@click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules.")
+@output_option
+@targets_option
+@rules_options
 @dims_option
 @click.option(
     "--numerics",
@@ -53,28 +49,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Which program to take; `worst` and `random` serve to test rules.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For the whole search; the best program so far is the result.",
-)
-@click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting.")
-@click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph.")
+@limits_options
 @seed_option("`--objective random` and of the input that verifies the result")
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
 )
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the report; .html, .json or .txt by the name.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every kernel and every rule as well.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@report_options("every kernel and every rule")
 @debug_option
 def optimize(
     model: Path,
@@ -148,33 +128,6 @@ def optimize(
         if not quiet and not as_json:
             click.echo(f"saved     {output}")
     return 0
-
-
-def chosen_rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
-    """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
-    from eqsat.rules.select import shipped_rules
-
-    if no_defaults:
-        return list(files)
-    return [*shipped_rules(), *files] if files else None
-
-
-def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
-    """The report as a table or as JSON."""
-    if as_json:
-        from eqsat.report.as_json import to_json
-
-        click.echo(to_json(summary), nl=False)
-    elif not quiet:
-        from rich.console import Console
-
-        from eqsat.report.table import as_text, render
-
-        terminal = Console()
-        if terminal.is_terminal:
-            terminal.print(render(summary, details=verbose), crop=False)
-        else:
-            click.echo(as_text(summary, details=verbose), nl=False)
 
 
 def _verification(comparison: Comparison) -> Verification:

@@ -54,6 +54,104 @@ def inputs_option(command: _Command) -> _Command:
     )(command)
 
 
+def output_option(command: _Command) -> _Command:
+    """``--output``: the file of a model; nothing is written without it."""
+    return click.option(
+        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result."
+    )(command)
+
+
+def targets_option(command: _Command) -> _Command:
+    """``--target``, any number of times; arrives as a tuple of texts."""
+    return click.option(
+        "-t",
+        "--target",
+        "targets",
+        multiple=True,
+        metavar="NAME[,NAME]",
+        help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes '
+        "a number. The host is always there.",
+    )(command)
+
+
+def rules_options(command: _Command) -> _Command:
+    """``--rules`` and ``--no-default-rules``; :func:`chosen_rules` says what they mean together."""
+    return _stacked(
+        click.option(
+            "-r",
+            "--rules",
+            "rule_files",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="A file of rules to use beside the shipped ones. May be repeated.",
+        ),
+        click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules."),
+    )(command)
+
+
+def limits_options(command: _Command) -> _Command:
+    """``--time-limit``, ``--iterations`` and ``--enodes``: what the search may take."""
+    return _stacked(
+        click.option(
+            "--time-limit",
+            type=click.FloatRange(min=0, min_open=True),
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="For the whole search; the best program so far is the result.",
+        ),
+        click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting."),
+        click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph."),
+    )(command)
+
+
+def report_options(details: str) -> Callable[[_Command], _Command]:
+    """``--report``, and how much of the report is printed: ``--json``, ``--verbose`` and ``--quiet``.
+
+    Args:
+        details: What ``--verbose`` adds.
+    """
+    return _stacked(
+        click.option(
+            "--report",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Where to write the report; .html, .json or .txt by the name.",
+        ),
+        json_option("the report"),
+        click.option("-v", "--verbose", is_flag=True, help=f"Print {details} as well."),
+        quiet_option(),
+    )
+
+
+def json_option(what: str | None = None) -> Callable[[_Command], _Command]:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print {f'{what} ' if what else ''}as JSON.")
+
+
+def quiet_option(what: str = "Print nothing but errors.") -> Callable[[_Command], _Command]:
+    """``--quiet``."""
+    return click.option("-q", "--quiet", is_flag=True, help=what)
+
+
+def chosen_rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
+    """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
+    from eqsat.rules.select import shipped_rules
+
+    if no_defaults:
+        return list(files)
+    return [*shipped_rules(), *files] if files else None
+
+
+def _stacked(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def decorate(command: _Command) -> _Command:
+        # As decorators written one below the other, so that ``--help`` shows them in this order.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarray]:
     """The arrays named on the command line.
 

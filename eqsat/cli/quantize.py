@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.optimize import chosen_rules, print_summary
-from eqsat.cli.options import MODEL, debug_option, dims_option
+from eqsat.cli.options import (
+    MODEL,
+    chosen_rules,
+    debug_option,
+    dims_option,
+    limits_options,
+    output_option,
+    report_options,
+    rules_options,
+    targets_option,
+)
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
     from eqsat.quantization.options import Activation, Method
@@ -26,15 +36,8 @@ if TYPE_CHECKING:
     metavar="DATA",
     help="Samples of the inputs: a .npz file with an array for each input, a .npy file, or a folder of them.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result.")
-@click.option(
-    "-t",
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="NAME[,NAME]",
-    help="Accelerators: names from `eqsat targets list`, or paths of target files. The host is always there.",
-)
+@output_option
+@targets_option
 @click.option(
     "-b",
     "--budget",
@@ -80,15 +83,7 @@ if TYPE_CHECKING:
     help="Cut the result into prefix, integer core and suffix; `fully_integral`: all of the model in the core.",
 )
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
-@click.option(
-    "-r",
-    "--rules",
-    "rule_files",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="A file of rules to use beside the shipped ones. May be repeated.",
-)
-@click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules.")
+@rules_options
 @dims_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
 @click.option(
@@ -105,24 +100,8 @@ if TYPE_CHECKING:
     metavar="N",
     help="Samples on which the result is measured.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For the search; the best program so far is the result.",
-)
-@click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting.")
-@click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph.")
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the report; .html, .json or .txt by the name.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every tensor, kernel and rule as well.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@limits_options
+@report_options("every tensor, kernel and rule")
 @debug_option
 def quantize(
     model: Path,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.options import debug_option
+from eqsat.cli.options import debug_option, json_option
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
@@ -23,7 +23,7 @@ def rules() -> None:
 
 @rules.command("list", short_help="List the rules.")
 @click.argument("files", nargs=-1, type=_FILES)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 @debug_option
 def list_(files: tuple[Path, ...], as_json: bool) -> None:
     """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about."""

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, read_inputs, seed_option
+from eqsat.cli.options import (
+    MODEL,
+    debug_option,
+    dims_option,
+    inputs_option,
+    json_option,
+    quiet_option,
+    read_inputs,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +44,8 @@ if TYPE_CHECKING:
     help="Execute with numpy, or write the model as C, compile and call it.",
 )
 @click.option("--full", is_flag=True, help="Print all elements.")
-@click.option("--json", "as_json", is_flag=True, help="Print shapes, types and statistics as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@json_option("shapes, types and statistics")
+@quiet_option()
 @debug_option
 def run(
     model: Path,

@@ -1,0 +1,28 @@
+"""A report on the terminal, for the commands that search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from eqsat.report.summary import Summary
+
+
+def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+    """The report as a table or as JSON."""
+    if as_json:
+        from eqsat.report.as_json import to_json
+
+        click.echo(to_json(summary), nl=False)
+    elif not quiet:
+        from rich.console import Console
+
+        from eqsat.report.table import as_text, render
+
+        terminal = Console()
+        if terminal.is_terminal:
+            terminal.print(render(summary, details=verbose), crop=False)
+        else:
+            click.echo(as_text(summary, details=verbose), nl=False)
