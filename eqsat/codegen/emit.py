@@ -8,7 +8,8 @@ written but what the caller passes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
 from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
-from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import identifier, unique
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
@@ -30,6 +31,8 @@ BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
 X86 = "x86"
 """Section of what several x86 variants share."""
+SMALL = 4096
+"""Elements of a constant that is kept for reports."""
 
 
 @dataclass
@@ -110,7 +113,7 @@ class _Emitter:
                 self.users.setdefault(made.text, set()).add(isa.name)
                 scratch[number] = max(scratch[number], kernel.scratch)
             shape = next(t.shape for t in node.writes())
-            infos.append(KernelInfo(node.name, node.describe(), family.name, shape))
+            infos.append(KernelInfo(node.name, node.describe(), family.name, shape, _without_weights(task)))
         plan, buffers, scratches = self._memory(scratch)
         variants: list[tuple[Isa, list[str]]] = []
         for isa in self.isas:
@@ -321,6 +324,18 @@ class _Emitter:
                 for name in names:
                     del self.sections[name].helpers[helper]
                 self.sections[home].helpers[helper] = None
+
+
+def _without_weights(task: Task) -> Task:
+    """A task to be kept: large constants are replaced by one element that is repeated."""
+
+    def shell(operand: View | np.ndarray | None) -> Any:
+        if not isinstance(operand, np.ndarray) or operand.size <= SMALL:
+            return operand
+        return np.broadcast_to(np.zeros((), operand.dtype), operand.shape)
+
+    epilogue = replace(task.epilogue, operands=tuple(map(shell, task.epilogue.operands)))
+    return replace(task, inputs=tuple(map(shell, task.inputs)), epilogue=epilogue)
 
 
 def _argument(name: str, c_name: str, tensor: Tensor) -> Argument:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from eqsat.codegen.kernel import Task
 from eqsat.codegen.memory import MemoryPlan
 
 
@@ -48,12 +49,21 @@ class MapEntry:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What a report or a benchmark wants to know of one call."""
+    """What a report or a benchmark wants to know of one call.
+
+    Attributes:
+        name: Of the model's node.
+        what: The operators in it.
+        family: Who generated it.
+        shape: Of the first result.
+        task: What was to be computed; of large constants only type and shape.
+    """
 
     name: str
     what: str
     family: str
     shape: tuple[int, ...]
+    task: Task = field(repr=False, compare=False)
 
 
 @dataclass
