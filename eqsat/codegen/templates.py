@@ -158,6 +158,20 @@ class Template(LoopWriter):
         self.x = Inputs(self)
         self.y = [None if v is None else Result(self, i, v) for i, v in enumerate(task.outputs)]
 
+    def operand(self, number: int) -> Tensor:
+        """Input that cannot be absent."""
+        return Tensor(self, self.required(number))
+
+    def operands(self, *numbers: int) -> list[Tensor]:
+        """Inputs that cannot be absent, in the order in which constants among them become parameters."""
+        return [self.operand(number) for number in numbers]
+
+    def result(self, number: int = 0) -> Result:
+        """Output that somebody reads."""
+        found = self.y[number]
+        assert found is not None
+        return found
+
     def captured(self, write: Callable[[], None]) -> str:
         """The lines that a function adds."""
         before, self.lines = self.lines, []
@@ -206,6 +220,11 @@ def _loops(
     axes = [a for a in (order if order is not None else range(len(shape))) if shape[a] != 1]
     heads = [f"for (ptrdiff_t {index[a]} = 0; {index[a]} < {shape[a]}; {index[a]}++) {{" for a in axes]
     return "\n".join([*(heads or ["{"]), caller(index), "}" * max(len(heads), 1)])
+
+
+def only(operand: Tensor | None) -> str:
+    """The element of an operand that has one; 0 where it is absent."""
+    return "0" if operand is None else operand.load(*["0"] * operand.rank)
 
 
 def along(index: Sequence[Index], axis: int, place: Index) -> tuple[Index, ...]:

@@ -118,6 +118,4 @@ def whole(y: Result, source: Tensor) -> Block:
 
 def first(template: Template) -> tuple[Result, Tensor]:
     """Output and input 0."""
-    y, x = template.y[0], template.x[0]
-    assert y is not None and x is not None
-    return y, x
+    return template.result(), template.operand(0)

@@ -11,8 +11,7 @@ from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.fused import activated, can_activate
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops
-from eqsat.codegen.kernels.products import only
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.kernels.convolution import transposed_padding
 from eqsat.ops.kernels.windows import integers, windows
 
@@ -45,8 +44,7 @@ def _convolution(
         added: What is added to the sum, of the output's shape.
         channels_last: Whether output 0 has its channels last.
     """
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     maps, depth = weights.shape[:2]
     groups = source.shape[1] // max(depth, 1)
     at = windows(template.task.attributes, source.shape[2:], weights.shape[2:])
@@ -87,18 +85,12 @@ def _convolution(
     )
 
 
-def _operands(template: Template, first: int, second: int) -> tuple[Tensor, Tensor]:
-    x, w = template.x[first], template.x[second]
-    assert x is not None and w is not None
-    return x, w
-
-
 @loops("convolution loops", "Conv", accepts=lambda task: are(task, FLOATS))
 def conv(task: Task) -> Kernel:
     """Convolution of floats, plus a bias."""
     template = Template(task)
-    x, w = _operands(template, 0, 1)
-    bias = template.x[2] if task.has(2) else None
+    x, w = template.operands(0, 1)
+    bias = template.x[2]
     added = "" if bias is None else f" + {bias.load('m')}"
     return _convolution(template, x, w, lambda v: v + added, accumulator=x.c)
 
@@ -109,11 +101,9 @@ def conv(task: Task) -> Kernel:
 def fused_conv(task: Task) -> Kernel:
     """Convolution plus a residual, then an activation."""
     template = Template(task)
-    x, w = _operands(template, 0, 1)
-    y = template.y[0]
-    bias = template.x[2] if task.has(2) else None
-    residual = template.x[3] if task.has(3) else None
-    assert y is not None
+    x, w = template.operands(0, 1)
+    y = template.result()
+    bias, residual = template.x[2], template.x[3]
     added = "" if bias is None else f" + {bias.load('m')}"
     name = str(task.attributes.get("activation") or "")
     outer = [f"o{axis}" if n != 1 else "0" for axis, n in enumerate(y.shape[2:-1])]
@@ -127,8 +117,8 @@ def fused_conv(task: Task) -> Kernel:
 def conv_integer(task: Task) -> Kernel:
     """Convolution of 8-bit integers in int32."""
     template = Template(task)
-    x, w = _operands(template, 0, 1)
-    zeros = (template.x[2] if task.has(2) else None, template.x[3] if task.has(3) else None)
+    x, w = template.operands(0, 1)
+    zeros = (template.x[2], template.x[3])
     return _convolution(template, x, w, lambda v: f"(int32_t){v}", accumulator="uint32_t", zeros=zeros)
 
 
@@ -139,15 +129,14 @@ def conv_integer(task: Task) -> Kernel:
 def qlinear_conv(task: Task) -> Kernel:
     """Convolution of quantized operands; weights may have a scale and zero point for each output channel."""
     template = Template(task)
-    x, w = _operands(template, 0, 3)
-    y = template.y[0]
-    w_scale = template.x[4]
-    assert y is not None and w_scale is not None
+    x, w = template.operands(0, 3)
+    y = template.result()
+    w_scale = template.operand(4)
     dtype = y.value_dtype
     last = bool(task.attributes.get("channels_last"))
     if last:
         x = x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
-    bias = template.x[8] if task.has(8) else None
+    bias = template.x[8]
     scale = f"({only(template.x[1])} * {w_scale.vector(0, 1).load('m')} / {only(template.x[6])})"
     zero = only(template.x[7])
 
@@ -163,9 +152,8 @@ def qlinear_conv(task: Task) -> Kernel:
 def conv_transpose(task: Task) -> Kernel:
     """Transposed convolution, gathered by the outputs."""
     template = Template(task)
-    x, w = _operands(template, 0, 1)
-    y = template.y[0]
-    assert y is not None
+    x, w = template.operands(0, 1)
+    y = template.result()
     rank = x.rank - 2
     spatial, kernel = x.shape[2:], w.shape[2:]
     strides = integers(task.attributes, "strides", (1,) * rank)

@@ -66,16 +66,15 @@ def _equation(task: Task) -> Equation | None:
 def einsum(task: Task) -> Kernel:
     """Sums of products over the labels that the result has not got."""
     template = Template(task)
-    y = template.y[0]
+    y = template.result()
     found = _equation(task)
-    assert y is not None and found is not None
+    assert found is not None
     summed = sorted(found.sizes.keys() - set(found.result))
     dtype = y.value_dtype
     accumulator = "double" if dtype in FLOATS else accumulator_of(dtype)
     operands = []
     for number in range(len(task.inputs)):
-        x = template.x[number]
-        assert x is not None
+        x = template.operand(number)
         operands.append(x)
 
     def term(i: Sequence[str], j: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, dense_strides
 from eqsat.codegen.kernels.blocks import Block, filled
 from eqsat.codegen.kernels.loops import NUMBERS, are, loops, shape_of
-from eqsat.codegen.templates import Template, Tensor, along
+from eqsat.codegen.templates import Template, along
 from eqsat.ops.kernels.windows import integers
 
 
@@ -25,20 +25,11 @@ def _axis(task: Task) -> int:
     return int(task.attributes["axis"]) % len(shape_of(task, 0))
 
 
-def _operands(template: Template, *numbers: int) -> list[Tensor]:
-    found = []
-    for number in numbers:
-        x = template.x[number]
-        assert x is not None
-        found.append(x)
-    return found
-
-
 @loops("gathering loops", "Gather")
 def gather(task: Task) -> Kernel:
     """Slices along an axis."""
     template = Template(task)
-    x, where = _operands(template, 0, 1)
+    x, where = template.operands(0, 1)
     axis, wide = _axis(task), where.rank
 
     def position(i: Sequence[str], k: int) -> str:
@@ -54,7 +45,7 @@ def gather(task: Task) -> Kernel:
 def gather_elements(task: Task) -> Kernel:
     """One element for each index, at the index's own place in the other axes."""
     template = Template(task)
-    x, where = _operands(template, 0, 1)
+    x, where = template.operands(0, 1)
     axis = _axis(task)
     return template.fill(
         "gather.c.jinja",
@@ -69,7 +60,7 @@ def gather_elements(task: Task) -> Kernel:
 def gather_nd(task: Task) -> Kernel:
     """Slices at index tuples, separately for each batch."""
     template = Template(task)
-    x, where = _operands(template, 0, 1)
+    x, where = template.operands(0, 1)
     batch, depth = task.attributes.get("batch_dims", 0), where.shape[-1]
     lead = where.rank - 1
     return template.fill(
@@ -102,7 +93,7 @@ def _combines(task: Task) -> bool:
 def scatter_elements(task: Task) -> Kernel:
     """A copy with one element replaced, or combined, for each index."""
     template = Template(task)
-    x, where = _operands(template, 0, 1)
+    x, where = template.operands(0, 1)
     axis = _axis(task)
     return template.fill(
         "scatter.c.jinja",
@@ -123,7 +114,7 @@ def scatter_elements(task: Task) -> Kernel:
 def scatter_nd(task: Task) -> Kernel:
     """A copy with slices at index tuples replaced or combined."""
     template = Template(task)
-    x, where = _operands(template, 0, 1)
+    x, where = template.operands(0, 1)
     lead, depth = where.rank - 1, where.shape[-1]
     return template.fill(
         "scatter.c.jinja",
@@ -139,8 +130,7 @@ def scatter_nd(task: Task) -> Kernel:
 def one_hot(task: Task) -> Kernel:
     """One value where the class is the index, another elsewhere."""
     template = Template(task)
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     axis = task.attributes["axis"] % y.rank
     return template.fill("one_hot.c.jinja", axis=axis, count=y.shape[axis], int64=ir.DataType.INT64)
 
@@ -149,10 +139,10 @@ def one_hot(task: Task) -> Kernel:
 def compress(task: Task) -> Kernel:
     """The slices, or elements, for which a constant condition holds."""
     template = Template(task)
-    (x,) = _operands(template, 0)
-    y = template.y[0]
+    x = template.operand(0)
+    y = template.result()
     condition = task.constant(1)
-    assert y is not None and condition is not None
+    assert condition is not None
     kept = np.flatnonzero(condition).astype(np.int32)
     axis = task.attributes.get("axis")
     table = template.table(kept)
@@ -182,7 +172,7 @@ def reverse_sequence(task: Task) -> Kernel:
 def max_unpool(task: Task) -> Kernel:
     """Each value where its index says, zeros elsewhere."""
     template = Template(task)
-    (x,) = _operands(template, 0)
+    x = template.operand(0)
     rank = x.rank - 2
     kernel_shape = integers(task.attributes, "kernel_shape", ())
     strides = integers(task.attributes, "strides", (1,) * rank)

@@ -8,13 +8,12 @@ import onnx_ir as ir
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, NUMBERS, are, loops, shape_of
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.templates import Template, only
 
 
 def _known(template: Template, value: np.ndarray) -> Kernel:
     """An output whose value is known."""
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     return template.fill("generate.c.jinja", kind="value", value=template.table(value).broadcast(y.shape))
 
 
@@ -49,23 +48,17 @@ def eye_like(task: Task) -> Kernel:
 def trilu(task: Task) -> Kernel:
     """The upper or lower triangle of the last two axes."""
     template = Template(task)
-    offset = template.x[1] if task.has(1) else None
-    k = "0" if offset is None else _only(offset)
+    k = only(template.x[1])
     return template.fill("generate.c.jinja", kind="Trilu", k=k, upper=bool(task.attributes["upper"]))
-
-
-def _only(operand: Tensor) -> str:
-    return operand.load(*["0"] * operand.rank)
 
 
 @loops("ranges", "Range", accepts=lambda task: are(task, NUMBERS) and task.attributes.get("stash_type", 1) == 1)
 def number_range(task: Task) -> Kernel:
     """From a start in equal steps; how many there are is known."""
     template = Template(task)
-    start, delta, y = template.x[0], template.x[2], template.y[0]
-    assert start is not None and delta is not None and y is not None
+    (start, delta), y = template.operands(0, 2), template.result()
     return template.fill(
-        "generate.c.jinja", kind="Range", start=_only(start), delta=_only(delta), real=y.value_dtype in FLOATS
+        "generate.c.jinja", kind="Range", start=only(start), delta=only(delta), real=y.value_dtype in FLOATS
     )
 
 

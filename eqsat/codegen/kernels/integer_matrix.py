@@ -17,12 +17,10 @@ from eqsat.codegen.kernels.products import (
     along_columns,
     along_rows,
     matrices,
-    only,
-    optional,
     product,
     stacked,
 )
-from eqsat.codegen.templates import Result, Template, Tensor
+from eqsat.codegen.templates import Result, Template, Tensor, only
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
@@ -32,7 +30,7 @@ def matmul_integer(task: Task) -> Kernel:
     """Product of 8-bit operands in int32."""
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
-    zeros = (optional(template, 2), optional(template, 3))
+    zeros = (template.x[2], template.x[3])
     p = stacked(left, right, y)
     return product(template, p, "uint32_t", "int32_t", lambda b, m, n: "(int32_t)sums[n]", zeros)
 
@@ -43,8 +41,7 @@ def qlinear_matmul(task: Task) -> Kernel:
     template = Template(task)
     left, right, y = matrices(template, 0, 3)
     p = stacked(left, right, y)
-    a_scale, b_scale, y_scale, y_zero = (template.x[k] for k in (1, 4, 6, 7))
-    assert a_scale is not None and b_scale is not None and y_scale is not None and y_zero is not None
+    a_scale, b_scale, y_scale, y_zero = template.operands(1, 4, 6, 7)
     rows, columns = along_rows(a_scale, p), along_columns(b_scale, p)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:
@@ -70,10 +67,9 @@ def matmul_integer_to_float(task: Task) -> Kernel:
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     p = stacked(left, right, y)
-    b_scale = template.x[3]
-    assert b_scale is not None
-    finish = _to_float(template, p, y, only(template.x[2]), b_scale, optional(template, 6))
-    return product(template, p, "uint32_t", y.c, finish, (optional(template, 4), optional(template, 5)))
+    b_scale = template.operand(3)
+    finish = _to_float(template, p, y, only(template.x[2]), b_scale, template.x[6])
+    return product(template, p, "uint32_t", y.c, finish, (template.x[4], template.x[5]))
 
 
 @loops(
@@ -87,15 +83,14 @@ def dynamic_quantize_matmul(task: Task) -> Kernel:
     template = Template(task)
     left, right, y = matrices(template, 0, 1)
     p = stacked(left, right, y)
-    b_scale = template.x[2]
-    assert b_scale is not None
-    finish = _to_float(template, p, y, "scale", b_scale, optional(template, 4))
+    b_scale = template.operand(2)
+    finish = _to_float(template, p, y, "scale", b_scale, template.x[4])
 
     def quantized(b: Sequence[str], m: str, k: str) -> str:
         real = p.left.load(*b, m, k)
         return f"(uint32_t)(saturate_float(rintf({real} / scale) + zero, 0.0f, 255.0f) - (int32_t)zero)"
 
-    zeros = (None, optional(template, 3))
+    zeros = (None, template.x[3])
     return product(template, p, "uint32_t", y.c, finish, zeros, replaced=quantized, source=left)
 
 
@@ -107,10 +102,9 @@ def qgemm(task: Task) -> Kernel:
     left = left.transpose((1, 0)) if task.attributes["transA"] else left
     right = right.transpose((1, 0)) if task.attributes["transB"] else right
     p = stacked(left, right, y)
-    b_scale = template.x[4]
-    assert b_scale is not None
+    b_scale = template.operand(4)
     columns = along_columns(b_scale, p)
-    c = optional(template, 6)
+    c = template.x[6]
     alpha = dtypes.literal(task.attributes["alpha"], ir.DataType.FLOAT)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:
@@ -121,7 +115,7 @@ def qgemm(task: Task) -> Kernel:
         value = f"rintf((float)(int32_t){total} * ({scale} / {only(template.x[7])})) + (float){only(template.x[8])}"
         return saturated(value, y.value_dtype)
 
-    return product(template, p, "uint32_t", y.c, finish, (optional(template, 2), optional(template, 5)))
+    return product(template, p, "uint32_t", y.c, finish, (template.x[2], template.x[5]))
 
 
 @loops("dynamic quantization", "DynamicQuantizeLinear", accepts=lambda task: are(task, FLOATS, 0), epilogue=False)

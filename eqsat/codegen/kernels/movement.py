@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from eqsat.codegen.expressions.registry import Argument
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops import MICROSOFT, dense, ints, loops, shape_of
-from eqsat.codegen.templates import Result, Template, Tensor
+from eqsat.codegen.templates import Result, Template, Tensor, only
 
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
@@ -93,8 +93,7 @@ def slices(task: Task) -> Kernel:
 def split(task: Task) -> Kernel:
     """Pieces along an axis."""
     template = Template(task)
-    x = template.x[0]
-    assert x is not None
+    x = template.operand(0)
     axis = task.attributes["axis"] % x.rank
     blocks, at = [], 0
     sizes = ints(task.constant(1)) if task.has(1) else None
@@ -114,20 +113,18 @@ def split(task: Task) -> Kernel:
 def concat(task: Task) -> Kernel:
     """The operands one after the other."""
     template = Template(task)
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     axis = task.attributes["axis"] % y.rank
     blocks, at = [], 0
     for number in range(len(task.inputs)):
         if 0 not in shape_of(task, number):
-            x = template.x[number]
-            assert x is not None
+            x = template.operand(number)
             blocks.append(_piece(y, x, axis, at))
         at += shape_of(task, number)[axis]
     return filled(template, blocks)
 
 
-def _piece(y: Result, x: Tensor, axis: int, at: int, value: Callable[[str], str] | None = None) -> Block:
+def _piece(y: Result, x: Tensor, axis: int, at: int) -> Block:
     def place(i: Sequence[str]) -> list[str]:
         return [affine(k, 1, at) if a == axis else k for a, k in enumerate(i)]
 
@@ -173,9 +170,7 @@ def pad(task: Task) -> Kernel:
     y, x = first(template)
     fill = "0"
     if task.has(2) and 0 not in shape_of(task, 2):
-        value = template.x[2]
-        assert value is not None
-        fill = value.load(*["0"] * value.rank)
+        fill = only(template.operand(2))
     return filled(template, boxes(y, x, [runs(p) for p in _pad_places(task) or []], fill))
 
 
@@ -237,15 +232,13 @@ def space_to_depth(task: Task) -> Kernel:
 def qlinear_concat(task: Task) -> Kernel:
     """Operands one after the other, each converted to the output's scale and zero point."""
     template = Template(task)
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     axis = task.attributes["axis"] % y.rank
     pieces, at = [], 0
     scale, zero = (_single(template.x[k]) for k in (0, 1))
     for number in range(2, len(task.inputs), 3):
-        x, x_scale, x_zero = (template.x[number + k] for k in range(3))
-        assert x is not None
-        own_scale, own_zero = _single(x_scale), _single(x_zero)
+        x = template.operand(number)
+        own_scale, own_zero = (_single(template.x[number + k]) for k in (1, 2))
         real = f"((float)value - (float){own_zero or '0.0f'}) * {own_scale}"
         text = quantized(f"({real})", scale, zero, y.dtype).text
         pieces.append({"x": x, "at": at, "value": text})
@@ -254,4 +247,4 @@ def qlinear_concat(task: Task) -> Kernel:
 
 
 def _single(operand: Tensor | None) -> Argument | None:
-    return None if operand is None else Argument(operand.load(*["0"] * operand.rank), operand.dtype)
+    return None if operand is None else Argument(only(operand), operand.dtype)

@@ -11,9 +11,8 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops, shape_of
-from eqsat.codegen.kernels.products import optional
 from eqsat.codegen.kernels.reductions import axes_apart, joined
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.templates import Template
 
 Index = Sequence[str]
 
@@ -21,13 +20,6 @@ Index = Sequence[str]
 def floats(task: Task) -> bool:
     """Whether a task has floats alone, and somebody reads its first output."""
     return are(task, FLOATS) and task.outputs[0] is not None
-
-
-def operand(template: Template, number: int) -> Tensor:
-    """Input that cannot be absent."""
-    found = template.x[number]
-    assert found is not None
-    return found
 
 
 def suffix(c: str) -> str:
@@ -92,7 +84,7 @@ def _standardized(
 def batch_normalization(task: Task) -> Kernel:
     """By given statistics, or in training by the batch's own."""
     template = Template(task)
-    x = operand(template, 0)
+    x = template.operand(0)
     others = tuple(n for a, n in enumerate(x.shape) if a != 1)
     training = bool(task.attributes.get("training_mode", 0))
     keep = task.attributes.get("momentum", 0.9)
@@ -121,7 +113,7 @@ def batch_normalization(task: Task) -> Kernel:
 def instance_normalization(task: Task) -> Kernel:
     """Each channel of each sample."""
     template = Template(task)
-    x, scale, bias = (operand(template, k) for k in range(3))
+    x, scale, bias = template.operands(0, 1, 2)
     axes = tuple(range(2, x.rank))
     at = joined(axes)
     return _standardized(
@@ -138,7 +130,7 @@ def instance_normalization(task: Task) -> Kernel:
 def group_normalization(task: Task) -> Kernel:
     """Groups of channels of each sample; scale and bias are per channel."""
     template = Template(task)
-    x, scale, bias = (operand(template, k) for k in range(3))
+    x, scale, bias = template.operands(0, 1, 2)
     groups = int(task.attributes["num_groups"])
     many = x.shape[1] // groups
     parts = x.split(1, (groups, many))
@@ -169,8 +161,8 @@ def _from_axis(task: Task) -> tuple[int, ...]:
 def layer_normalization(task: Task) -> Kernel:
     """All elements from an axis on; mean and inverse deviation are outputs as well."""
     template = Template(task)
-    x, scale = operand(template, 0), operand(template, 1)
-    bias = optional(template, 2)
+    x, scale = template.operands(0, 1)
+    bias = template.x[2]
     axes = _from_axis(task)
     at = joined(axes)
     factor = scale.broadcast(x.shape)
@@ -196,7 +188,7 @@ def layer_normalization(task: Task) -> Kernel:
 def rms_normalization(task: Task) -> Kernel:
     """All elements from an axis on by their root mean square."""
     template = Template(task)
-    x, scale = operand(template, 0), operand(template, 1)
+    x, scale = template.operands(0, 1)
     axes = _from_axis(task)
     at = joined(axes)
     factor = scale.broadcast(x.shape)
@@ -215,9 +207,9 @@ def rms_normalization(task: Task) -> Kernel:
 
 def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
     """Elements of ``x + skip + bias``; ``skip`` may have no batch."""
-    x, skip = operand(template, 0), operand(template, 1)
+    x, skip = template.operands(0, 1)
     spread = skip.broadcast(x.shape)
-    extra = optional(template, bias)
+    extra = template.x[bias]
     last = None if extra is None else extra.broadcast(x.shape)
 
     def element(at: Index) -> str:
@@ -231,7 +223,7 @@ def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
 def skip_layer_normalization(task: Task) -> Kernel:
     """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
     template = Template(task)
-    x, gamma, beta = operand(template, 0), operand(template, 2), optional(template, 3)
+    x, gamma, beta = template.operand(0), template.operand(2), template.x[3]
     at = joined((x.rank - 1,))
     element = _skipped(template, 4)
 
@@ -255,7 +247,7 @@ def skip_layer_normalization(task: Task) -> Kernel:
 def skip_rms_normalization(task: Task) -> Kernel:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     template = Template(task)
-    x, gamma = operand(template, 0), operand(template, 2)
+    x, gamma = template.operands(0, 2)
     at = joined((x.rank - 1,))
     element = _skipped(template, 3)
     return _standardized(

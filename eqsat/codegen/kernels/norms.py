@@ -7,7 +7,7 @@ import math
 from eqsat.codegen import dtypes
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import loops
-from eqsat.codegen.kernels.normalization import floats, operand, suffix
+from eqsat.codegen.kernels.normalization import floats, suffix
 from eqsat.codegen.kernels.reductions import axes_apart, joined
 from eqsat.codegen.templates import Template
 
@@ -16,7 +16,7 @@ from eqsat.codegen.templates import Template
 def mean_variance_normalization(task: Task) -> Kernel:
     """Over the given axes; the tiny constant is the one in the operator's definition."""
     template = Template(task)
-    x = operand(template, 0)
+    x = template.operand(0)
     axes = tuple(int(a) % x.rank for a in task.attributes["axes"])
     kept, reduced = axes_apart(x.shape, axes)
     tiny = dtypes.literal(1e-9, x.dtype)
@@ -35,7 +35,7 @@ def mean_variance_normalization(task: Task) -> Kernel:
 def local_response_normalization(task: Task) -> Kernel:
     """Each element by the squares of its neighbours across channels."""
     template = Template(task)
-    x = operand(template, 0)
+    x = template.operand(0)
     size, beta = int(task.attributes["size"]), task.attributes["beta"]
     f = suffix(x.c)
     # Powers are slow; the usual exponent 3/4 is two square roots.
@@ -55,7 +55,7 @@ def local_response_normalization(task: Task) -> Kernel:
 def lp_normalization(task: Task) -> Kernel:
     """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
     template = Template(task)
-    x = operand(template, 0)
+    x = template.operand(0)
     axis = int(task.attributes["axis"]) % x.rank
     first = task.attributes["p"] == 1
     kept, _ = axes_apart(x.shape, (axis,))

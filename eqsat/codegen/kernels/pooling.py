@@ -13,16 +13,14 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, NUMBERS, are, loops
-from eqsat.codegen.kernels.products import only
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.kernels.windows import Windows, integers, windows
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _source(template: Template) -> Tensor:
-    x = template.x[0]
-    assert x is not None
+    x = template.operand(0)
     if template.task.attributes.get("channels_last"):
         return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
     return x
@@ -173,14 +171,13 @@ def qlinear_average_pool(task: Task) -> Kernel:
     """Mean of each window of the dequantized input; the zero point is added before rounding."""
     template = Template(task)
     source = _source(template)
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     at = _windows(task, source)
     padding = bool(task.attributes.get("count_include_pad", 0))
-    zero = only(template.x[2] if task.has(2) else None)
+    zero = only(template.x[2])
     scale = only(template.x[1])
     count = f"{float(math.prod(at.kernel))}f" if padding else "(float)counted"
-    y_zero = only(template.x[4] if task.has(4) else None)
+    y_zero = only(template.x[4])
     value = f"rintf(total0 / {count} / {only(template.x[3])} + (float){y_zero})"
     return _sums(
         template,
@@ -201,8 +198,7 @@ def qlinear_global_average_pool(task: Task) -> Kernel:
     """Exact sum of each plane, then one scale."""
     template = Template(task)
     source = _source(template)
-    y = template.y[0]
-    assert y is not None
+    y = template.result()
     at = _whole(source.shape[2:])
     count = math.prod(at.kernel)
     scale = f"({only(template.x[1])} / ({only(template.x[3])} * {float(count)}f))"

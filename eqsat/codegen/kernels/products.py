@@ -62,9 +62,9 @@ def stacked(left: Tensor, right: Tensor, y: Result) -> Product:
 
 
 def matrices(template: Template, first: int, second: int) -> tuple[Tensor, Tensor, Result]:
-    left, right, y = template.x[first], template.x[second], template.y[0]
-    assert left is not None and right is not None and y is not None
-    return left, right, y
+    """Both operands by their numbers, and the result."""
+    left, right = template.operands(first, second)
+    return left, right, template.result()
 
 
 def product(
@@ -143,12 +143,3 @@ def accumulator_of(dtype: ir.DataType) -> str:
 
 def plain(template: Template, p: Product, y: Result, scale: str = "") -> Kernel:
     return product(template, p, accumulator_of(y.value_dtype), y.c, lambda b, m, n: f"({y.c})sums[n]{scale}")
-
-
-def only(operand: Tensor | None) -> str:
-    """The element of an operand that has one; 0 where it is absent."""
-    return "0" if operand is None else operand.load(*["0"] * operand.rank)
-
-
-def optional(template: Template, number: int) -> Tensor | None:
-    return template.x[number] if template.task.has(number) else None

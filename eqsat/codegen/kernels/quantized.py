@@ -16,9 +16,8 @@ from eqsat.codegen.expressions.quantization import limits
 from eqsat.codegen.expressions.registry import Argument, Expression, scalar
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, are, dtype_of, loops, shape_of
-from eqsat.codegen.kernels.products import only
 from eqsat.codegen.kernels.reductions import axes_apart, joined
-from eqsat.codegen.templates import Template, Tensor
+from eqsat.codegen.templates import Template, Tensor, only
 
 _LETTERS = "abcde"
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
@@ -74,8 +73,7 @@ def quantize(task: Task) -> Kernel:
 def qlinear_softmax(task: Task) -> Kernel:
     """Softmax of 8 bits by a table of exponentials."""
     template = Template(task)
-    x = template.x[0]
-    assert x is not None
+    x = template.operand(0)
     axis = task.attributes["axis"] % x.rank
     axes = tuple(range(axis, x.rank)) if task.attributes["opset"] < 13 else (axis,)
     kept, reduced = axes_apart(x.shape, axes)
@@ -86,7 +84,7 @@ def qlinear_softmax(task: Task) -> Kernel:
         table = template.table(np.exp(levels + shift).astype(np.float32))
     bounds = limits(x.dtype)
     assert bounds is not None
-    zero = only(template.x[4] if task.has(4) else None)
+    zero = only(template.x[4])
     return template.fill(
         "qlinear_softmax.c.jinja",
         kept=kept,

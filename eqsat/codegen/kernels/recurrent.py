@@ -64,15 +64,14 @@ def _apply(activation: Activation, c: str, v: str) -> str:
 def recurrent(task: Task) -> Kernel:
     """Gates of one step after the other."""
     template = Template(task)
-    x, r = template.x[0], template.x[2]
-    assert x is not None and r is not None
+    x, r = template.operands(0, 2)
     kind, attributes = task.operator.name, task.attributes
     n, batch_first = r.shape[2], bool(attributes.get("layout", 0))
     time, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
     direction = attributes.get("direction", "forward")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[str(direction)]
     gates = _GATES[kind]
-    lengths = template.x[4] if task.has(4) else None
+    lengths = template.x[4]
     peepholes = template.x[7] if kind == "LSTM" and task.has(7) else None
     biased = task.has(3)
     clip = attributes.get("clip")

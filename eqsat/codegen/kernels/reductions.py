@@ -113,8 +113,7 @@ def place_in(axes: Sequence[int], rank: int, result_rank: int) -> Callable[[Sequ
 def reduce(task: Task) -> Kernel:
     """One accumulator for each element of the result."""
     template = Template(task)
-    x, y = template.x[0], template.y[0]
-    assert x is not None and y is not None
+    x, y = template.operand(0), template.result()
     name = task.operator.name
     axes = reduced_axes(task) or ()
     kept, reduced = axes_apart(x.shape, axes)

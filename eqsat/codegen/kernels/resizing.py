@@ -48,9 +48,9 @@ def _accepts(task: Task) -> bool:
 def resize(task: Task) -> Kernel:
     """The nearest elements, or weighted sums of neighbours."""
     template = Template(task)
-    x = template.x[0]
+    x = template.operand(0)
     plan = _plan(task)
-    assert x is not None and plan is not None
+    assert plan is not None
     work = ir.DataType.DOUBLE if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     nearest: dict[int, Tensor] = {}
     axes: list[Axis] = []

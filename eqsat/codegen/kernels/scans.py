@@ -56,8 +56,7 @@ def cumulative(task: Task) -> Kernel:
 def arg_reduce(task: Task) -> Kernel:
     """Place of the largest or smallest element; the first of equals unless the last is asked for."""
     template = Template(task)
-    x, y = template.x[0], template.y[0]
-    assert x is not None and y is not None
+    x, y = template.operand(0), template.result()
     axis = _axis(task)
     return template.fill(
         "scans.c.jinja",
@@ -81,8 +80,7 @@ def _real(task: Task) -> bool:
 def softmax(task: Task) -> Kernel:
     """Exponentials of the distance to the largest element, by their sum."""
     template = Template(task)
-    x = template.x[0]
-    assert x is not None
+    x = template.operand(0)
     axis = _axis(task)
     suffix = "f" if x.c == "float" else ""
     kind = task.operator.name
@@ -100,8 +98,7 @@ def hardmax(task: Task) -> Kernel:
 def top_k(task: Task) -> Kernel:
     """The first places of a stable order, by insertion; NaN comes last either way."""
     template = Template(task)
-    x = template.x[0]
-    assert x is not None
+    x = template.operand(0)
     y = next(v for v in template.y if v is not None)
     axis = _axis(task)
     count = y.shape[axis]
