@@ -12,7 +12,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.reductions import axes_apart, joined
-from eqsat.codegen.templates import Template
+from eqsat.codegen.templates import Template, Tensor
 
 Index = Sequence[str]
 
@@ -31,11 +31,11 @@ def _standardized(
     template: Template,
     shape: Sequence[int],
     axes: Sequence[int],
-    element: Callable[[Index, Index], str],
-    scaled: Callable[[str, Index, Index], str],
+    element: Callable[[Index], str],
+    scaled: Callable[[str, Index], str],
     *,
     dtype: ir.DataType,
-    place: Callable[[Index, Index], list[str]] | None = None,
+    place: Callable[[Index], list[str]] = list,
     centred: bool = True,
     divided: bool = False,
     rounds: bool = False,
@@ -48,10 +48,10 @@ def _standardized(
         template: What writes it.
         shape: Of the elements.
         axes: Along which statistics are taken.
-        element: An element from the indices across and along the lines.
-        scaled: The result from the standardized value.
+        element: An element from its index.
+        scaled: The result from the standardized value and the element's index.
         dtype: Element type of the data.
-        place: Index of the result; that of the element by default.
+        place: Index of the result from that of the element; the same by default.
         centred: Whether the mean is subtracted.
         divided: Whether the last step is a division by the deviation and not a product with its inverse.
         rounds: Whether half precision is rounded before the scale.
@@ -59,16 +59,17 @@ def _standardized(
         total: Output that holds the elements themselves, if somebody reads it.
     """
     kept, reduced = axes_apart(shape, axes)
+    at = joined(axes)
     c = dtypes.computed(dtype)
     used = total if total is not None and total < len(template.y) and template.y[total] is not None else None
     return template.fill(
         "normalize.c.jinja",
         kept=kept,
         reduced=reduced,
-        element=element,
-        scaled=scaled,
+        element=lambda i, j: element(at(i, j)),
+        scaled=lambda v, i, j: scaled(v, at(i, j)),
         rounded=lambda v: template.rounded(v, dtype) if rounds else v,
-        place=place or joined(axes),
+        place=lambda i, j: place(at(i, j)),
         count=math.prod(reduced),
         c=c,
         f=suffix(c),
@@ -78,6 +79,20 @@ def _standardized(
         statistics=statistics,
         sum=used,
     )
+
+
+def _loaded(x: Tensor) -> Callable[[Index], str]:
+    return lambda at: x.load(*at)
+
+
+def _affine(scale: Tensor, bias: Tensor | None = None) -> Callable[[str, Index], str]:
+    """Scale and bias, both as seen from the elements' indices."""
+
+    def scaled(v: str, at: Index) -> str:
+        value = f"{v} * {scale.load(*at)}"
+        return value if bias is None else f"{value} + {bias.load(*at)}"
+
+    return scaled
 
 
 @loops("batch normalisation loops", "BatchNormalization", accepts=floats)
@@ -114,16 +129,8 @@ def instance_normalization(task: Task) -> Kernel:
     """Each channel of each sample."""
     template = Template(task)
     x, scale, bias = template.operands(0, 1, 2)
-    axes = tuple(range(2, x.rank))
-    at = joined(axes)
-    return _standardized(
-        template,
-        x.shape,
-        axes,
-        lambda i, j: x.load(*at(i, j)),
-        lambda v, i, j: f"{v} * {scale.load(i[1])} + {bias.load(i[1])}",
-        dtype=x.dtype,
-    )
+    scaled = _affine(scale.vector(1, x.rank), bias.vector(1, x.rank))
+    return _standardized(template, x.shape, range(2, x.rank), _loaded(x), scaled, dtype=x.dtype)
 
 
 @loops("normalisation loops", "GroupNormalization", accepts=floats)
@@ -134,27 +141,25 @@ def group_normalization(task: Task) -> Kernel:
     groups = int(task.attributes["num_groups"])
     many = x.shape[1] // groups
     parts = x.split(1, (groups, many))
-    axes = tuple(range(2, parts.rank))
-    at = joined(axes)
 
-    def channel(i: Index, j: Index) -> str:
-        return f"{i[1]} * {many} + {j[2]}"
+    def channel(at: Index) -> str:
+        return f"{at[1]} * {many} + {at[2]}"
 
     return _standardized(
         template,
         parts.shape,
-        axes,
-        lambda i, j: parts.load(*at(i, j)),
-        lambda v, i, j: f"{v} * {scale.load(channel(i, j))} + {bias.load(channel(i, j))}",
+        range(2, parts.rank),
+        _loaded(parts),
+        lambda v, at: f"{v} * {scale.load(channel(at))} + {bias.load(channel(at))}",
         dtype=x.dtype,
-        place=lambda i, j: [i[0], channel(i, j), *j[3:]],
+        place=lambda at: [at[0], channel(at), *at[3:]],
         rounds=True,
     )
 
 
-def _from_axis(task: Task) -> tuple[int, ...]:
+def _from_axis(task: Task) -> range:
     rank = len(shape_of(task, 0))
-    return tuple(range(int(task.attributes.get("axis", -1)) % rank, rank))
+    return range(int(task.attributes.get("axis", -1)) % rank, rank)
 
 
 @loops("normalisation loops", "LayerNormalization", accepts=floats)
@@ -163,21 +168,12 @@ def layer_normalization(task: Task) -> Kernel:
     template = Template(task)
     x, scale = template.operands(0, 1)
     bias = template.x[2]
-    axes = _from_axis(task)
-    at = joined(axes)
-    factor = scale.broadcast(x.shape)
-    offset = None if bias is None else bias.broadcast(x.shape)
-
-    def scaled(v: str, i: Index, j: Index) -> str:
-        value = f"{v} * {factor.load(*at(i, j))}"
-        return value if offset is None else f"{value} + {offset.load(*at(i, j))}"
-
     return _standardized(
         template,
         x.shape,
-        axes,
-        lambda i, j: x.load(*at(i, j)),
-        scaled,
+        _from_axis(task),
+        _loaded(x),
+        _affine(scale.broadcast(x.shape), None if bias is None else bias.broadcast(x.shape)),
         dtype=x.dtype,
         rounds=True,
         statistics=((1, "mean"), (2, "inverse")),
@@ -189,15 +185,12 @@ def rms_normalization(task: Task) -> Kernel:
     """All elements from an axis on by their root mean square."""
     template = Template(task)
     x, scale = template.operands(0, 1)
-    axes = _from_axis(task)
-    at = joined(axes)
-    factor = scale.broadcast(x.shape)
     return _standardized(
         template,
         x.shape,
-        axes,
-        lambda i, j: x.load(*at(i, j)),
-        lambda v, i, j: f"{v} * {factor.load(*at(i, j))}",
+        _from_axis(task),
+        _loaded(x),
+        _affine(scale.broadcast(x.shape)),
         dtype=x.dtype,
         centred=False,
         divided=True,
@@ -223,20 +216,14 @@ def _skipped(template: Template, bias: int) -> Callable[[Index], str]:
 def skip_layer_normalization(task: Task) -> Kernel:
     """Layer normalisation over the last axis of ``x + skip + bias``; statistics and the sum are outputs as well."""
     template = Template(task)
-    x, gamma, beta = template.operand(0), template.operand(2), template.x[3]
-    at = joined((x.rank - 1,))
-    element = _skipped(template, 4)
-
-    def scaled(v: str, i: Index, j: Index) -> str:
-        value = f"{v} * {gamma.load(j[-1])}"
-        return value if beta is None else f"{value} + {beta.load(j[-1])}"
-
+    x, gamma = template.operands(0, 2)
+    beta = template.x[3]
     return _standardized(
         template,
         x.shape,
         (x.rank - 1,),
-        lambda i, j: element(at(i, j)),
-        scaled,
+        _skipped(template, 4),
+        _affine(gamma.broadcast(x.shape), None if beta is None else beta.broadcast(x.shape)),
         dtype=x.dtype,
         statistics=((1, "mean"), (2, "inverse")),
         total=3,
@@ -248,14 +235,12 @@ def skip_rms_normalization(task: Task) -> Kernel:
     """RMS normalisation over the last axis of ``x + skip + bias``."""
     template = Template(task)
     x, gamma = template.operands(0, 2)
-    at = joined((x.rank - 1,))
-    element = _skipped(template, 3)
     return _standardized(
         template,
         x.shape,
         (x.rank - 1,),
-        lambda i, j: element(at(i, j)),
-        lambda v, i, j: f"{v} * {gamma.load(j[-1])}",
+        _skipped(template, 3),
+        _affine(gamma.broadcast(x.shape)),
         dtype=x.dtype,
         centred=False,
         statistics=((1, "0"), (2, "inverse")),
