@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,7 +18,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task, dense_strides
 from eqsat.codegen.kernels.blocks import Block, filled
 from eqsat.codegen.kernels.loops import NUMBERS, are, loops, shape_of
-from eqsat.codegen.templates import Template, along
+from eqsat.codegen.templates import Template, Tensor, along
 from eqsat.ops.kernels.windows import integers
 
 
@@ -35,10 +36,31 @@ def gather(task: Task) -> Kernel:
     def position(i: Sequence[str], k: int) -> str:
         return where.load(*i[axis : axis + wide])
 
-    def source(i: Sequence[str]) -> list[str]:
+    def place(i: Sequence[str]) -> list[str]:
         return [*i[:axis], "at0", *i[axis + wide :]]
 
-    return template.fill("gather.c.jinja", depth=1, sizes=[x.shape[axis]], position=position, source=source)
+    return template.fill("gather.c.jinja", depth=1, sizes=[x.shape[axis]], position=position, place=place)
+
+
+def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
+    """For the templates: an index for each element, whose place in the other axes is the index's own."""
+    return {
+        "depth": 1,
+        "sizes": [x.shape[axis]],
+        "position": lambda i, k: where.load(*i),
+        "place": lambda i: along(i, axis, "at0"),
+    }
+
+
+def _by_tuple(x: Tensor, where: Tensor, batch: int = 0) -> dict[str, Any]:
+    """For the templates: a tuple of indices for each slice, behind common axes."""
+    depth, lead = where.shape[-1], where.rank - 1
+    return {
+        "depth": depth,
+        "sizes": x.shape[batch : batch + depth],
+        "position": lambda i, k: where.load(*i[:lead], k),
+        "place": lambda i: [*i[:batch], *(f"at{k}" for k in range(depth)), *i[lead:]],
+    }
 
 
 @loops("gathering loops", "GatherElements")
@@ -46,14 +68,7 @@ def gather_elements(task: Task) -> Kernel:
     """One element for each index, at the index's own place in the other axes."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    axis = _axis(task)
-    return template.fill(
-        "gather.c.jinja",
-        depth=1,
-        sizes=[x.shape[axis]],
-        position=lambda i, k: where.load(*i),
-        source=lambda i: along(i, axis, "at0"),
-    )
+    return template.fill("gather.c.jinja", **_by_element(x, where, _axis(task)))
 
 
 @loops("gathering loops", "GatherND")
@@ -61,15 +76,7 @@ def gather_nd(task: Task) -> Kernel:
     """Slices at index tuples, separately for each batch."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    batch, depth = task.attributes.get("batch_dims", 0), where.shape[-1]
-    lead = where.rank - 1
-    return template.fill(
-        "gather.c.jinja",
-        depth=depth,
-        sizes=x.shape[batch : batch + depth],
-        position=lambda i, k: where.load(*i[:lead], k),
-        source=lambda i: [*i[:batch], *(f"at{k}" for k in range(depth)), *i[lead:]],
-    )
+    return template.fill("gather.c.jinja", **_by_tuple(x, where, task.attributes.get("batch_dims", 0)))
 
 
 def _combination(reduction: str, dtype: ir.DataType, c: str) -> str | None:
@@ -94,15 +101,8 @@ def scatter_elements(task: Task) -> Kernel:
     """A copy with one element replaced, or combined, for each index."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    axis = _axis(task)
-    return template.fill(
-        "scatter.c.jinja",
-        depth=1,
-        sizes=[x.shape[axis]],
-        position=lambda i, k: where.load(*i),
-        target=lambda i: along(i, axis, "at0"),
-        combine=_combination(task.attributes.get("reduction", "none"), x.dtype, x.c),
-    )
+    combine = _combination(task.attributes.get("reduction", "none"), x.dtype, x.c)
+    return template.fill("scatter.c.jinja", combine=combine, **_by_element(x, where, _axis(task)))
 
 
 @loops(
@@ -115,15 +115,8 @@ def scatter_nd(task: Task) -> Kernel:
     """A copy with slices at index tuples replaced or combined."""
     template = Template(task)
     x, where = template.operands(0, 1)
-    lead, depth = where.rank - 1, where.shape[-1]
-    return template.fill(
-        "scatter.c.jinja",
-        depth=depth,
-        sizes=x.shape[:depth],
-        position=lambda i, k: where.load(*i[:lead], k),
-        target=lambda i: [*(f"at{k}" for k in range(depth)), *i[lead:]],
-        combine=_combination(task.attributes.get("reduction", "none"), x.dtype, x.c),
-    )
+    combine = _combination(task.attributes.get("reduction", "none"), x.dtype, x.c)
+    return template.fill("scatter.c.jinja", combine=combine, **_by_tuple(x, where))
 
 
 @loops("one-hot loops", "OneHot", accepts=lambda task: are(task, FLOATS | INTEGERS, 0))
