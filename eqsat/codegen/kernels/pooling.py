@@ -31,25 +31,31 @@ def _place(template: Template) -> Callable[[Sequence[str], Sequence[str]], list[
     return lambda b, o: [b[0], *o, b[1]] if last else [*b, *o]
 
 
-def _windows(task: Task, source: Tensor) -> Windows:
-    shape = integers(task.attributes, "kernel_shape", ())
-    return windows(task.attributes, source.shape[2:], shape, ceil=bool(task.attributes.get("ceil_mode", 0)))
-
-
 def _whole(spatial: Sequence[int]) -> Windows:
-    """One window over everything."""
     ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
     return Windows(tuple(spatial), ones, ones, zeros, zeros, ones)
+
+
+def _windows(task: Task, source: Tensor) -> Windows:
+    """As the attributes say, or one over everything for the global operators, which have none."""
+    if task.operator.name.startswith(("Global", "QLinearGlobal")):
+        return _whole(source.shape[2:])
+    shape = integers(task.attributes, "kernel_shape", ())
+    return windows(task.attributes, source.shape[2:], shape, ceil=bool(task.attributes.get("ceil_mode", 0)))
 
 
 def _places(rank: int) -> tuple[str, ...]:
     return tuple(f"p{axis}" for axis in range(rank))
 
 
-def _maximum(template: Template, source: Tensor, at: Windows) -> Kernel:
+@loops("pooling loops", "MaxPool", "GlobalMaxPool", accepts=lambda task: are(task, NUMBERS))
+def max_pool(task: Task) -> Kernel:
+    """Maximum of each window, and where it is."""
+    template = Template(task)
+    source = _source(template)
     real = source.dtype in FLOATS
     spatial = source.shape[2:]
-    columns_first = bool(template.task.attributes.get("storage_order", 0))
+    columns_first = bool(task.attributes.get("storage_order", 0))
     rank = len(spatial)
     steps = [math.prod(spatial[:a] if columns_first else spatial[a + 1 :]) for a in range(rank)]
     lowest = dtypes.literal(
@@ -60,29 +66,13 @@ def _maximum(template: Template, source: Tensor, at: Windows) -> Kernel:
         specialised=True,
         kind="max",
         source=source,
-        at=at,
+        at=_windows(task, source),
         lowest=lowest,
         better="(value > best || value != value) && best == best" if real else "value > best",
         places=_places(rank),
         flat=" + ".join(f"p{a} * {step}" for a, step in enumerate(steps)),
         plane=math.prod(spatial),
     )
-
-
-@loops("pooling loops", "MaxPool", accepts=lambda task: are(task, NUMBERS))
-def max_pool(task: Task) -> Kernel:
-    """Maximum of each window, and where it is."""
-    template = Template(task)
-    source = _source(template)
-    return _maximum(template, source, _windows(task, source))
-
-
-@loops("pooling loops", "GlobalMaxPool", accepts=lambda task: are(task, NUMBERS))
-def global_max_pool(task: Task) -> Kernel:
-    """Maximum of each plane."""
-    template = Template(task)
-    source = _source(template)
-    return _maximum(template, source, _whole(source.shape[2:]))
 
 
 def _sums(
@@ -136,34 +126,22 @@ def global_average_pool(task: Task) -> Kernel:
     """Mean of each plane."""
     template = Template(task)
     source = _source(template)
-    at = _whole(source.shape[2:])
+    at = _windows(task, source)
     return _sums(template, source, at, "double", "value", f"({source.c})(total0 / {math.prod(at.kernel)}.0)")
 
 
-def _norm(template: Template, source: Tensor, at: Windows) -> Kernel:
-    p = template.task.attributes.get("p", 2)
+@loops("pooling loops", "LpPool", "GlobalLpPool", accepts=lambda task: are(task, FLOATS))
+def lp_pool(task: Task) -> Kernel:
+    """p-norm of each window."""
+    template = Template(task)
+    source = _source(template)
+    p = task.attributes.get("p", 2)
     c = source.c
     f = "f" if c == "float" else ""
     term = {1: f"fabs{f}(value)", 2: "value * value"}.get(p, f"pow{f}(fabs{f}(value), {p})")
     root = dtypes.literal(1.0 / p, ir.DataType.DOUBLE)
     finish = {1: "total0", 2: f"sqrt{f}(total0)"}.get(p, f"pow{f}(total0, ({c}){root})")
-    return _sums(template, source, at, c, term, finish)
-
-
-@loops("pooling loops", "LpPool", accepts=lambda task: are(task, FLOATS))
-def lp_pool(task: Task) -> Kernel:
-    """p-norm of each window."""
-    template = Template(task)
-    source = _source(template)
-    return _norm(template, source, _windows(task, source))
-
-
-@loops("pooling loops", "GlobalLpPool", accepts=lambda task: are(task, FLOATS))
-def global_lp_pool(task: Task) -> Kernel:
-    """p-norm of each plane."""
-    template = Template(task)
-    source = _source(template)
-    return _norm(template, source, _whole(source.shape[2:]))
+    return _sums(template, source, _windows(task, source), c, term, finish)
 
 
 @loops("quantized pooling loops", "QLinearAveragePool", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
@@ -199,7 +177,7 @@ def qlinear_global_average_pool(task: Task) -> Kernel:
     template = Template(task)
     source = _source(template)
     y = template.result()
-    at = _whole(source.shape[2:])
+    at = _windows(task, source)
     count = math.prod(at.kernel)
     scale = f"({only(template.x[1])} / ({only(template.x[3])} * {float(count)}f))"
     total = f"(float)(total0 - {count} * (int64_t){only(template.x[2])})"
