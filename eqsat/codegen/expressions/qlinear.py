@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -10,12 +10,13 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.expressions.quantization import saturated
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
+from eqsat.codegen.expressions.registry import Argument, Expression, Scalar, expression
 
 _MS = "com.microsoft"
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 Attributes = Mapping[str, Any]
 Arguments = Sequence[Argument | None]
+_Bytes = Callable[[Attributes, Arguments, ir.DataType], Expression]
 
 
 def _zero(argument: Argument | None) -> str:
@@ -37,51 +38,55 @@ def quantized(value: str, scale: Argument | None, zero: Argument | None, result:
     return Expression(text, needed(text))
 
 
-@expression("QLinearAdd", domain=_MS)
-def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+def _in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
+    """Registers an operator whose result has 8 bits; operands left out at the end are None."""
+
+    def register(write: _Bytes) -> Scalar:
+        @expression(name, domain=_MS)
+        def checked(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+            given = [*arguments, *[None] * (operands - len(arguments))]
+            return write(attributes, given, result) if result in _BYTES else None
+
+        return checked
+
+    return register
+
+
+@_in_bytes("QLinearAdd", 8)
+def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Sum: the zero points in one constant, then one fused multiply-add (exact in double) for each operand."""
-    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = [*arguments, None][:8]
-    if result not in _BYTES:
-        return None
+    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
     values = f"{a}, {b}, {a_scale} / {c_scale}, {b_scale} / {c_scale}"
     return _rounded(f"qlinear_sum({values}, {_zero(a_zero)}, {_zero(b_zero)}, {_zero(c_zero)})", result)
 
 
-@expression("QLinearMul", domain=_MS)
-def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+@_in_bytes("QLinearMul", 8)
+def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Product: the exact integer product, scaled, offset and then rounded."""
-    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = [*arguments, None][:8]
-    if result not in _BYTES:
-        return None
+    a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
     values = f"(float){a} - {_zero(a_zero)}, (float){b} - {_zero(b_zero)}, {a_scale} * {b_scale} / {c_scale}"
     return _rounded(f"qlinear_product({values}, {_zero(c_zero)})", result)
 
 
-@expression("QLinearLeakyRelu", domain=_MS)
-def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+@_in_bytes("QLinearLeakyRelu", 5)
+def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Leaky ReLU of a quantized operand."""
-    x, x_scale, x_zero, y_scale, y_zero = [*arguments, None][:5]
-    if result not in _BYTES:
-        return None
+    x, x_scale, x_zero, y_scale, y_zero = arguments
     slope = f"((float){x} - {_zero(x_zero)} >= 0 ? 1.0f : {dtypes.literal(attributes['alpha'], ir.DataType.FLOAT)})"
     return quantized(f"{_real(x, x_scale, x_zero)} * {slope}", y_scale, y_zero, result)
 
 
-@expression("QLinearSigmoid", domain=_MS)
-def qlinear_sigmoid(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+@_in_bytes("QLinearSigmoid", 5)
+def qlinear_sigmoid(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Sigmoid of a quantized operand."""
-    x, x_scale, x_zero, y_scale, y_zero = [*arguments, None][:5]
-    if result not in _BYTES:
-        return None
+    x, x_scale, x_zero, y_scale, y_zero = arguments
     return quantized(f"sigmoid_float({_real(x, x_scale, x_zero)})", y_scale, y_zero, result)
 
 
-@expression("QLinearWhere", domain=_MS)
-def qlinear_where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
+@_in_bytes("QLinearWhere", 9)
+def qlinear_where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Selection, both operands converted to the output's parameters."""
     condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = arguments
-    if result not in _BYTES:
-        return None
     left = quantized(_real(x, x_scale, x_zero), z_scale, z_zero, result)
     right = quantized(_real(y, y_scale, y_zero), z_scale, z_zero, result)
     return Expression(f"({condition} ? {left.text} : {right.text})", left.helpers)
