@@ -20,7 +20,7 @@ from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
 from eqsat.codegen.kernels.int8_values import Value, Vector
 from eqsat.codegen.kernels.int8_weights import PANEL
 from eqsat.codegen.kernels.registry import render
-from eqsat.codegen.kernels.tiling import Tile, split
+from eqsat.codegen.kernels.tiling import Tile, cheapest, pieces, split
 
 _WEIGHTS_IN_CACHE = 400 * 1024
 """Bytes of weights that may be read again for each row of pixels."""
@@ -126,28 +126,25 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, channels:
         spare: Registers that are taken otherwise.
     """
     vectors = -(-channels // isa.lanes())
-    best: tuple[float, Tile] | None = None
-    for v in (n for n in (1, 2, 3, 4, 5, 6, 8) if n <= vectors):
-        if (v > 4 and rows * columns > 4) or (v * isa.lanes() < PANEL and PANEL % (v * isa.lanes())):
-            continue
-        if v * isa.lanes() > PANEL and v * isa.lanes() % PANEL:
-            continue
-        for tall in (1, 2, 3, 4):
-            for wide in range(1, columns + 1):
-                taken = spare + (tall * wide if spare > 1 else 0)
-                if tall > rows or not _fits(tall * wide, v, isa, taken):
-                    break
-                if (tall > 1 and (columns % wide or rows % tall)) or _collides(tall, wide, row_bytes, column_bytes):
-                    continue
-                time = sum(
-                    a * b * c * _cycles(h * w, u, isa, spare)
-                    for _, h, a in split(rows, tall)
-                    for _, w, b in split(columns, wide)
-                    for _, u, c in split(vectors, v)
-                )
-                if best is None or time < best[0] * (1 - 1e-9):
-                    best = (time, Tile(tall, wide, v))
-    return best[1] if best is not None else Tile(1, 1, 1)
+    # Vectors of a tile fill panels of weights, or share one evenly.
+    widths = [
+        v
+        for v in (1, 2, 3, 4, 5, 6, 8)
+        if v <= vectors
+        and (v <= 4 or rows * columns <= 4)
+        and (PANEL % (v * isa.lanes()) == 0 or v * isa.lanes() % PANEL == 0)
+    ]
+    found = cheapest(
+        rows,
+        columns,
+        widths,
+        fits=lambda pixels, v: _fits(pixels, v, isa, spare + (pixels if spare > 1 else 0)),
+        collides=lambda tall, wide: _collides(tall, wide, row_bytes, column_bytes),
+        time=lambda tile: sum(
+            count * _cycles(h * w, v, isa, spare) for h, w, v, count in pieces(rows, columns, vectors, tile)
+        ),
+    )
+    return found if found is not None else Tile(1, 1, 1)
 
 
 # ---- the C -----------------------------------------------------------------------------------------------

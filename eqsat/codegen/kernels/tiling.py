@@ -10,6 +10,7 @@ them loses a quarter of its speed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,6 +21,8 @@ PANEL = 16
 
 _WIDEST = 4
 """Vectors of a tile at most: streams of weights."""
+_TALLEST = 4
+"""Rows of a tile at most."""
 _WAYS = 6
 _LINE = 64
 _SETS = 64
@@ -82,23 +85,52 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
         steps: Of the reduction.
         isa: Instruction set.
     """
+    # Narrow vectors share the lines of packed weights evenly.
+    widths = [v for v in range(min(_WIDEST, vectors), 0, -1) if isa.lanes() >= PANEL or not v & (v - 1)]
+    found = cheapest(
+        rows,
+        columns,
+        widths,
+        fits=lambda pixels, v: fits(pixels, v, isa),
+        collides=lambda tall, wide: _collides(tall, wide, row_bytes, column_bytes),
+        time=lambda tile: estimate(rows, columns, vectors, tile, steps, isa),
+    )
+    assert found is not None
+    return found
+
+
+def cheapest(
+    rows: int,
+    columns: int,
+    widths: Iterable[int],
+    *,
+    fits: Callable[[int, int], bool],
+    collides: Callable[[int, int], bool],
+    time: Callable[[Tile], float],
+) -> Tile | None:
+    """The possible tile with the least time, the first of equals; None if none is possible.
+
+    Args:
+        rows: Outer axis of the output's pixels.
+        columns: Inner axis.
+        widths: Vectors of output channels that a tile may have.
+        fits: Whether so many pixels and vectors have registers.
+        collides: Whether the pixels of so many rows and columns displace each other in the cache.
+        time: Of all pixels and channels in such tiles, in any unit.
+    """
     best: tuple[float, Tile] | None = None
-    for v in range(min(_WIDEST, vectors), 0, -1):
-        # Narrow vectors share the lines of packed weights evenly.
-        if isa.lanes() < PANEL and v & (v - 1):
-            continue
-        for tall in (1, 2, 3, 4):
+    for v in widths:
+        for tall in range(1, min(_TALLEST, rows) + 1):
             for wide in range(1, columns + 1):
-                if tall > rows or not fits(tall * wide, v, isa):
+                if not fits(tall * wide, v):
                     break
-                if (tall > 1 and (columns % wide or rows % tall)) or _collides(tall, wide, row_bytes, column_bytes):
+                if (tall > 1 and (columns % wide or rows % tall)) or collides(tall, wide):
                     continue
                 tile = Tile(tall, wide, v)
-                time = estimate(rows, columns, vectors, tile, steps, isa)
-                if best is None or time < best[0] * (1 - 1e-9):
-                    best = (time, tile)
-    assert best is not None
-    return best[1]
+                cost = time(tile)
+                if best is None or cost < best[0] * (1 - 1e-9):
+                    best = (cost, tile)
+    return None if best is None else best[1]
 
 
 def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa: Isa) -> float:
@@ -106,7 +138,7 @@ def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa:
     far = 4 * rows * columns * vectors * isa.lanes() > _SECOND
     return sum(
         count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / steps)
-        for h, w, v, count in _pieces(rows, columns, vectors, tile)
+        for h, w, v, count in pieces(rows, columns, vectors, tile)
     )
 
 
@@ -117,7 +149,8 @@ def split(extent: int, size: int) -> list[tuple[int, int, int]]:
     return whole + ([(extent - rest, rest, 1)] if rest else [])
 
 
-def _pieces(rows: int, columns: int, vectors: int, tile: Tile) -> list[tuple[int, int, int, int]]:
+def pieces(rows: int, columns: int, vectors: int, tile: Tile) -> list[tuple[int, int, int, int]]:
+    """(rows, columns, vectors, count) of the kinds of tiles that cover everything, smaller ones at the ends."""
     return [
         (h, w, v, a * b * c)
         for _, h, a in split(rows, tile.rows)
