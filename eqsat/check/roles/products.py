@@ -7,6 +7,25 @@ from eqsat.check.node import Node
 from eqsat.check.roles.registry import role
 
 
+def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:
+    """Rows, sum and columns of a product of two matrices, as far as they are not known drawn.
+
+    Args:
+        node: The product.
+        a: Number of the left operand, and whether it is transposed.
+        b: Of the right operand.
+    """
+    (a_number, a_turned), (b_number, b_turned) = a, b
+    chance, left, right = node.chance, node.known(a_number), node.known(b_number)
+    wish = node.shape if node.shape is not None and len(node.shape) == 2 else None
+    if any(s is not None and len(s) != 2 for s in (left, right)):
+        raise Rejected("no matrix")
+    rows = left[1 if a_turned else 0] if left else wish[0] if wish else chance.number(1, 4)
+    columns = right[0 if b_turned else 1] if right else wish[1] if wish else chance.number(1, 5)
+    inner = left[0 if a_turned else 1] if left else right[1 if b_turned else 0] if right else chance.number(1, 5)
+    return rows, inner, columns
+
+
 @role("Gemm")
 def gemm(node: Node) -> None:
     chance = node.chance
@@ -15,13 +34,7 @@ def gemm(node: Node) -> None:
     for name in ("alpha", "beta"):
         if chance.happens(0.4):
             node.real(name, 1.0, 0.5, 2.0)
-    left, right = node.known(0), node.known(1)
-    wish = node.shape if node.shape is not None and len(node.shape) == 2 else None
-    if any(s is not None and len(s) != 2 for s in (left, right)):
-        raise Rejected("no matrix")
-    rows = left[1 if a_turned else 0] if left else wish[0] if wish else chance.number(1, 4)
-    columns = right[0 if b_turned else 1] if right else wish[1] if wish else chance.number(1, 5)
-    inner = left[0 if a_turned else 1] if left else right[1 if b_turned else 0] if right else chance.number(1, 5)
+    rows, inner, columns = gemm_sizes(node, (0, a_turned), (1, b_turned))
     node.draw(0, (inner, rows) if a_turned else (rows, inner))
     node.draw(1, (columns, inner) if b_turned else (inner, columns))
     if node.has(2):

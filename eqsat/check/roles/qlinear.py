@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from eqsat.check.chance import Rejected, Shape, broadcast
 from eqsat.check.node import Node
+from eqsat.check.roles.products import gemm_sizes
 from eqsat.check.roles.registry import role
 from eqsat.check.roles.windows import global_pool, pool
 from eqsat.model.opset import EQSAT, MICROSOFT
@@ -110,13 +111,7 @@ def _result(node: Node) -> None:
 def gemm(node: Node) -> None:
     chance = node.chance
     a_turned, b_turned = (node.attr(name, int(chance.happens(0.4))) for name in ("transA", "transB"))
-    left, right = node.known(0), node.known(3)
-    wish = node.shape if node.shape is not None and len(node.shape) == 2 else None
-    if any(s is not None and len(s) != 2 for s in (left, right)):
-        raise Rejected("no matrix")
-    rows = left[1 if a_turned else 0] if left else wish[0] if wish else chance.number(1, 4)
-    columns = right[0 if b_turned else 1] if right else wish[1] if wish else chance.number(1, 5)
-    inner = left[0 if a_turned else 1] if left else right[1 if b_turned else 0] if right else chance.number(1, 5)
+    rows, inner, columns = gemm_sizes(node, (0, a_turned), (3, b_turned))
     dtype = _byte(node, 0)
     node.draw(0, (inner, rows) if a_turned else (rows, inner), dtype=dtype)
     weight = dtype if dtype == ir.DataType.INT8 else chance.one_of(_BYTES)
