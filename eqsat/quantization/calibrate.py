@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
-from eqsat.quantization.data import CalibrationData, DataSource
+from eqsat.quantization.data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.histogram import Histogram
 from eqsat.quantization.moments import Gatherer, Moments
 
@@ -72,9 +70,7 @@ def calibrate(
         QuantizationError: The data do not fit the model, or there are none.
         ExecutionError: The model cannot be executed.
     """
-    if limit is not None and limit < 1:
-        raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
-    samples = data if isinstance(data, CalibrationData) else CalibrationData(data, model)
+    samples = first_samples(data, model, limit)
     trace = Trace(model)
     constants = {name: array for name, array in trace.constants.items() if is_float(array)}
     found = Calibration(constants=constants)
@@ -88,7 +84,7 @@ def calibrate(
             found.tensors[name].add(value)
             gatherer.see(name, value)
 
-    for sample in islice(samples, limit):
+    for sample in samples:
         trace.observe(sample, see)
         count += 1
         if progress is not None:

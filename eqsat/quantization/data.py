@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,17 @@ class CalibrationData:
                     actual=f"{np.count_nonzero(~np.isfinite(array))} NaN or infinite elements",
                 )
         return checked
+
+
+def first_samples(data: DataSource | CalibrationData, model: ir.Model, limit: int | None) -> Iterator[Sample]:
+    """The first ``limit`` samples, all for None.
+
+    Raises:
+        QuantizationError: The limit leaves none, or as :class:`CalibrationData` says.
+    """
+    if limit is not None and limit < 1:
+        raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
+    return islice(data if isinstance(data, CalibrationData) else CalibrationData(data, model), limit)
 
 
 class _File:

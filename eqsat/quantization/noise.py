@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import onnx_ir as ir
@@ -26,7 +25,7 @@ import onnx_ir as ir
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
 from eqsat.quantization.calibrate import Progress, is_float
-from eqsat.quantization.data import CalibrationData, DataSource
+from eqsat.quantization.data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.insert import with_taps
 from eqsat.quantization.scheme import Scheme
 
@@ -77,9 +76,7 @@ def measure_noise(
         QuantizationError: The data do not fit the model, or there are none.
         ExecutionError: The model cannot be executed.
     """
-    if limit is not None and limit < 1:
-        raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
-    samples = data if isinstance(data, CalibrationData) else CalibrationData(data, model)
+    samples = first_samples(data, model, limit)
     tapped, taps = with_taps(model, scheme)
     trace = Trace(tapped)
     measured = [(i, tap, t) for i, (tap, t) in enumerate(zip(taps, scheme.tensors, strict=True)) if t.follows is None]
@@ -88,7 +85,7 @@ def measure_noise(
     signal = np.zeros(len(outputs))
     elements = np.zeros(len(outputs))
     count = done = 0
-    for sample in islice(samples, limit):
+    for sample in samples:
         state = trace.run(sample)
         exact = [trace.value(state, name) for name in outputs]
         signal += [power(y) for y in exact]
@@ -121,7 +118,7 @@ def measure_sqnr(
         QuantizationError: The data do not fit the model, there are none, or the outputs differ.
         ExecutionError: A model cannot be executed.
     """
-    samples = data if isinstance(data, CalibrationData) else CalibrationData(data, model)
+    samples = first_samples(data, model, limit)
     first, second = Trace(model), Trace(other)
     if first.output_names != second.output_names:
         raise QuantizationError(
@@ -129,7 +126,7 @@ def measure_sqnr(
         )
     noise: dict[str, float] = {}
     signal: dict[str, float] = {}
-    for sample in islice(samples, limit):
+    for sample in samples:
         exact, rounded = first.outputs(first.run(sample)), second.outputs(second.run(sample))
         for name, y in exact.items():
             if is_float(y):

@@ -118,6 +118,8 @@ def test_progress_and_limits():
     np.testing.assert_array_equal(noise.weights, again.weights)
     with pytest.raises(QuantizationError, match="a limit of at least one sample is required; got 0"):
         measure_noise(model, scheme, data, limit=0)
+    with pytest.raises(QuantizationError, match="a limit of at least one sample is required; got -1"):
+        measure_sqnr(model, model, data, limit=-1)
 
 
 def test_models_that_do_not_belong_together():
