@@ -79,9 +79,15 @@ def check(files: tuple[Path, ...]) -> int:
         for problem in found:
             click.echo(f"{click.style('error', fg='red')}: {problem}", err=True)
         if not found:
-            names = ", ".join(f"{t.name} with {len(t.composites)} composites" for t in declared)
+            names = ", ".join(_counted(t) for t in declared)
             click.echo(f"{file}: {click.style('OK', fg='green')}, {names}")
     return 1 if wrong else 0
+
+
+def _counted(target: Target) -> str:
+    """``cpu with 0 composites and 19 kernels of generated code``."""
+    kernels = f" and {len(target.kernels)} kernels of generated code" if target.kernels else ""
+    return f"{target.name} with {len(target.composites)} composites{kernels}"
 
 
 def _asked(name: str) -> list[Target]:
@@ -123,9 +129,10 @@ def _lines(target: Target) -> Iterator[str]:
         if entry.cost is not None:
             yield f"    cost     {in_words(entry.cost)}"
     patterns = composite_patterns(Path(target.place.file))
-    for composite in target.composites:
+    for composite in (*target.composites, *target.kernels):
         yield ""
-        yield f"  composite  {composite.name} : {composite.numerics}  {short_place(composite.place)}"
+        word = "kernel" if composite.generated else "composite"
+        yield f"  {word:<9}  {composite.name} : {composite.numerics}  {short_place(composite.place)}"
         for line in composite.doc.splitlines():
             yield f"    # {line}"
         for line in patterns.get(str(composite.place), "").splitlines():
@@ -176,6 +183,17 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "call": composite.call,
                 }
                 for composite in target.composites
+            ],
+            "kernels": [
+                {
+                    "name": kernel.name,
+                    "numerics": str(kernel.numerics),
+                    "place": short_place(kernel.place),
+                    "doc": kernel.doc,
+                    "where": conditions(kernel.where),
+                    "cost": None if kernel.cost is None else in_words(kernel.cost),
+                }
+                for kernel in target.kernels
             ],
         }
     )

@@ -170,7 +170,7 @@ class LayoutBuilder:
         operands: list[Operand | None] = []
         for arg in template.args:
             if isinstance(arg, Rest):
-                operands += [Operand(variable=v) for v in self.query.rests[arg.name]]
+                operands += [self._each(arg, Operand(variable=v)) for v in self.query.rests[arg.name]]
             else:
                 operands.append(self._operand(arg))
         if op.domain == "" and op.name in ("Add", "Sub", "Mul", "Div") and len(operands) == 2 and None in operands:
@@ -183,6 +183,14 @@ class LayoutBuilder:
         outputs = size if size > 1 or has_variadic_outputs(op) else 0
         step = BuildStep(template, Constructor(op, len(operands), outputs), tuple(operands))
         return Operand(step=self._step(_identity(template), step), output=template.output)
+
+    def _each(self, rest: Rest, operand: Operand) -> Operand:
+        """One of several operands, with the operator that is applied to each."""
+        if rest.each is None:
+            return operand
+        template = Build(rest.each, (), (), (), 0, rest.place)
+        step = BuildStep(template, Constructor(rest.each, 1), (operand,))
+        return Operand(step=self._step((rest.each, operand), step))
 
     def _neutral(self, name: str, template: Build, operands: list[Operand | None]) -> Operand | None:
         """Arithmetic with an absent operand, which counts as zero."""

@@ -87,6 +87,27 @@ STOP_FUSION = declare(
     )
 )
 
+CHANNELS_LAST = declare(
+    Function(
+        OpKey(opset.EQSAT, "ChannelsLast"),
+        ("x",),
+        (),
+        lambda attrs: straight_line(1, ("Identity", (0,), {})),
+        "An identity whose result lies in memory with its channels, axis 1, innermost: N, spatial axes, C. The shape "
+        "stays [N, C, ...]. It exists only while C is generated.",
+    )
+)
+
+CHANNELS_FIRST = declare(
+    Function(
+        OpKey(opset.EQSAT, "ChannelsFirst"),
+        ("x",),
+        (),
+        lambda attrs: straight_line(1, ("Identity", (0,), {})),
+        "An identity whose result lies in memory row by row, as ONNX's tensors do; the way back from ChannelsLast.",
+    )
+)
+
 ANNOTATIONS = frozenset({CAST_HINT.op, STOP_FUSION.op})
 """Identities that say something about a value. They are no work: they cost nothing, on whatever target they lie. No
 shipped rule sees through them, so that what is before one and what is behind it are different values to every rule

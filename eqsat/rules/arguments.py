@@ -12,7 +12,8 @@ from eqsat.errors import EqsatError
 from eqsat.model.opset import did_you_mean
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
-from eqsat.rules.operators import Signature
+from eqsat.rules.operators import Signature, find_operator
+from eqsat.rules.operators import signature as signature_of
 from eqsat.rules.scope import Context
 
 
@@ -52,13 +53,25 @@ def read_arguments(term: s.Apply, signatures: Sequence[Signature], context: Cont
         else:
             if len(found.operands) != position:
                 raise context.error(arg.place, "operands by position must come before those by name")
-            if isinstance(arg, s.Rest):
-                _check_rest(arg, signatures, context, last=arg is by_position[-1])
+            rest = as_rest(arg)
+            if rest is not None:
+                _check_rest(rest, signatures, context, last=arg is by_position[-1])
             found.operands[position] = arg
             position += 1
     for signature in signatures:
         _check_operands(found, signature, term.place, context)
     return found
+
+
+def as_rest(term: s.Term) -> s.Rest | None:
+    """``xs`` of ``xs...`` and of ``Abs(xs...)``, which applies an operator of one operand to each of them."""
+    if isinstance(term, s.Rest):
+        return term
+    if not isinstance(term, s.Apply) or len(term.args) != 1 or not isinstance(term.callee, s.Name):
+        return None
+    inner, op = term.args[0], find_operator(term.callee.name)
+    found = None if op is None else signature_of(op)
+    return inner if isinstance(inner, s.Rest) and found is not None and not found.variadic else None
 
 
 def _by_name(arg: s.Keyword, signatures: Sequence[Signature], found: Arguments, context: Context) -> None:
@@ -100,7 +113,7 @@ def _check_operands(found: Arguments, signature: Signature, place: Place, contex
         if not formal.optional and not formal.variadic and i not in operands:
             raise context.error(place, f"`{signature}` needs its operand `{formal.name}`", actual=_plural(count))
     if signature.variadic:
-        rest = any(isinstance(operand, s.Rest) for operand in operands.values())
+        rest = any(as_rest(operand) is not None for operand in operands.values())
         if not rest and count < signature.least_inputs:
             raise context.error(
                 place, f"`{signature}` takes at least {_plural(signature.least_inputs)}", actual=str(count)

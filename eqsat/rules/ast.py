@@ -185,10 +185,14 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """``xs...`` as the last operand: the remaining operands of a variadic operator, in a pattern or a template."""
+    """``xs...`` as the last operand: the remaining operands of a variadic operator, in a pattern or a template.
+
+    ``each`` (``Abs(xs...)`` where one operand is taken, templates only) is applied to every one of them.
+    """
 
     name: str
     place: Place
+    each: OpKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +344,7 @@ class Composite:
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
         annotations: What its result bears, the one next to it first.
+        generated: Whether it exists in generated code only (``kernel`` instead of ``composite``).
     """
 
     name: str
@@ -353,6 +358,7 @@ class Composite:
     doc: str = ""
     call_parts: tuple[str | Expr, ...] = ()
     annotations: tuple[tuple[OpKey, Attrs], ...] = ()
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +376,22 @@ class Supports:
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """What kernels of some families of generated code cost; the expressions are over the kernel as a whole.
+
+    Attributes:
+        names: Of the families, with ``_`` for blanks; empty for ``family *``.
+        cost: Over ``macs bytes functions scattered peak bandwidth launch``, the first operand ``x``, the result ``y``
+            and the anchor ``node``.
+    """
+
+    names: tuple[str, ...]
+    where: tuple[Condition, ...]
+    cost: Expr
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One target file.
 
@@ -377,6 +399,8 @@ class Target:
         peak: MAC/s by dtype name; bandwidth: byte/s of its own memory; launch: seconds a kernel;
         dispatch: seconds to start a region; link_bandwidth byte/s and link_latency seconds to the host.
         is_host: Declared ``host cpu`` instead of ``target cpu``.
+        kernels: Of a host, what generated code has instead of single operators; optimizing a model ignores it.
+        families: Of a host, what kernels of generated code cost.
     """
 
     name: str
@@ -392,6 +416,8 @@ class Target:
     composites: tuple[Composite, ...]
     place: Place
     doc: str = ""
+    kernels: tuple[Composite, ...] = ()
+    families: tuple[Family, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from eqsat.rules.tensor_types import check_types
 
 COST_SYMBOLS = ("macs", "bytes", "peak", "bandwidth", "launch")
 """Names with a meaning in costs: multiply-accumulates, bytes moved, and the target's own numbers."""
+FAMILY_SYMBOLS = (*COST_SYMBOLS, "functions", "scattered")
+"""Also in costs of generated code: elementary functions evaluated, bytes that are read across their order."""
 _SETTINGS = ("bandwidth", "launch", "dispatch")
 _LINK = ("bandwidth", "latency")
 _SECTIONS = ("peak", "link")
@@ -38,6 +40,8 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     summary: str | None = None
     supports: list[ast.Supports] = []
     composites: list[ast.Composite] = []
+    kernels: list[ast.Composite] = []
+    families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
     define(lets, frame, sources, local=False)
     for item in declaration.items:
@@ -54,14 +58,29 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
                 frame = define([item], frame, sources, local=False)
             case s.Supports():
                 supports.append(_supports(item, frame, sources))
-            case s.Composite():
-                if any(item.name == c.name for c in composites):
+            case s.Family():
+                if not declaration.is_host:
                     raise sources.error(
                         item.place,
-                        f"a composite of `{declaration.name}` must have a name of its own",
+                        "a `family` of generated code belongs to a host",
+                        actual=f"`{declaration.name}`, an accelerator",
+                    )
+                families.append(_family(item, frame, sources))
+            case s.Composite():
+                if any(item.name == c.name for c in (*composites, *kernels)):
+                    raise sources.error(
+                        item.place,
+                        f"a {_word(item)} of `{declaration.name}` must have a name of its own",
                         actual=f"`{item.name}` twice",
                     )
-                composites.append(_composite(item, frame, source, sources))
+                if item.generated and not declaration.is_host:
+                    raise sources.error(
+                        item.place,
+                        "a `kernel` of generated code belongs to a host",
+                        actual=f"`{declaration.name}`, an accelerator",
+                        hint="what an accelerator computes as a whole is a `composite`",
+                    )
+                (kernels if item.generated else composites).append(_composite(item, frame, source, sources))
     _check_complete(declaration, peaks, numbers, sources)
     latency = numbers.get("link latency", 0.0)
     return ast.Target(
@@ -80,10 +99,17 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         doc=source.doc(
             declaration.span.first, declaration.place.line, _body(declaration.items, declaration.span.last + 1)
         ),
+        kernels=tuple(kernels),
+        families=tuple(families),
     )
 
 
-def _body(items: Sequence[s.Setting | s.Text | s.Supports | s.Let | s.Composite], otherwise: int) -> int:
+def _word(item: s.Composite) -> str:
+    """What an entry is called in its file."""
+    return "kernel" if item.generated else "composite"
+
+
+def _body(items: Sequence[s.Setting | s.Text | s.Supports | s.Family | s.Let | s.Composite], otherwise: int) -> int:
     """The line on which what follows a header begins."""
     return items[0].span.first if items else otherwise
 
@@ -92,7 +118,7 @@ def _settings(
     item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
 ) -> None:
     if item.section not in ("", *_SECTIONS):
-        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite"))
+        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite", "kernel", "family"))
         raise sources.error(
             item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint
         )
@@ -174,6 +200,22 @@ def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
     return ast.Supports(tuple(ops), tuple(where), cost, item.place)
 
 
+def _family(item: s.Family, frame: Frame, sources: Sources) -> ast.Family:
+    builder = Builder.over(frame, sources, [])
+    context = builder.context
+    names: list[str] = []
+    for name, place in item.names or ():
+        if name in names:
+            raise context.error(place, "each family must be listed once", actual=f"`{name}` twice")
+        names.append(name)
+    _bind_operands([], item.place, context)
+    where = builder.plain_conditions(item.after)
+    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder, FAMILY_SYMBOLS)
+    if cost is None:
+        raise context.error(item.place, "a `family` must say its `cost`")
+    return ast.Family(tuple(names), tuple(where), cost, item.place)
+
+
 def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None:
     """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and the schema's of operands and results."""
     context.bindings["x"] = Binding("tensor", place)
@@ -188,12 +230,12 @@ def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None
             context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
 
 
-def _cost(clauses: Sequence[s.Cost], builder: Builder) -> ast.Expr | None:
+def _cost(clauses: Sequence[s.Cost], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
     if not clauses:
         return None
     if len(clauses) > 1:
         raise builder.context.error(clauses[1].expr.place, "`cost` must be given once")
-    builder.context.symbols = COST_SYMBOLS
+    builder.context.symbols = symbols
     builder.templates.in_condition = True
     expr = builder.templates.expressions.build(clauses[0].expr, builder.frame, ("number",))
     builder.templates.in_condition = False
@@ -213,8 +255,15 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         raise sources.error(
             calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined"
         )
-    parts = read_call(calls[0], builder) if calls else ()
     notes = [c for c in item.after if isinstance(c, s.Annotate)]
+    if item.generated and (calls or notes):
+        place = calls[0].texts[0].place if calls else notes[0].terms[0].place
+        raise sources.error(
+            place,
+            "a `kernel` has no `call` and no `annotate`",
+            hint="its code is generated by the family of its name; a `composite` is called",
+        )
+    parts = read_call(calls[0], builder) if calls else ()
     if len(notes) > 1:
         raise sources.error(notes[1].terms[0].place, "`annotate` must be given once", hint="separate by commas")
     builder.check_lets()
@@ -232,4 +281,5 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         doc=source.doc(item.span.first, item.numerics.place.line, _body(item.before, item.pattern_span.first)),
         call_parts=parts,
         annotations=read_annotations(notes[0], builder) if notes else (),
+        generated=item.generated,
     )

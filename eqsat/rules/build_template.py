@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.arguments import output_index, read_arguments
+from eqsat.rules.arguments import as_rest, output_index, read_arguments
 from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_expression import ExpressionBuilder
 from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR
-from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, find_callee, known
+from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, Operators, find_callee, known
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.constness import forbid_constness
 from eqsat.rules.operators import Signature, find_operator
@@ -220,14 +220,23 @@ class TemplateBuilder:
                 )
 
     def _operand(self, term: s.Term | None, frame: Frame) -> ast.Template | None:
-        if not isinstance(term, s.Rest):
+        rest = None if term is None else as_rest(term)
+        if rest is None:
             return None if term is None else self.build(term, frame)
-        bound = self.context.bindings.get(term.name)
+        bound = self.context.bindings.get(rest.name)
         if bound is None:
-            raise self.context.unbound(term.name, term.place)
+            raise self.context.unbound(rest.name, rest.place)
         if bound.kind != "rest":
-            raise self.context.error(term.place, f"`{term.name}` must be bound as `{term.name}...`")
-        return ast.Rest(term.name, term.place)
+            raise self.context.error(rest.place, f"`{rest.name}` must be bound as `{rest.name}...`")
+        return ast.Rest(rest.name, rest.place, self._each(term, frame) if isinstance(term, s.Apply) else None)
+
+    def _each(self, term: s.Apply, frame: Frame) -> OpKey:
+        """The operator of ``Abs(xs...)``."""
+        callee = find_callee(term.callee, frame, self.context)
+        if not isinstance(callee, Operators) or len(callee.ops) != 1 or known(callee.ops[0]).least_inputs > 1:
+            raise self._error(term, "what does not take one operand, for each of several")
+        self._check_required(known(callee.ops[0]), set(), (), term)
+        return callee.ops[0]
 
     def _spread(self, arg: s.Spread) -> str:
         bound = self.context.bindings.get(arg.name)

@@ -127,6 +127,7 @@ def _composite(composite: Composite) -> s.Composite:
     if composite.annotations:
         annotate = (s.Annotate(tuple(_annotation(*a, composite.place) for a in composite.annotations), _ONE_LINE),)
     return s.Composite(
+        composite.generated,
         composite.name,
         _numerics(composite),
         _lets(unparser.before, composite.place),

@@ -168,7 +168,7 @@ def _with_reason(text: list[str], because: str, column: int, inside: int) -> lis
     return [*text, " " * (inside + (column + 2 if fits else INDENT)) + reason]
 
 
-def _item(item: s.Setting | s.Text | s.Supports | s.Let | s.Composite) -> Iterator[Clause]:
+def _item(item: s.Setting | s.Text | s.Supports | s.Family | s.Let | s.Composite) -> Iterator[Clause]:
     match item:
         case s.Text():
             yield Clause(item.span, [f"{item.name} {item.text.text}"], INDENT)
@@ -176,9 +176,9 @@ def _item(item: s.Setting | s.Text | s.Supports | s.Let | s.Composite) -> Iterat
             yield Clause(item.span, _setting(item), INDENT)
         case s.Let():
             yield _let(item, INDENT)
-        case s.Supports():
+        case s.Supports() | s.Family():
             last = item.after[0].span.first - 1 if item.after else item.span.last
-            yield Clause(s.Span(item.span.first, max(item.span.first, last)), _supports(item), INDENT)
+            yield Clause(s.Span(item.span.first, max(item.span.first, last)), _entry(item), INDENT)
             for clause in item.after:
                 yield from _clause(clause)
         case s.Composite():
@@ -188,7 +188,13 @@ def _item(item: s.Setting | s.Text | s.Supports | s.Let | s.Composite) -> Iterat
 def print_composite(item: s.Composite) -> Iterator[Clause]:
     """The clauses of a composite, indented as in a target."""
     header = s.Span(item.span.first, item.numerics.place.line)
-    yield Clause(header, [f"composite {item.name} : {numerics_text(item.numerics)}"], INDENT, True, True)
+    yield Clause(
+        header,
+        [f"{'kernel' if item.generated else 'composite'} {item.name} : {numerics_text(item.numerics)}"],
+        INDENT,
+        True,
+        True,
+    )
     for let in item.before:
         yield _let(let, 2 * INDENT)
     yield Clause(item.pattern_span, lines(item.pattern, 2 * INDENT, 2 * INDENT), 2 * INDENT)
@@ -219,8 +225,9 @@ def _setting(item: s.Setting) -> list[str]:
     return _filled(head, [f"{name} = {flat(term)}" for name, term, _ in item.assignments])
 
 
-def _supports(item: s.Supports) -> list[str]:
-    return _filled("supports ", ["*"] if item.ops is None else [name for name, _ in item.ops])
+def _entry(item: s.Supports | s.Family) -> list[str]:
+    head, listed = ("supports ", item.ops) if isinstance(item, s.Supports) else ("family ", item.names)
+    return _filled(head, ["*"] if listed is None else [name for name, _ in listed])
 
 
 def _filled(head: str, words: list[str]) -> list[str]:

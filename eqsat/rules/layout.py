@@ -6,31 +6,41 @@ Elsewhere line breaks and indentation mean nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, pairwise
 
 from lark import Token
 from lark.lark import PostLex
 
-_HEADERS = ("RULE", "TARGET", "HOST", "COMPOSITE")
+_ENTRIES = ("COMPOSITE", "KERNEL")
+_HEADERS = ("RULE", "TARGET", "HOST", *_ENTRIES)
+_BEFORE = {"KERNEL": ("NAME",), "FAMILY": ("NAME", "STAR")}
+"""What follows a word where it begins an entry."""
 
 
 class Layout(PostLex):
-    """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs."""
+    """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
+
+    ``kernel`` and ``family`` begin an entry where they begin a line before a name; elsewhere they are names.
+    """
 
     always_accept = ()
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth, last_line = 0, 0
         enclosing: list[Token] = []
-        for token in stream:
+        for token, following in pairwise(chain(stream, (None,))):
+            assert token is not None
             line = token.line or 0
             begins_line = line > last_line
             last_line = token.end_line or line
+            if token.type in _BEFORE and not (begins_line and following and following.type in _BEFORE[token.type]):
+                token = Token.new_borrow_pos("NAME", token.value, token)
             if token.type in _HEADERS:
                 # A header ends whatever was open, so that a forgotten bracket does not spoil the rest of the file.
                 depth = 0
-                enclosing = [t for t in enclosing if token.type == "COMPOSITE" and t.type in ("TARGET", "HOST")]
+                enclosing = [t for t in enclosing if token.type in _ENTRIES and t.type in ("TARGET", "HOST")]
                 enclosing.append(token)
-            elif token.type == "SUPPORTS":
+            elif token.type in ("SUPPORTS", "FAMILY"):
                 enclosing = enclosing[:1]
             elif token.type == "LET":
                 if begins_line:

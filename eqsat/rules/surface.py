@@ -250,11 +250,19 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         ops = None if isinstance(c[1], Token) else c[1]
         return s.Supports(ops, tuple(c[2:]), self._place(meta), self._span(meta))
 
+    def names(self, meta: Meta, c: list[Any]) -> Any:
+        return tuple((str(name), self._place(name)) for name in c)
+
+    def family(self, meta: Meta, c: list[Any]) -> s.Family:
+        names = None if isinstance(c[1], Token) else c[1]
+        return s.Family(names, tuple(c[2:]), self._place(meta), self._span(meta))
+
     def composite(self, meta: Meta, c: list[Any]) -> s.Composite:
         name, numerics = c[1], c[2]
         body = next(i for i, x in enumerate(c) if i > 2 and not isinstance(x, s.Let))
         pattern, span = c[body]
         return s.Composite(
+            c[0].type == "KERNEL",
             str(name),
             numerics,
             tuple(c[3:body]),

@@ -323,7 +323,20 @@ class Supports:
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """``family a, b``; ``names`` is None for ``*``."""
+
+    names: tuple[tuple[str, Place], ...] | None
+    after: tuple[Where | Cost, ...]
+    place: Place
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Composite:
+    """A coarse kernel; ``generated`` where the word is ``kernel`` instead of ``composite``."""
+
+    generated: bool
     name: str
     numerics: Numerics
     before: tuple[Let, ...]
@@ -338,7 +351,7 @@ class Composite:
 class Target:
     name: str
     is_host: bool
-    items: tuple[Setting | Text | Supports | Let | Composite, ...]
+    items: tuple[Setting | Text | Supports | Family | Let | Composite, ...]
     place: Place
     span: Span
 

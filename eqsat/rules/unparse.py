@@ -92,7 +92,10 @@ class Unparser:
             case ast.Number():
                 return number(template.value, template.place)
             case ast.Rest():
-                return s.Rest(template.name, template.place)
+                rest = s.Rest(template.name, template.place)
+                if template.each is None:
+                    return rest
+                return s.Apply(s.Name(operator_name(template.each), template.place), (rest,), template.place)
             case ast.Tensor():
                 value = expression(template.value)
                 if template.dtype is None:

@@ -45,6 +45,7 @@ def problems(target: Target) -> Iterator[TargetError]:
     yield from _numbers(target)
     yield from _supports(target)
     yield from _composites(target)
+    yield from _families(target)
 
 
 def _numbers(target: Target) -> Iterator[TargetError]:
@@ -107,19 +108,39 @@ def _supports(target: Target) -> Iterator[TargetError]:
         )
 
 
+def _families(target: Target) -> Iterator[TargetError]:
+    taken: dict[str, str] = {}
+    rest = ""
+    for entry in target.families:
+        place = str(entry.place)
+        unreachable = rest or next((taken[name] for name in entry.names if name in taken), "")
+        if unreachable:
+            what = "everything" if rest else next(f"each `{name}`" for name in entry.names if name in taken)
+            yield TargetError(
+                "a `family` that can apply is required",
+                place=place,
+                actual=f"one behind {unreachable}, which takes {what}",
+                hint="the first entry whose conditions hold counts: put the special before the general",
+            )
+        if not entry.where:
+            taken |= {name: place for name in entry.names if name not in taken}
+            rest = rest or ("" if entry.names else place)
+
+
 def _composites(target: Target) -> Iterator[TargetError]:
     names: set[str] = set()
-    for composite in target.composites:
+    for composite in (*target.composites, *target.kernels):
         place = str(composite.place)
+        word = "kernel" if composite.generated else "composite"
         if composite.name in names:
             yield TargetError(
-                "a name of its own is required for each composite", place=place, actual=f"`{composite.name}` twice"
+                f"a name of its own is required for each {word}", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
         clauses = expand((composite.pattern,))
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
-                f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
+                f"a {word} that stands for at most {MOST_CLAUSES} plain patterns is required",
                 place=place,
                 actual=f"{len(clauses)} for `{composite.name}`",
                 hint="each alternative and each optional operand multiplies their number: split it in two",

@@ -1,0 +1,183 @@
+"""Which kernels, in which layout: an extraction over the host's ``kernel`` entries, while C is generated.
+
+``ChannelsLast`` and ``ChannelsFirst`` are identities that say how a tensor lies in memory, so that each rule about
+layout is one about equal values (``rules/kernels``). The e-graph holds both layouts of a tensor, the kernels that
+compute one from the other, and conversions, which cost a pass over memory; the cheapest program has the kernels and
+the conversions that pay. It is written into the model as marks (:mod:`eqsat.codegen.marks`), which lowering obeys.
+
+Anderson and Gregg, "Optimal DNN primitive selection with partitioned boolean quadratic programming", CGO 2018, choose
+kernels and layouts of a fixed graph in this way; here elementwise operators may move over conversions as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from eqsat.codegen.marks import mark
+from eqsat.egraph.limits import Limits
+from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
+from eqsat.errors import OptimizationError
+from eqsat.extract.cost import needed
+from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
+from eqsat.extract.problem import Choice, Solution
+from eqsat.extract.solve import solve
+from eqsat.model.attributes import op_key
+from eqsat.model.load import load
+from eqsat.model.types import OpKey
+from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
+from eqsat.partition.assemble import assemble
+from eqsat.partition.functions import to_model
+from eqsat.partition.regions import regions
+from eqsat.partition.saved import inline
+from eqsat.rules.ast import Alternatives, Match, Pattern, Target
+from eqsat.rules.location import rules_dir
+from eqsat.rules.select import allowed, select_rules
+from eqsat.targets.cost import CostModel
+from eqsat.targets.registry import load_targets
+
+TIME_LIMIT = 10.0
+"""Seconds for a search; networks of the usual sizes take a tenth of that, so that the result does not depend on it."""
+
+_LAYOUTS = frozenset({CHANNELS_LAST.op, CHANNELS_FIRST.op})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen.
+
+    Attributes:
+        model: The model in the chosen kernels and layouts, with marks.
+        kernels: How often each ``kernel`` entry of the host is used, by name.
+        conversions: How many tensors are converted from one layout to the other, by a pass over memory each.
+        cost: Seconds by the host's file, of all that runs on it.
+        bound: No program in the e-graph costs less.
+        stop_reason: ``"optimal"``, ``"time limit"``.
+    """
+
+    model: ir.Model
+    kernels: Mapping[str, int]
+    conversions: int
+    cost: float
+    bound: float
+    stop_reason: str
+
+
+def host_target(host: str | Path | Target | None = None) -> Target:
+    """The host whose kernels are chosen from; the shipped ``cpu`` by default.
+
+    Raises:
+        TargetError: There is no such host.
+    """
+    return load_targets(() if host is None else host)[0]
+
+
+def select_kernels(
+    model: ir.Model,
+    host: Target,
+    *,
+    dims: Mapping[str, int] | None = None,
+    winograd: bool = False,
+    time_limit: float = TIME_LIMIT,
+) -> Selection | None:
+    """Chooses kernels and layouts.
+
+    Args:
+        model: As loaded; what has a vendor's call is a function of its own (:mod:`eqsat.codegen.vendor`) and stays. The
+            model is left as it is.
+        host: Whose ``kernel`` entries are chosen from.
+        dims: Sizes of symbolic dimensions.
+        winograd: Whether kernels that are only equal over the reals may be chosen.
+        time_limit: Seconds.
+
+    Returns:
+        None where there is nothing to choose: no operator of the model has kernels in several layouts, or some size is
+        not known, so that nothing has a cost.
+    """
+    entries = tuple(k for k in host.kernels if allowed(k.numerics, "real" if winograd else "exact"))
+    anchors = {op for k in entries if _LAYOUTS & set(operators(k.pattern)) for op in operators(k.pattern)} - _LAYOUTS
+    plain = load(inline(model, operators=False), dims=dims)
+    if anchors.isdisjoint(op_key(node) for node in plain.graph):
+        return None
+    generated = replace(host, composites=entries, kernels=())
+    rules = select_rules(sorted((rules_dir() / "kernels").glob("*.rules")), "exact").rules
+    saturation = Saturation(plain, rules, [generated], Limits(seconds=time_limit / 2))
+    saturation.run()
+    found = snapshot(saturation)
+    outputs = list(plain.graph.outputs)
+    try:
+        require_static_types(saturation.encoding, found)
+        pricing = Pricing(found, CostModel([generated]))
+        instead = _replaced(found)
+        formulation = formulate(found, saturation.encoding, outputs, pricing, instead)
+    except OptimizationError:
+        return None
+    solution = solve(formulation.problem, time_limit=time_limit / 2, incumbent=_original(formulation, instead))
+    assembled = assemble(formulation, solution.choices, saturation.encoding, outputs)
+    chosen = to_model(assembled.plan, regions(assembled.plan), plain)
+    mark(chosen, host.name)
+    return _selection(chosen, formulation, solution)
+
+
+def operators(pattern: Pattern | None) -> Iterator[OpKey]:
+    """All operators of a pattern."""
+    match pattern:
+        case Match():
+            yield from pattern.ops
+            for arg in pattern.args:
+                yield from operators(arg)
+        case Alternatives():
+            for option in pattern.options:
+                yield from operators(option)
+        case _:
+            return
+
+
+def _replaced(found: Snapshot) -> dict[int, int]:
+    """Plain operators that a kernel of one operator stands for -> that kernel."""
+    instead: dict[int, int] = {}
+    for members in found.classes:
+        kernels = [n for n in members if found.nodes[n].composite is not None]
+        for n in members if kernels else ():
+            stand_in = next((k for k in kernels if _is_alone(found.nodes[k], found.nodes[n])), None)
+            if stand_in is not None:
+                instead[n] = stand_in
+    return instead
+
+
+def _is_alone(kernel: ENode, node: ENode) -> bool:
+    """Whether a kernel consists of one operator and that is the given one."""
+    assert kernel.composite is not None
+    body = kernel.composite.body
+    if node.kind != "op" or len(body.nodes) != 1 or body.nodes[0].op != node.op or body.nodes[0].attrs != node.attrs:
+        return False
+    return tuple(None if i is None else kernel.children[i] for i in body.nodes[0].inputs) == node.children
+
+
+def _original(formulation: Formulation, instead: Mapping[int, int]) -> dict[int, Choice] | None:
+    """The model as it stands, the program to beat."""
+    index = {n: i for i, n in enumerate(formulation.node)}
+    choices = dict(formulation.original)
+    for n in formulation.original_nodes:
+        position = formulation.position.get(formulation.snapshot.nodes[n].eclass)
+        if position is not None and position not in choices and instead.get(n) in index:
+            choices[position] = Choice(index[instead[n]], 0)
+    return choices if needed(formulation.problem, choices) is not None else None
+
+
+def _selection(model: ir.Model, formulation: Formulation, solution: Solution) -> Selection:
+    kernels: dict[str, int] = {}
+    conversions = 0
+    for choice in solution.choices.values():
+        node = formulation.snapshot.nodes[formulation.node[choice.node]]
+        if node.composite is not None:
+            kernels[node.op.name] = kernels.get(node.op.name, 0) + 1
+        elif node.op in _LAYOUTS and formulation.problem.cost[choice.node, 0] > 0:
+            conversions += 1
+    return Selection(
+        model, dict(sorted(kernels.items())), conversions, solution.cost, solution.bound, solution.stop_reason
+    )
