@@ -21,9 +21,9 @@ from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.macs import macs
 from eqsat.rules.ast import Composite, Expr, Supports, Target
-from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.expression import TensorFacts, Unknown, evaluate, holds, uses
-from eqsat.targets.names import bind_operands
+from eqsat.targets.families import FUNCTIONS, family_entry, rates
+from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
 from eqsat.targets.sizes import UNKNOWN_ELEMENTS, size_in_bytes, static
 
@@ -102,8 +102,8 @@ class CostModel:
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
         if entry.cost is None:
-            return _roofline(symbols)
-        return _priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
+            return roofline(symbols)
+        return priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
 
     def why_not(
         self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
@@ -140,16 +140,46 @@ class CostModel:
         name = place or f"{self.targets[target].name}.{composite.name}"
         facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
         sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
-        result = self._sized(output, "the output", name)
+        result = static(output, self.unknown_elements, what="the output", place=name)
         types = [None if f is None else f.type for f in sized]
         exact = all(f is None or f.type is None or f.type.is_static for f in facts)
         symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
+        if composite.cost is None and composite.generated:
+            return self._family(target, composite.name, symbols, body, sized, result)
         if composite.cost is None:
-            return _roofline(symbols)
+            return roofline(symbols)
         known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
         for variable, expr in composite.lets:
             known[variable] = _optional(expr, known)
-        return _priced(composite.cost, known | symbols, name)
+        return priced(composite.cost, known | symbols, name)
+
+    def _family(
+        self,
+        target: int,
+        name: str,
+        symbols: dict[str, float],
+        body: Body,
+        inputs: Sequence[TensorFacts | None],
+        output: TensorType,
+    ) -> float:
+        """Seconds of a kernel of generated code, by the entry of its family."""
+        types = [None if f is None else f.type for f in inputs]
+        values = infer_body(body, types, [None if f is None else f.value for f in inputs])
+        most, anchor, functions, first = -1, None, 0, body.inputs
+        for node in body.nodes:
+            given = [None if i is None else values[i] for i in node.inputs]
+            made = values[first : first + node.outputs]
+            first += node.outputs
+            work = _macs(node.op, node.attrs, given, made, exact=False)
+            if work > most:
+                most, anchor = work, node
+            if node.op in FUNCTIONS and made[0] is not None:
+                functions += made[0].elements or 0
+        op, attrs = (OpKey("", "Identity"), ()) if anchor is None else (anchor.op, anchor.attrs)
+        env = {**bind_operands(op, attrs, (), ()), "x": inputs[0] if inputs else ABSENT, "y": TensorFacts(output)}
+        entry = family_entry(self.targets[target], name, env)
+        work_of_all = {**symbols, "functions": functions, "scattered": 0}
+        return roofline(symbols) if entry is None else priced(entry.cost, env | work_of_all, name)
 
     # ---- copies ----------------------------------------------------------------------------------
 
@@ -182,19 +212,9 @@ class CostModel:
 
     def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
         """What a cost expression may ask of the kernel and the target."""
-        described = self.targets[target]
-        first = next((t for t in (*inputs, *outputs) if t is not None), None)
-        rates = dict(described.peak)
-        peak = rates.get(dtype_name(first.dtype)) if first is not None else None
-        if peak is None:
-            peak = max(rates.values(), default=math.inf)
-        return {
-            "macs": work,
-            "bytes": sum(size_in_bytes(t) for t in (*inputs, *outputs) if t is not None),
-            "peak": peak,
-            "bandwidth": described.bandwidth,
-            "launch": described.launch,
-        }
+        there = [t for t in (*inputs, *outputs) if t is not None]
+        numbers = rates(self.targets[target], there[0] if there else None)
+        return {"macs": work, "bytes": sum(map(size_in_bytes, there)), **numbers}
 
     def _macs_of_body(self, body: Body, inputs: Sequence[TensorFacts | None], exact: bool) -> int:
         by_value = any(f is not None and f.value is not None for f in inputs)
@@ -256,11 +276,12 @@ def _macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types, exact: bool) -
     return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
 
 
-def _roofline(s: Mapping[str, float]) -> float:
+def roofline(s: Mapping[str, float]) -> float:
+    """Seconds where an entry gives no expression of its own."""
     return s["launch"] + max(s["macs"] / s["peak"], s["bytes"] / s["bandwidth"])
 
 
-def _priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
+def priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
     """Value of a cost expression.
 
     Raises:

@@ -1,0 +1,143 @@
+"""Seconds that the host's file expects of a generated kernel, before it runs: anchor, fused steps and all operands.
+
+The counterpart is :mod:`eqsat.codegen.profile`, which measures them; ``benchmarks/cost_model.py`` compares both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.emitted import KernelInfo
+from eqsat.codegen.kernel import Shape, Task, View
+from eqsat.errors import OptimizationError
+from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.macs import macs
+from eqsat.rules.ast import Expr, Family, Target
+from eqsat.rules.expression import TensorFacts
+from eqsat.targets.cost import priced, roofline
+from eqsat.targets.families import FUNCTIONS, Work, entry_name, family_entry, rates
+from eqsat.targets.names import bind_operands
+
+_SMALL = 4096
+"""Elements of a constant that an expression may look at."""
+
+
+def predict(kernel: KernelInfo, target: Target) -> float:
+    """Seconds of a kernel on the host that generated code runs on.
+
+    Args:
+        kernel: As generating the program gave it.
+        target: The host.
+
+    Raises:
+        TargetError: The file's expression gives no cost.
+    """
+    return Prediction(kernel, target).seconds()
+
+
+class Prediction:
+    """What one kernel's cost is evaluated over; kept where the same kernel is priced many times.
+
+    Attributes:
+        entry: The entry of the target's file that prices the kernel, None if there is none.
+        work: What the kernel does.
+        env: Names of the entry's expressions and their values.
+    """
+
+    entry: Family | None
+    work: Work
+    env: Mapping[str, Any]
+
+    def __init__(self, kernel: KernelInfo, target: Target) -> None:
+        self.kernel = kernel
+        task = kernel.task
+        facts = [_facts(x) for x in task.inputs]
+        results = [None if y is None else _type(y) for y in task.outputs]
+        operands = bind_operands(task.operator, attributes(task), facts, results)
+        self.entry = family_entry(target, entry_name(kernel.family), operands)
+        self.work = work(task)
+        symbols = {name: getattr(self.work, name) for name in Work.__dataclass_fields__}
+        self.env = operands | symbols | rates(target, _first(task))
+
+    def seconds(self, cost: Expr | None = None) -> float:
+        """The entry's cost, or that of an expression in its place."""
+        if cost is None and self.entry is None:
+            return roofline(self.env)
+        expression = cost if cost is not None or self.entry is None else self.entry.cost
+        assert expression is not None
+        return priced(expression, self.env, self.kernel.family)
+
+
+def work(task: Task) -> Work:
+    """What a kernel does, anchor and steps."""
+    inputs = [None if x is None else _type(x) for x in task.inputs]
+    outputs = [None if y is None else _type(y) for y in task.outputs]
+    shape = next(y.shape for y in task.outputs if y is not None)
+    elements = math.prod(shape)
+    steps = task.epilogue.steps
+    functions = elements * sum(step.operator in FUNCTIONS for step in steps)
+    if task.operator in FUNCTIONS:
+        functions += elements
+    operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
+    results = [y for y in task.outputs if y is not None]
+    return Work(
+        macs=_macs(task.operator, attributes(task), inputs, outputs) + elements * len(steps),
+        bytes=sum(map(_bytes, (*operands, *results))),
+        functions=functions,
+        scattered=sum(_bytes(x) for x in operands if isinstance(x, View) and _is_across(x, results[0])),
+    )
+
+
+def attributes(task: Task) -> Attrs:
+    """The anchor's attributes as the cost model has them, without tensors."""
+    return tuple((n, v) for n, v in sorted(task.attributes.items()) if not isinstance(v, np.ndarray))
+
+
+def _macs(op: OpKey, attrs: Attrs, inputs: list[TensorType | None], outputs: list[TensorType | None]) -> int:
+    try:
+        return macs(op, attrs, inputs, outputs)
+    except OptimizationError:
+        return max((t.elements or 0 for t in (*inputs, *outputs) if t is not None), default=0)
+
+
+def _first(task: Task) -> TensorType | None:
+    return next((_type(x) for x in (*task.inputs, *task.outputs) if x is not None), None)
+
+
+def _type(x: View | np.ndarray) -> TensorType:
+    return TensorType(x.dtype if isinstance(x, View) else ir.DataType.from_numpy(x.dtype), tuple(x.shape))
+
+
+def _facts(x: View | np.ndarray | None) -> TensorFacts | None:
+    if x is None:
+        return None
+    if isinstance(x, View):
+        return TensorFacts(_type(x))
+    return TensorFacts(_type(x), x if x.size <= _SMALL else None, is_const=True)
+
+
+def _bytes(x: View | np.ndarray) -> int:
+    """Bytes of an operand, what strides of 0 repeat counted once."""
+    if isinstance(x, View):
+        return math.prod(n for n, step in zip(x.shape, x.strides, strict=True) if step) * dtypes.size(x.dtype)
+    return x.size * dtypes.size(ir.DataType.from_numpy(x.dtype))
+
+
+def _is_across(x: View, y: View) -> bool:
+    """Whether neighbours of the result are no neighbours in the operand."""
+    if x.shape != y.shape:
+        return False
+    inner = _innermost(y.shape, y.strides)
+    return inner is not None and x.strides[inner] != 0 and _innermost(x.shape, x.strides) != inner
+
+
+def _innermost(shape: Shape, strides: Shape) -> int | None:
+    """The axis along which elements lie side by side."""
+    axes = [a for a, (n, step) in enumerate(zip(shape, strides, strict=True)) if n > 1 and step]
+    return min(axes, key=lambda a: abs(strides[a]), default=None)

@@ -1,0 +1,71 @@
+"""What a kernel of generated code costs: the ``family`` entries of a host.
+
+Generated code fuses more than patterns say and has kernels that no pattern describes, such as chains of elementwise
+operators. A host therefore gives one expression for each family of kernels, over the work of the kernel as a whole.
+The same entry prices a ``kernel`` when programs are extracted and a kernel that was generated, so that what decides can
+be compared with what is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eqsat.model.opset import MICROSOFT
+from eqsat.model.types import OpKey, TensorType
+from eqsat.rules.ast import Family, Target
+from eqsat.rules.dtypes import dtype_name
+from eqsat.rules.expression import holds
+
+_ELEMENTARY = (
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Gelu", "Log",
+    "LogSoftmax", "Mish", "Pow", "Selu", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Swish", "Tan", "Tanh",
+)  # fmt: skip
+_ELEMENTARY_MICROSOFT = ("BiasGelu", "FastGelu", "Gelu", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu")
+FUNCTIONS = frozenset(
+    {*(OpKey("", name) for name in _ELEMENTARY), *(OpKey(MICROSOFT, name) for name in _ELEMENTARY_MICROSOFT)}
+)
+"""Operators that evaluate an elementary function for each element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a kernel does as a whole.
+
+    Attributes:
+        macs: Multiply-accumulates, elementwise operators behind its anchor included.
+        bytes: Of the tensors that cross its border, each as often as it is an operand; what is repeated counts once.
+        functions: Elementary functions evaluated.
+        scattered: Bytes of operands that lie in another order than the result, and are read across it.
+    """
+
+    macs: float
+    bytes: float
+    functions: float = 0
+    scattered: float = 0
+
+
+def entry_name(family: str) -> str:
+    """The name in target files of a family of kernels: ``direct_convolution``."""
+    return family.replace(" ", "_").replace("-", "_")
+
+
+def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family | None:
+    """The first entry for a family whose conditions hold, None if there is none.
+
+    Args:
+        name: As in the file.
+        env: What the entry's expressions are evaluated over, see :mod:`eqsat.targets.names`.
+    """
+    entries = (f for f in target.families if not f.names or name in f.names)
+    return next((f for f in entries if holds(f.where, env) is None), None)
+
+
+def rates(target: Target, first: TensorType | None) -> dict[str, float]:
+    """The target's own numbers as expressions name them; the peak is that of a kernel's first tensor."""
+    known = dict(target.peak)
+    peak = known.get(dtype_name(first.dtype)) if first is not None else None
+    if peak is None:
+        peak = max(known.values(), default=math.inf)
+    return {"peak": peak, "bandwidth": target.bandwidth, "launch": target.launch}

@@ -1,0 +1,143 @@
+"""The numbers that a target file states, where they stand, and the same text with other numbers.
+
+Measured are a host's own settings, and numbers that have a name: ``let conv_rate = 58e9``. What stands inside an
+expression (the 16 of a vector's lanes) is structure and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from math import floor, log10
+from typing import Any
+
+from eqsat.errors import TargetError
+from eqsat.rules import syntax as s
+from eqsat.rules.ast import Expr, Literal_, Place
+from eqsat.rules.parse import parse
+from eqsat.rules.source import Source, Sources
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Numeral:
+    """A number of a target file.
+
+    Attributes:
+        name: ``"bandwidth"``, ``"peak float32"``, or that of a ``let``.
+        is_let: Whether it is a ``let``.
+        value: What it says.
+        text: How it is written.
+        place: Where.
+    """
+
+    name: str
+    is_let: bool
+    value: float
+    text: str
+    place: Place
+
+
+def numerals(text: str, name: str, host: str) -> list[Numeral]:
+    """The numbers of a host in the order of the file, those of the file's own ``let``s included.
+
+    Settings that are no plain number are left out.
+
+    Args:
+        text: Of the file.
+        name: Of the file, as the reader had it.
+        host: Name of the host.
+
+    Raises:
+        RuleError: It is no target file.
+    """
+    source, sources = Source(name, _plain(text)), Sources()
+    sources.in_target = True
+    sources.add(source)
+    found: list[Numeral] = []
+    for declaration in parse(source, sources).declarations:
+        if isinstance(declaration, s.Let):
+            found += _let(declaration)
+        elif isinstance(declaration, s.Target) and declaration.name == host:
+            for item in declaration.items:
+                found += _let(item) if isinstance(item, s.Let) else _setting(item)
+    return found
+
+
+def _let(item: s.Let) -> Iterator[Numeral]:
+    if item.parameters is None and isinstance(item.body, s.Number):
+        yield Numeral(item.name, True, float(item.body.value), item.body.text, item.body.place)
+
+
+def _setting(item: object) -> Iterator[Numeral]:
+    if isinstance(item, s.Setting):
+        for name, term, _ in item.assignments:
+            if isinstance(term, s.Number):
+                yield Numeral(f"{item.section} {name}".strip(), False, float(term.value), term.text, term.place)
+
+
+def rewritten(text: str, changes: Mapping[Numeral, float]) -> str:
+    """The text with other numbers; everything else stays, line ends and comments included.
+
+    Raises:
+        TargetError: A number does not stand where it should.
+    """
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = _LINES.findall(text.removeprefix(mark))
+    for numeral, value in sorted(changes.items(), key=lambda c: (c[0].place.line, -c[0].place.column)):
+        line, at = lines[numeral.place.line - 1], numeral.place.column - 1
+        if not line.startswith(numeral.text, at):
+            raise TargetError("a number is required", place=str(numeral.place), actual=f"`{line[at : at + 12]}`")
+        lines[numeral.place.line - 1] = line[:at] + written(value) + line[at + len(numeral.text) :]
+    return mark + "".join(lines)
+
+
+def written(value: float) -> str:
+    """A positive number as people write it in target files: ``58e9``, ``1.25e-6``, ``0.7``; three digits.
+
+    >>> written(5.7999e10), written(3.14159e-8), written(1e6), written(0.7), written(16.0)
+    ('58e9', '31.4e-9', '1e6', '0.7', '16')
+    """
+    rounded = float(f"{value:.{_DIGITS}g}")
+    if rounded <= 0 or 1e-2 <= rounded < 1e4:
+        return f"{rounded:g}"
+    exponent = 3 * floor(log10(rounded) / 3 + 1e-12)
+    return f"{rounded / 10.0**exponent:.{_DIGITS}g}e{exponent}"
+
+
+def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
+    """An expression with other numbers at some places of its file."""
+    return _substituted(expr, values)
+
+
+def places(expr: Expr) -> frozenset[Place]:
+    """Where the numbers of an expression stand."""
+    return frozenset(x.place for x in _parts(expr) if isinstance(x, Literal_))
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    yield node
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _parts(item)
+    elif is_dataclass(node) and not isinstance(node, Place):
+        for field in fields(node):
+            yield from _parts(getattr(node, field.name))
+
+
+def _substituted(node: Any, values: Mapping[Place, float]) -> Any:
+    if isinstance(node, Literal_):
+        return replace(node, value=values[node.place]) if node.place in values else node
+    if isinstance(node, tuple):
+        return tuple(_substituted(item, values) for item in node)
+    if is_dataclass(node) and not isinstance(node, Place | type):
+        return replace(node, **{f.name: _substituted(getattr(node, f.name), values) for f in fields(node)})
+    return node
+
+
+def _plain(text: str) -> str:
+    """The text as the reader takes it; lines and columns are the same."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
