@@ -7,13 +7,9 @@ a pattern that must survive.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,54 +22,26 @@ from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.model.types import OpKey
+from tests.codegen import kernel_cases
+from tests.codegen.kernel_cases import FILL, INCLUDES, SANITIZERS, Memory, stored
 
-INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
-FLAGS = ("-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-ffp-contract=off", "-fPIC", "-shared")
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
-_FILL = 0xA5
+FLAGS = ("-pedantic", "-ffp-contract=off")
 
 
-@dataclass
-class Memory:
-    """A view and the bytes that it looks at."""
-
-    view: View
-    buffer: np.ndarray
-    offset: int
-
-    @classmethod
-    def like(cls, shape: Sequence[int], dtype: ir.DataType, rng: np.random.Generator | None) -> Memory:
-        """Dense, or with random order of axes and gaps."""
-        shape = tuple(shape)
-        size = dtypes.size(dtype)
-        order = list(range(len(shape)))
-        gaps = [0] * len(shape)
-        if rng is not None:
-            order = [int(a) for a in rng.permutation(len(shape))]
-            gaps = [int(g) for g in rng.integers(0, 3, len(shape))]
-        strides = [0] * len(shape)
-        step = 1
-        for axis in reversed(order):
-            strides[axis] = step * (1 + gaps[axis]) if rng is not None and axis == order[-1] else step
-            step = strides[axis] * max(shape[axis], 1) + gaps[axis]
-        buffer = np.full(step * size, _FILL, np.uint8)
-        return cls(View(dtype, shape, tuple(strides)), buffer, 0)
-
-    def array(self) -> np.ndarray:
-        """The elements, in the integer or float type that holds them."""
-        held = np.dtype({"float": "f4", "double": "f8"}.get(dtypes.storage(self.view.dtype)) or
-                        dtypes.storage(self.view.dtype).removesuffix("_t"))  # fmt: skip
-        typed = self.buffer.view(held)
-        return np.lib.stride_tricks.as_strided(
-            typed, self.view.shape, tuple(s * held.itemsize for s in self.view.strides)
-        )
-
-    def gaps_untouched(self) -> bool:
-        """Whether only elements were written."""
-        copy = self.buffer.copy()
-        marked = Memory(self.view, copy, 0)
-        marked.array()[...] = np.frombuffer(bytes([_FILL]) * 8, marked.array().dtype)[0]
-        return bool((copy == _FILL).all())
+def spread(shape: Sequence[int], dtype: ir.DataType, rng: np.random.Generator | None) -> Memory:
+    """Memory of a tensor: dense, or with random order of axes and gaps."""
+    shape = tuple(shape)
+    order = list(range(len(shape)))
+    gaps = [0] * len(shape)
+    if rng is not None:
+        order = [int(a) for a in rng.permutation(len(shape))]
+        gaps = [int(g) for g in rng.integers(0, 3, len(shape))]
+    strides = [0] * len(shape)
+    step = 1
+    for axis in reversed(order):
+        strides[axis] = step * (1 + gaps[axis]) if rng is not None and axis == order[-1] else step
+        step = strides[axis] * max(shape[axis], 1) + gaps[axis]
+    return Memory(View(dtype, shape, tuple(strides)), np.full(step * dtypes.size(dtype), FILL, np.uint8), 0)
 
 
 @dataclass
@@ -112,7 +80,7 @@ class Case:
 def memory(array: np.ndarray, rng: np.random.Generator | None) -> Memory:
     """A copy of an array in memory."""
     dtype = ir.DataType.from_numpy(array.dtype)
-    made = Memory.like(array.shape, dtype, rng)
+    made = spread(array.shape, dtype, rng)
     made.array()[...] = dtypes.as_stored(array).reshape(array.shape)
     return made
 
@@ -165,7 +133,7 @@ def case(
         if output is not None:
             kind = ir.DataType.from_numpy(np.dtype(output[1]))
             made = Tensor(f"output {i}", kind, tuple(int(n) for n in output[0]))
-            held[made] = Memory.like(made.shape, kind, rng)
+            held[made] = spread(made.shape, kind, rng)
             results[-1] = made
     first = next(t for t in results if t is not None)
     own = ir.DataType.from_numpy(np.dtype(dtype)) if dtype is not None else first.dtype
@@ -197,26 +165,6 @@ def case(
     )
 
 
-def function(case: Case) -> str:
-    """The C function of a case."""
-    kernel = case.kernel
-    assert kernel is not None
-    parameters = []
-    for letter, views in (("x", case.inputs), ("e", case.operands)):
-        for i, m in sorted(views.items()):
-            parameters.append(("const " + dtypes.storage(m.view.dtype), f"{letter}{i}"))
-    for i, m in sorted(case.outputs.items()):
-        parameters.append((dtypes.storage(m.view.dtype), f"y{i}"))
-    for i, array in enumerate(kernel.constants):
-        parameters.append(("const " + dtypes.c_type(dtypes.as_stored(array)), f"w{i}"))
-    if kernel.scratch:
-        parameters.append(("void", "scratch"))
-    names = ", ".join(f"{c} *restrict {name}" for c, name in parameters)
-    unused = "".join(f"    (void){name};\n" for _, name in parameters)
-    body = "\n".join("    " + line for line in kernel.body.splitlines())
-    return f"void {case.name}({names});\nvoid {case.name}({names}) {{\n{unused}{body}\n}}\n"
-
-
 def found_family(task: Task) -> Family | None:
     """The family of loops that takes a task."""
     return next((f for f in families(task.operator) if f.rank == 0 and f.accepts(task)), None)
@@ -233,31 +181,11 @@ def refused(case: Case) -> bool:
 
 def compiled(cases: Sequence[Case], flags: Sequence[str] = ()) -> ctypes.CDLL:
     """All cases as one library."""
-    flags = (*flags, *(SANITIZERS if os.environ.get("EQSAT_TEST_SANITIZE") else ()))
-    helpers = dict.fromkeys(h for c in cases if c.kernel is not None for h in c.kernel.helpers)
-    text = INCLUDES + "\n".join(helpers) + "\n" + "\n".join(function(c) for c in cases)
-    folder = Path(tempfile.gettempdir()) / f"eqsat-kernels-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    key = hashlib.sha256((text + " ".join(flags)).encode()).hexdigest()[:20]
-    library = folder / f"{key}.so"
-    if not library.exists():
-        source = folder / f"{key}.c"
-        source.write_text(text)
-        partial = folder / f"{key}.{os.getpid()}.tmp"
-        made = subprocess.run(
-            ["cc", *FLAGS, *flags, str(source), "-o", str(partial), "-lm"], capture_output=True, text=True
-        )
-        assert made.returncode == 0, f"{source}\n{made.stderr[:6000]}"
-        partial.replace(library)
-        source.unlink()
-    return ctypes.CDLL(str(library))
-
-
-def aligned(size: int) -> np.ndarray:
-    """Bytes at a multiple of 64."""
-    raw = np.full(size + 64, _FILL, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
+    flags = (*FLAGS, *flags, *(SANITIZERS if os.environ.get("EQSAT_TEST_SANITIZE") else ()))
+    made = [(c, c.kernel) for c in cases if c.kernel is not None]
+    helpers = dict.fromkeys(h for _, kernel in made for h in kernel.helpers)
+    functions = [kernel_cases.function(c.name, c.task, kernel, SCALAR)[0] for c, kernel in made]
+    return kernel_cases.compiled(INCLUDES + "\n".join([*helpers, *functions]), "-O1", flags)
 
 
 def call(library: ctypes.CDLL, case: Case) -> list[np.ndarray | None]:
@@ -267,16 +195,10 @@ def call(library: ctypes.CDLL, case: Case) -> list[np.ndarray | None]:
     arrays: list[np.ndarray] = [
         m.buffer for views in (case.inputs, case.operands, case.outputs) for _, m in sorted(views.items())
     ]
-    for constant in kernel.constants:
-        stored = np.ascontiguousarray(dtypes.as_stored(constant))
-        held = aligned(stored.nbytes)
-        held[...] = np.frombuffer(stored.tobytes(), np.uint8)
-        arrays.append(held)
-    if kernel.scratch:
-        arrays.append(aligned(kernel.scratch))
+    arrays += [held for name, held in stored(kernel, slack=0).items() if name != "scratch" or kernel.scratch]
     getattr(library, case.name)(*[ctypes.c_void_p(a.ctypes.data) for a in arrays])
     for i, m in case.outputs.items():
-        assert m.gaps_untouched(), f"{case.name} writes beside output {i}"
+        assert m.untouched(), f"{case.name} writes beside output {i}"
     return case.results()
 
 

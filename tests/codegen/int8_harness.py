@@ -6,9 +6,8 @@ outputs hold a pattern that must survive. All kernels of a test are compiled tog
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,12 +16,13 @@ import onnx_ir as ir
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View, Want
+from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import families
 from eqsat.model.attributes import make_attrs
 from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
-from tests.codegen.vector_harness import INCLUDES, compiled, runnable
+from tests.codegen import kernel_cases
+from tests.codegen.kernel_cases import Memory, aligned, compiled, fill, runnable, strided, task_of
 
 MS = "com.microsoft"
 VNNI_256 = Isa(
@@ -35,7 +35,6 @@ VNNI_256 = Isa(
     dot4="vpdpbusd",
 )
 """Half registers with the dot product of bytes, as AVX-VNNI has them."""
-_FILL = 0xA5
 
 
 def isas(*, all_widths: bool = False) -> tuple[Isa, ...]:
@@ -47,37 +46,6 @@ def isas(*, all_widths: bool = False) -> tuple[Isa, ...]:
 def step(name: str, *inputs: int | None, dtype: Any, domain: str = "", **attributes: Any) -> Step:
     """A step of an epilogue."""
     return Step(OpKey(domain, name), attributes, inputs, ir.DataType.from_numpy(np.dtype(dtype)))
-
-
-@dataclass
-class Memory:
-    """A view and its bytes."""
-
-    view: View
-    buffer: np.ndarray
-    offset: int
-
-    def array(self) -> np.ndarray:
-        """The elements, writable."""
-        held = self.view.dtype.numpy()
-        strides = tuple(held.itemsize * s for s in self.view.strides)
-        return np.lib.stride_tricks.as_strided(self.buffer[self.offset :].view(held), self.view.shape, strides)
-
-    def around(self) -> np.ndarray:
-        """The elements and the halo."""
-        view, held = self.view, self.view.dtype.numpy()
-        halo = view.halo or ((0, 0),) * view.rank
-        first = self.offset - held.itemsize * sum(b * s for (b, _), s in zip(halo, view.strides, strict=True))
-        shape = tuple(n + b + a for n, (b, a) in zip(view.shape, halo, strict=True))
-        strides = tuple(held.itemsize * s for s in view.strides)
-        return np.lib.stride_tricks.as_strided(self.buffer[first:].view(held), shape, strides)
-
-
-def aligned(size: int, rng: np.random.Generator | None = None) -> np.ndarray:
-    """Bytes at a multiple of 64."""
-    raw = np.full(size + 64, _FILL, np.uint8) if rng is None else rng.integers(0, 256, size + 64).astype(np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
 
 
 def place(
@@ -93,21 +61,16 @@ def place(
         halo = tuple(
             (int(rng.integers(0, 2)), int(rng.integers(0, 3))) if a != order[-1] else (0, 0) for a in range(rank)
         )
-    strides, step_ = [0] * rank, 1
-    for axis in reversed(order):
-        strides[axis] = step_
-        step_ *= max(shape[axis] + sum(halo[axis]), 1)
-        if rng is not None and not want.dense and axis == order[-1]:
-            step_ += int(rng.integers(0, 9))
+    gap = int(rng.integers(0, 9)) if rng is not None and not want.dense else 0
+    strides, offset, extent = strided(shape, order, halo, gap)
     slack = 64 if rng is None or output or rng.integers(2) else 0
     if slack:
-        buffer = aligned(step_ * size + slack, None if output else rng)
+        buffer = aligned(extent * size + slack, None if output else rng)
     else:
         # Nothing behind the last element: sanitizers see whoever reads there.
         assert rng is not None
-        buffer = rng.integers(0, 256, step_ * size).astype(np.uint8)
-    offset = size * sum(b * s for (b, _), s in zip(halo, strides, strict=True))
-    return Memory(View(dtype, tuple(shape), tuple(strides), halo, want.pad, 1, slack), buffer, offset)
+        buffer = rng.integers(0, 256, extent * size).astype(np.uint8)
+    return Memory(View(dtype, tuple(shape), strides, halo, want.pad, 1, slack), buffer, size * offset)
 
 
 @dataclass
@@ -145,64 +108,31 @@ class Case:
         """Find the family by provisional views, then place everything as it wants."""
         anchor, self.expected = self.reference()
         dtype = ir.DataType.from_numpy(anchor.dtype)
-        task = self._task(dtype, lambda name, shape, kind: View.dense(kind, shape))
+        task = task_of(self, self.expected, lambda name, shape, kind: View.dense(kind, shape), dtype)
         family = next((f for f in families(self.operator) if f.accepts(task)), None)
         assert family is not None and family.name == self.family, f"{self.operator} {self.attributes}: {family}"
         wants = family.wants(task)
         self.memory = {}
 
         def placed(name: str, shape: tuple[int, ...], kind: ir.DataType) -> View:
-            if name == "y0":
-                self.memory[name] = place(shape, kind, wants.output(0), rng, output=True)
-            elif name.startswith("e"):
-                order = wants.output(0).order
-                self.memory[name] = place(shape, kind, Want(order, strict=True), rng)
-            else:
-                want = wants.input(int(name[1:]))
-                if want.follows is not None and rng is not None:
-                    want = replace(want, order=None)
-                self.memory[name] = place(shape, kind, want, rng)
+            self.memory[name] = self._place(name, shape, kind, wants, rng)
             return self.memory[name].view
 
-        self.task = self._task(dtype, placed)
-        for name, m in self.memory.items():
-            if name == "y0":
-                m.buffer[:] = _FILL
-            else:
-                source = self.inputs if name[0] == "x" else self.operands
-                value = np.asarray(source[int(name[1:])])
-                if any(lo or hi for lo, hi in m.view.halo):
-                    m.around()[...] = m.view.pad
-                m.array()[...] = value.reshape(m.view.shape)
+        self.task = task_of(self, self.expected, placed, dtype)
+        fill(self)
         return family, self.task
 
-    def _task(self, dtype: ir.DataType, view: Callable[[str, tuple[int, ...], ir.DataType], View]) -> Task:
-        assert self.expected is not None
-        shape = self.expected.shape
-
-        def given(name: str, x: np.ndarray, full: bool = False) -> View:
-            kind = ir.DataType.from_numpy(x.dtype)
-            lead = (1,) * (len(shape) - x.ndim) if full else ()
-            made = view(name, lead + x.shape, kind)
-            return made.broadcast(shape) if full else made
-
-        chain = self.operator.name == "Identity"
-        output = view("y0", shape, ir.DataType.from_numpy(self.expected.dtype))
-        return Task(
-            self.operator,
-            self.attributes,
-            tuple(
-                x if x is None or i in self.constant else given(f"x{i}", x, chain) for i, x in enumerate(self.inputs)
-            ),
-            (output,),
-            Epilogue(
-                dtype,
-                tuple(
-                    x if k in self.constant_operands else given(f"e{k}", x, True) for k, x in enumerate(self.operands)
-                ),
-                tuple(self.steps),
-            ),
-        )
+    def _place(
+        self, name: str, shape: tuple[int, ...], dtype: ir.DataType, wants: Wants, rng: np.random.Generator | None
+    ) -> Memory:
+        if name == "y0":
+            return place(shape, dtype, wants.output(0), rng, output=True)
+        if name.startswith("e"):
+            return place(shape, dtype, Want(wants.output(0).order, strict=True), rng)
+        want = wants.input(int(name[1:]))
+        if want.follows is not None and rng is not None:
+            want = replace(want, order=None)
+        return place(shape, dtype, want, rng)
 
 
 def run_operator(
@@ -224,40 +154,6 @@ def run_operator(
     return result
 
 
-def signature(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list[str]]:
-    """The head of a kernel's function, and the names of its parameters."""
-    parameters = []
-    for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
-        constant = "" if letter == "y" else "const "
-        parameters += [
-            (constant + dtypes.storage(v.dtype), f"{letter}{i}") for i, v in enumerate(views) if isinstance(v, View)
-        ]
-    parameters += [("const " + dtypes.c_type(dtypes.as_stored(c)), f"w{i}") for i, c in enumerate(kernel.constants)]
-    if kernel.scratch:
-        parameters.append(("void", "scratch"))
-    target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
-    return f"{target}void {name}({', '.join(f'{c} *restrict {n}' for c, n in parameters)})", [n for _, n in parameters]
-
-
-def source(
-    cases: Sequence[Case], chosen: Sequence[Isa], rng: np.random.Generator | None
-) -> tuple[str, dict[tuple[int, str], tuple[Kernel, list[str]]]]:
-    """All kernels as one file of C."""
-    kernels: dict[tuple[int, str], tuple[Kernel, list[str]]] = {}
-    helpers: dict[str, None] = {}
-    functions: list[str] = []
-    for i, case in enumerate(cases):
-        family, task = case.build(rng)
-        for isa in chosen:
-            kernel = family.generate(task, isa)
-            head, names = signature(f"k{i}_{isa.name}", task, kernel, isa)
-            helpers.update(dict.fromkeys(kernel.helpers))
-            unused = "".join(f"(void){n}; " for n in names)
-            functions.append(f"{head};\n{head}\n{{\n{unused}\n{kernel.body}\n}}\n")
-            kernels[i, isa.name] = (kernel, names)
-    return INCLUDES + "\n".join([*helpers, *functions]), kernels
-
-
 def run(
     cases: Sequence[Case],
     *,
@@ -267,31 +163,13 @@ def run(
     flags: Sequence[str] = tuple(os.environ.get("EQSAT_TEST_FLAGS", "").split()),
 ) -> None:
     """Generate, compile and call every case on every instruction set; each must give the executor's bits."""
-    text, kernels = source(cases, tuple(chosen) if chosen is not None else isas(), rng)
+    text, kernels = kernel_cases.source(cases, tuple(chosen) if chosen is not None else isas(), rng)
     library = compiled(text, optimization, flags)
     for (i, isa), (kernel, names) in kernels.items():
-        call(library, f"k{i}_{isa}", cases[i], kernel, names)
+        _check(f"k{i}_{isa}", cases[i], kernel_cases.call(library, f"k{i}_{isa}", cases[i], kernel, names))
 
 
-def call(library: ctypes.CDLL, name: str, case: Case, kernel: Kernel, names: list[str]) -> np.ndarray:
-    """One kernel; checks values and what lies around them."""
-    y = case.memory["y0"]
-    y.buffer[:] = _FILL
-    held = {}
-    for i, c in enumerate(kernel.constants):
-        stored = np.ascontiguousarray(dtypes.as_stored(c))
-        held[f"w{i}"] = aligned(stored.nbytes + 64)
-        held[f"w{i}"][: stored.nbytes] = np.frombuffer(stored.tobytes(), np.uint8)
-    held["scratch"] = aligned(kernel.scratch + 64)
-    pointers = [
-        case.memory[n].buffer.ctypes.data + case.memory[n].offset if n in case.memory else held[n].ctypes.data
-        for n in names
-    ]
-    getattr(library, name)(*(ctypes.c_void_p(p) for p in pointers))
-    assert (held["scratch"][kernel.scratch :] == _FILL).all(), f"{name} writes behind its scratch"
-    found = y.array().copy()
-    y.array()[...] = np.frombuffer(bytes([_FILL]) * 8, found.dtype)[0]
-    assert (y.buffer == _FILL).all(), f"{name} writes beside its output"
+def _check(name: str, case: Case, found: np.ndarray) -> None:
     expected = case.expected
     assert expected is not None and found.dtype == expected.dtype
     same = (found == expected) | ((found != found) & (expected != expected))
@@ -301,4 +179,3 @@ def call(library: ctypes.CDLL, name: str, case: Case, kernel: Kernel, names: lis
             f"{name}: {case.operator} {dict(case.attributes)} at {at}: {found[at]} instead of {expected[at]}; "
             f"{int((~same).sum())} of {same.size} elements"
         )
-    return found
