@@ -1,57 +1,114 @@
-"""Random graphs of the fuzzer as C: ``python -m tests.codegen.graphs START COUNT [--sanitize]``.
+"""Random graphs as C: ``python -m tests.codegen.graphs START COUNT [--how WAY ...] [--kind KIND]``.
 
-They are compared with the numpy executor; all graphs of a call are one library. An integer that differs, or a float
-beyond the fuzzer's tolerance, is a failure.
+Of the fuzzer, with all sorts of operators and types, or networks with what layouts, halos and memory plans have to cope
+with. They are compared with the numpy executor; all graphs of a call are one library. An integer that differs, or a
+float beyond the fuzzer's tolerance, is a failure.
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
-from eqsat.codegen.compiler import native_isas
 from eqsat.codegen.generate import generate
-from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from tests.codegen import nodes
-from tests.codegen.__main__ import SANITIZERS
+from tests.codegen.progress import Progress
+from tests.codegen.random_graphs import random_model
+from tests.codegen.ways import WAYS, Way, sanitized_ways
 from tests.fuzz import generator
 from tests.fuzz.check import DisagreementError, compare
 
+BATCH = 20
+KINDS = {"fuzzer": generator.generate, "networks": random_model}
 
-def prepare(seed: int, isas: Sequence[Isa]) -> nodes.Prepared | None:
+
+def prepare(seed: int, way: Way, kind: str = "fuzzer") -> nodes.Prepared | None:
     """A random graph as C; None if C cannot hold it."""
-    model = load(generator.generate(seed))
+    model = load(KINDS[kind](seed))
     arrays = complete_inputs(model, seed=seed)
     try:
-        emitted = generate(model, name=f"graph{seed}", isas=isas, embedded=False)
+        emitted = generate(model, name=f"graph{seed}", isas=way.isas, embedded=False)
     except CodegenError:
         return None
     expected = Executor(model).run(arrays)
     return nodes.Prepared(str(seed), emitted, dict(arrays), [expected[y.name] for y in emitted.outputs])
 
 
-def failures(seeds: Sequence[int], sanitize: bool = False) -> tuple[int, list[str]]:
+def failures(seeds: Sequence[int], how: str = "native", kind: str = "fuzzer") -> tuple[int, list[str]]:
     """How many graphs ran, and what differs."""
-    isas = (SCALAR, PORTABLE) if sanitize else native_isas()
-    ready = [found for seed in seeds if (found := prepare(seed, isas)) is not None]
-    library = nodes.compiled(ready, SANITIZERS if sanitize else ())
+    way = WAYS[how]
+    ready = [found for seed in seeds if (found := prepare(seed, way, kind)) is not None]
+    results = nodes.results(nodes.compiled(ready, way), ready, way)
     lines = []
     for prepared in ready:
+        outputs = results[prepared.name]
+        if isinstance(outputs, str):
+            lines.append(f"{kind}, {how}: graph {prepared.name} crashes: {outputs}")
+            continue
         names = [y.name for y in prepared.emitted.outputs]
-        found = dict(zip(names, nodes.call(library, prepared), strict=True))
+        found = dict(zip(names, outputs, strict=True))
         try:
             compare(f"graph {prepared.name}", dict(zip(names, prepared.expected, strict=True)), found)
         except DisagreementError as error:
-            lines.append(str(error))
+            lines.append(f"{kind}, {how}: {error}")
     return len(ready), lines
 
 
+def apart(start: int, count: int, how: str, kind: str) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "tests.codegen.graphs", str(start), str(count), "--how", how, "--kind", kind]
+    return subprocess.run([*command, "--here"], capture_output=True, text=True, check=False)
+
+
+def main(arguments: list[str]) -> int:
+    """Run and print; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.codegen.graphs", description=__doc__)
+    parser.add_argument("start", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--how", choices=(*WAYS, "sanitize"), action="append")
+    parser.add_argument("--kind", choices=tuple(KINDS), action="append")
+    parser.add_argument("--jobs", type=int, default=1, help="batches at the same time")
+    parser.add_argument("--resume", type=Path, help="file of outcomes: those of an unchanged program are kept")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.here:
+        ran, wrong = failures(range(options.start, options.start + options.count), options.how[0], options.kind[0])
+        print("\n".join([*wrong, f"{ran} graphs, {len(wrong)} failures"]))
+        return 1 if wrong else 0
+    progress = Progress(options.resume)
+    hows = [name for how in options.how or ["native"] for name in (sanitized_ways() if how == "sanitize" else [how])]
+    kinds = options.kind or list(KINDS)
+    batches = [
+        (how, kind, start, min(BATCH, options.start + options.count - start))
+        for how in hows
+        for kind in kinds
+        for start in range(options.start, options.start + options.count, BATCH)
+    ]
+    left = [b for b in batches if (b[0], " ".join(map(str, b[1:]))) not in progress.known]
+    failed = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running = {pool.submit(apart, start, count, how, kind): (how, kind, start, count)
+                   for how, kind, start, count in left}  # fmt: skip
+        for number, future in enumerate(as_completed(running), len(batches) - len(left) + 1):
+            (how, *rest), done = running[future], future.result()
+            if done.returncode:
+                failed += 1
+                print(f"{how} {rest}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}", flush=True)
+            else:
+                progress.add(how, {" ".join(map(str, rest)): done.stdout.strip()})
+            print(f"{number} of {len(batches)}, {progress.minutes()}", file=sys.stderr, flush=True)
+    print(f"{options.count} graphs of {len(kinds)} kinds in {len(hows)} ways, {progress.minutes()}: "
+          f"{failed or 'no'} batches of {len(batches)} fail")  # fmt: skip
+    return 1 if failed else 0
+
+
 if __name__ == "__main__":
-    start, count = int(sys.argv[1]), int(sys.argv[2])
-    ran, wrong = failures(range(start, start + count), "--sanitize" in sys.argv)
-    print("\n".join([*wrong, f"{ran} graphs, {len(wrong)} failures"]))
-    sys.exit(1 if wrong else 0)
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The node cases of ``onnx.backend.test`` as C: many cases are compiled to one library and called through ctypes.
+"""The node cases of ``onnx.backend.test`` as C: many are compiled to one library and called in another process.
 
 What decides shapes (a Reshape's shape, a reduction's axes) is an input of these one-operator models; as C is generated
 for known shapes, such inputs become constants with the values of the case's first data set.
@@ -6,14 +6,13 @@ for known shapes, such inputs become constants with the values of the case's fir
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import logging
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,13 @@ from eqsat.codegen.compiler import FLAGS, find_compiler
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.runtime import aligned
 from eqsat.errors import EqsatError
 from eqsat.model import opset
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
+from tests.codegen import calling
+from tests.codegen.calling import Call
+from tests.codegen.ways import Way
 from tests.conformance import cases
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -114,7 +115,7 @@ def prepare(name: str, prefix: str, isas: Sequence[Isa]) -> Prepared:
     return Prepared(name, emitted, given, list(expected))
 
 
-def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.CDLL:
+def compiled(prepared: Sequence[Prepared], way: Way) -> Path:
     """One library with all programs, warnings being errors.
 
     Raises:
@@ -122,6 +123,7 @@ def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.
     """
     texts = {f"{p.emitted.name}{end}": text for p in prepared for end, text in (
         (".h", p.emitted.header), (".c", p.emitted.source))}  # fmt: skip
+    flags = way.all_flags(p.emitted.name for p in prepared)
     command = [*find_compiler(), *FLAGS, "-O1", *WARNINGS, *flags, "-fPIC", "-shared"]
     key = hashlib.sha256(repr((command, sorted(texts.items()))).encode()).hexdigest()[:32]
     library = Path(tempfile.gettempdir()) / f"eqsat-nodes-{os.getuid()}" / f"{key}.so"
@@ -132,37 +134,39 @@ def compiled(prepared: Iterable[Prepared], flags: Sequence[str] = ()) -> ctypes.
                 (Path(work) / file).write_text(text, encoding="utf-8")
             sources = sorted(file for file in texts if file.endswith(".c"))
             done = subprocess.run(
-                [*command, *sources, "-o", "built", "-lm"], cwd=work, capture_output=True, text=True, check=False
-            )
+                [*command, *sources, "-o", "built", "-lm"],
+                cwd=work, capture_output=True, text=True, check=False,
+            )  # fmt: skip
             if done.returncode:
                 raise Uncompiled(done.stderr)
             (Path(work) / "built").replace(library)
-    return ctypes.CDLL(str(library))
+    return library
 
 
-def call(library: ctypes.CDLL, prepared: Prepared) -> list[np.ndarray]:
-    """Outputs of a program."""
+def as_call(prepared: Prepared) -> Call:
+    """What the entry function is called with."""
     emitted = prepared.emitted
-    given = []
-    for x in emitted.inputs:
-        held = np.ascontiguousarray(prepared.inputs[x.name])
-        stored = held if held.dtype.itemsize == x.size else held.astype(np.uint8)
-        given.append(stored)
-    made = [np.empty(y.shape, ir.DataType[y.dtype.upper()].numpy()) for y in emitted.outputs]
-    arena, weights = aligned(emitted.arena), aligned(len(emitted.weights))
-    weights[:] = np.frombuffer(emitted.weights, np.uint8)
-    run = getattr(library, f"{emitted.name}_run")
-    status = run(*[ctypes.c_void_p(a.ctypes.data) for a in (*given, *made, arena, weights)])
-    assert status == 0, f"status {status}"
-    return made
+    held = [(np.asarray(prepared.inputs[x.name]), x.size) for x in emitted.inputs]
+    return Call(
+        prepared.name,
+        f"{emitted.name}_run",
+        [x if x.dtype.itemsize == size else x.astype(np.uint8) for x, size in held],
+        [(y.shape, ir.DataType[y.dtype.upper()].numpy()) for y in emitted.outputs],
+        emitted.arena,
+        np.array(emitted.weights),
+    )
 
 
-def check(library: ctypes.CDLL, prepared: Prepared) -> None:
+def results(library: Path, prepared: Sequence[Prepared], way: Way) -> dict[str, list[np.ndarray] | str]:
+    """Outputs by case, or how the program ended."""
+    return calling.apart(library, [as_call(p) for p in prepared], way.environment())
+
+
+def check(prepared: Prepared, found: list[np.ndarray]) -> None:
     """Compare with what ONNX expects, by the case's own tolerances.
 
     Raises:
         AssertionError: It differs.
     """
     case = cases.cases("node")[prepared.name]
-    found = call(library, prepared)[: len(prepared.expected)]
-    cases.compare(found, prepared.expected, case.rtol, case.atol)
+    cases.compare(found[: len(prepared.expected)], prepared.expected, case.rtol, case.atol)

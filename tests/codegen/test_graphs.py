@@ -66,9 +66,9 @@ def test_many(first: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("seed", range(2000, 2200))
+@pytest.mark.parametrize("seed", range(2000, 2010))
 def test_sanitized(seed: int, tmp_path: Path) -> None:
-    """No read or write out of bounds, and nothing that C leaves undefined."""
+    """As a program with its own ``main``; ``tests.codegen.graphs`` runs many more of these networks."""
     sanitize(seed, tmp_path)
 
 
