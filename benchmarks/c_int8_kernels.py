@@ -17,7 +17,6 @@ import math
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,8 @@ import onnx_ir as ir
 import onnxruntime
 
 from benchmarks.output import write_json
+from benchmarks.peer import session
+from benchmarks.timing import in_turn
 from eqsat.codegen import dtypes
 from eqsat.codegen.compiler import FLAGS, find_compiler, native_isas
 from eqsat.codegen.isa import Isa, find
@@ -284,33 +285,12 @@ def layer_session(layer: Layer, weights: np.ndarray, rng: np.random.Generator) -
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
+    running = session(model)
+    binding = running.io_binding()
     x = rng.integers(0, 255, x_shape).astype(np.uint8)
     binding.bind_cpu_input("x", x)
     binding.bind_ortvalue_output("y", onnxruntime.OrtValue.ortvalue_from_shape_and_type(y_shape, np.uint8, "cpu"))
-    return lambda: session.run_with_iobinding(binding)
-
-
-def measure(runs: Sequence[Callable[[], object]], repeat: int, slice_ms: float = 4.0) -> list[float]:
-    """Median CPU seconds of one call of each, interleaved."""
-    counts = []
-    for run in runs:
-        run()
-        start = time.thread_time()
-        run()
-        counts.append(max(1, int(slice_ms * 1e-3 / max(time.thread_time() - start, 1e-7))))
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(repeat):
-        for run, count, found in zip(runs, counts, times, strict=True):
-            start = time.thread_time()
-            for _ in range(count):
-                run()
-            found.append((time.thread_time() - start) / count)
-    return [statistics.median(t) for t in times]
+    return lambda: running.run_with_iobinding(binding)
 
 
 def main() -> None:
@@ -335,7 +315,7 @@ def main() -> None:
     rows = []
     print(f"{'layer':32} {'us':>9} {'GOP/s':>8} {'peak':>8} {'share':>6} {'onnxruntime us':>15} {'ratio':>6}")
     for layer, (own, other) in zip(layers, runs, strict=True):
-        best, ours, theirs = measure([top, own, other], options.repeat)
+        best, ours, theirs = map(statistics.median, in_turn([top, own, other], options.repeat, least=4e-3))
         speed, limit = layer.operations / ours / 1e9, operations / best / 1e9
         name = f"{layer.name} {layer.inputs}-{layer.outputs}"
         rows.append(

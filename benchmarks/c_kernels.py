@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from onnx import helper, numpy_helper
 
 from benchmarks.models import LIGHT, light
 from benchmarks.output import write_json
+from benchmarks.peer import session
+from benchmarks.timing import in_turn
 from eqsat.codegen import isa as instruction_sets
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View, Want
@@ -240,29 +242,9 @@ def ort_run(node: Node) -> tuple[Callable[[], object], np.ndarray]:
         [numpy_helper.from_array(x, n) for n, x, c in zip(inputs, node.arrays, node.constant, strict=True) if c],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    running = session(model)
     feeds = {n: x for n, x, c in zip(inputs, node.arrays, node.constant, strict=True) if not c}
-    return lambda: session.run(None, feeds), np.asarray(session.run(None, feeds)[0])
-
-
-def seconds(runs: Sequence[Callable[[], object]], repeat: int, least: float = 2e-3) -> list[float]:
-    """Median CPU seconds of each, run in turn, each long enough for the clock."""
-    times = []
-    for run in runs:
-        run()
-        start = time.thread_time()
-        run()
-        times.append(max(1, int(least / max(time.thread_time() - start, 1e-7))))
-    taken: list[list[float]] = [[] for _ in runs]
-    for _ in range(repeat):
-        for run, n, result in zip(runs, times, taken, strict=True):
-            start = time.thread_time()
-            for _ in range(n):
-                run()
-            result.append((time.thread_time() - start) / n)
-    return [float(np.median(t)) for t in taken]
+    return lambda: running.run(None, feeds), np.asarray(running.run(None, feeds)[0])
 
 
 def measure(name: str, model: onnx.ModelProto, isa: Isa, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -282,7 +264,8 @@ def measure(name: str, model: onnx.ModelProto, isa: Isa, options: argparse.Names
         run()
         scale = max(float(np.abs(expected).max()), 1e-30)
         error = float(np.abs(kernel.y.array() - expected).max()) / scale
-        top, c, o = seconds([lambda: library.peak(*pointers, rounds), run, ort], options.repeat)
+        samples = in_turn([lambda: library.peak(*pointers, rounds), run, ort], options.repeat, least=2e-3)
+        top, c, o = map(statistics.median, samples)
         rows.append(
             dict(
                 model=name,

@@ -12,7 +12,6 @@ seconds of the clock, with an empty cache.
 from __future__ import annotations
 
 import argparse
-import gc
 import math
 import os
 import statistics
@@ -25,12 +24,13 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 from threadpoolctl import threadpool_limits
 
 from benchmarks.executor import load_model, table
 from benchmarks.models import LIGHT
 from benchmarks.output import write_json
+from benchmarks.peer import session
+from benchmarks.timing import in_turn
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.search import Search
@@ -63,42 +63,19 @@ def measure(name: str, repeat: int) -> Row:
     start = time.perf_counter()
     compiled = CModel(search.extract().model)
     build = time.perf_counter() - start
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    expected = {y.name: np.asarray(v) for y, v in zip(session.get_outputs(), session.run(None, feeds), strict=True)}
+    peer = session(model)
+    expected = {y.name: np.asarray(v) for y, v in zip(peer.get_outputs(), peer.run(None, feeds), strict=True)}
     actual = compiled.run(feeds)
-    runs = {"onnxruntime": lambda: session.run(None, feeds), "c": lambda: compiled.run(feeds)}
-    loops = {key: _loops(run) for key, run in runs.items()}
-    samples: dict[str, list[float]] = {key: [] for key in runs}
-    gc.disable()
-    try:
-        for _ in range(repeat):
-            for key, run in runs.items():
-                begin = time.process_time()
-                for _ in range(loops[key]):
-                    run()
-                samples[key].append(1e3 * (time.process_time() - begin) / loops[key])
-    finally:
-        gc.enable()
-    middle = {key: statistics.median(values) for key, values in samples.items()}
+    theirs, ours = in_turn([lambda: peer.run(None, feeds), lambda: compiled.run(feeds)], repeat, least=LEAST_SECONDS)
     return {
         "model": Path(name).stem if name.endswith(".onnx") else name,
         "type": "int8" if any(node.op_type in _INTEGER for node in model.graph.node) else "float32",
-        "onnxruntime": middle["onnxruntime"],
-        "c": middle["c"],
-        "ratio": statistics.median(c / o for c, o in zip(samples["c"], samples["onnxruntime"], strict=True)),
+        "onnxruntime": 1e3 * statistics.median(theirs),
+        "c": 1e3 * statistics.median(ours),
+        "ratio": statistics.median(c / o for c, o in zip(ours, theirs, strict=True)),
         "difference": max(_difference(actual[key], y) for key, y in expected.items()),
         "build": build,
     }
-
-
-def _loops(run: Any) -> int:
-    run()
-    begin = time.process_time()
-    run()
-    return max(1, math.ceil(LEAST_SECONDS / max(time.process_time() - begin, 1e-6)))
 
 
 def _difference(actual: np.ndarray, expected: np.ndarray) -> float:

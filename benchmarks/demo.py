@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 
 import eqsat
+from benchmarks import peer
 from benchmarks.models import before_softmax, light, with_output
 from eqsat.execute.difference import compare_values
 from eqsat.execute.inputs import complete_inputs
@@ -61,13 +61,9 @@ def main() -> int:
 
 def in_onnxruntime(model: onnx.ModelProto | Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Outputs by name, with one thread and without ONNX Runtime's own optimizations."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source = str(model) if isinstance(model, Path) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return {n: np.asarray(v) for n, v in zip(names, session.run(names, inputs), strict=True)}
+    running = peer.session(model, level=peer.NONE)
+    names = [output.name for output in running.get_outputs()]
+    return {n: np.asarray(v) for n, v in zip(names, running.run(names, inputs), strict=True)}
 
 
 if __name__ == "__main__":

@@ -11,28 +11,27 @@ the same input; the table has medians in milliseconds and ratios. The reference 
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from onnx.reference import ReferenceEvaluator
 from threadpoolctl import threadpool_limits
 
 from benchmarks.models import LIGHT, light
 from benchmarks.output import write_json
+from benchmarks.peer import session
+from benchmarks.timing import Run, in_turn
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 
-Run = Callable[[], object]
 Row = dict[str, Any]
 
 SLOWER = 1.1
@@ -44,11 +43,8 @@ OVERHEAD = 20.0
 
 def onnxruntime_run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Run:
     """One inference by ONNX Runtime with one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, dict(feeds))
+    running = session(model)
+    return lambda: running.run(None, dict(feeds))
 
 
 def executor_run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Run:
@@ -65,19 +61,8 @@ def reference_run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Run:
 
 def seconds(runs: Mapping[str, Run], repeat: int) -> dict[str, float]:
     """Median seconds of each, run in turn after a round that does not count."""
-    for run in runs.values():
-        run()
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    gc.disable()  # else a collection would meet whoever happens to allocate the object that starts it
-    try:
-        for _ in range(repeat):
-            for name, run in runs.items():
-                start = time.perf_counter()
-                run()
-                taken[name].append(time.perf_counter() - start)
-    finally:
-        gc.enable()
-    return {name: statistics.median(values) for name, values in taken.items()}
+    samples = in_turn(list(runs.values()), repeat, clock=time.perf_counter)
+    return {name: statistics.median(taken) for name, taken in zip(runs, samples, strict=True)}
 
 
 def load_model(name: str) -> onnx.ModelProto:

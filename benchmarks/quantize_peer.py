@@ -15,6 +15,8 @@ import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+from benchmarks import peer
+
 Samples = Mapping[str, np.ndarray]
 """Array by input name, samples along the first axis."""
 
@@ -81,7 +83,7 @@ def _silence() -> Iterator[None]:
 
 def outputs(model: onnx.ModelProto, samples: Samples) -> np.ndarray:
     """The first output for each sample. Pairs are computed as they stand, in floats: no kernel saturates in between."""
-    session = _session(model, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    session = peer.session(model, level=peer.NONE)
     return np.stack([np.asarray(session.run(None, row)[0]) for row in rows(samples)])
 
 
@@ -89,7 +91,7 @@ def operators_in_runtime(model: onnx.ModelProto) -> tuple[Counter[str], Counter[
     """Integer and float operators of the graph that ONNX Runtime executes, without conversions and data movement."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "optimized.onnx"
-        _session(model, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, file)
+        peer.session(model, level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, optimized=file)
         graph = onnx.load(file).graph
     # The file does not say all types; that of an operator's result follows from that of its operands.
     floats = {value.name for value in graph.input}
@@ -103,18 +105,6 @@ def operators_in_runtime(model: onnx.ModelProto) -> tuple[Counter[str], Counter[
         if node.op_type not in (*_CONVERSIONS, *MOVES):
             (floating if reads else integer)[node.op_type] += 1
     return integer, floating
-
-
-def _session(
-    model: onnx.ModelProto, level: onnxruntime.GraphOptimizationLevel, file: Path | None = None
-) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    options.graph_optimization_level = level
-    if file is not None:
-        options.optimized_model_filepath = str(file)
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def sqnr(exact: np.ndarray, rounded: np.ndarray) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("threadpoolctl")
 
-from benchmarks import executor
+from benchmarks import executor, timing
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]> small (float[1,3,8,8] x) => (float[1,3,8,8] y) { y = Relu(x) }"""
 
@@ -33,3 +33,18 @@ def test_times_are_medians(monkeypatch: pytest.MonkeyPatch):
     ticks = iter([0.0, 1.0, 1.0, 4.0, 4.0, 5.0, 5.0, 15.0, 15.0, 17.0, 17.0, 19.0])
     monkeypatch.setattr(executor.time, "perf_counter", lambda: next(ticks))
     assert executor.seconds({"a": list, "b": list}, 3) == {"a": 1.0, "b": 3.0}
+
+
+def test_short_runs_are_repeated():
+    """Four calls of 0.3 s make a sample of at least 1 s; what is reported is one call."""
+    now = 0.0
+    called = []
+
+    def run():
+        nonlocal now
+        now += 0.3
+        called.append(now)
+
+    ((first, second),) = timing.in_turn([run], 2, least=1.0, clock=lambda: now)
+    assert first == pytest.approx(0.3) and second == pytest.approx(0.3)
+    assert len(called) == 2 + 2 * 4
