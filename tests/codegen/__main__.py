@@ -102,9 +102,10 @@ def outcomes_of(todo: Sequence[str], how: str, progress: Progress, jobs: int, ve
     """Outcomes of many cases in one way; what an earlier run has seen to be well is not run again."""
     outcomes = {name: progress.known[how, name] for name in todo if (how, name) in progress.known}
     left = [name for name in todo if name not in outcomes]
+    size = BATCH if how == "native" else 2 * BATCH
     with ThreadPoolExecutor(jobs) as pool:
         running = {
-            pool.submit(batch, part, how): part for part in (left[k : k + BATCH] for k in range(0, len(left), BATCH))
+            pool.submit(batch, part, how): part for part in (left[k : k + size] for k in range(0, len(left), size))
         }
         for done in as_completed(running):
             outcomes |= done.result()
