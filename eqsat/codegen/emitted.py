@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eqsat.codegen.kernel import Task
 from eqsat.codegen.memory import MemoryPlan
+
+if TYPE_CHECKING:
+    from eqsat.codegen.select import Selection
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Emitted:
         memory_map: The same by tensor.
         kernels: One a call, in order.
         vendors: Headers for vendors' functions, text by target.
+        selection: What an extraction chose, None where there was no choice.
     """
 
     name: str
@@ -97,3 +102,4 @@ class Emitted:
     memory_map: list[MapEntry]
     kernels: list[KernelInfo]
     vendors: dict[str, str]
+    selection: Selection | None = None

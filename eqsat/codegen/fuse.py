@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eqsat.codegen.chosen import family_of
 from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.pieces import is_piece
@@ -103,7 +104,7 @@ class _Fusion:
 
     def _family(self, node: Node) -> Family | None:
         if node not in self.families:
-            found = find(node.provisional_task())
+            found = family_of(node)
             if found is None:
                 return None
             self.families[node] = found

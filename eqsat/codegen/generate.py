@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -15,7 +16,9 @@ from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
-from eqsat.codegen.winograd import ask_for_winograd
+from eqsat.codegen.select import host_target, select_kernels
+from eqsat.codegen.vendor import mark_groups
+from eqsat.rules.ast import Target
 
 
 def generate(
@@ -26,6 +29,8 @@ def generate(
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
     winograd: bool = False,
+    host: str | Path | Target | None = None,
+    select: bool = True,
 ) -> Emitted:
     """Writes a model as C.
 
@@ -37,16 +42,22 @@ def generate(
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights.
+        host: Whose ``kernel`` entries say what families of kernels cost; the shipped ``cpu`` by default.
+        select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
+            most special family is taken and conversions are inserted where one wants another layout.
 
     Raises:
         CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
+        TargetError: There is no such host.
     """
     check_prefix(name)
-    program = lower(model, dims=dims)
+    marked, groups = mark_groups(model)
+    chosen = select_kernels(marked, host_target(host), dims=dims, winograd=winograd) if select else None
+    program = lower(marked, dims=dims, groups=groups) if chosen is None else lower(chosen[0], groups=groups)
     simplify_bytes(program)
-    if winograd:
-        ask_for_winograd(program)
     fuse(program)
     fold_scales(program)
     layout = plan_layout(program)
-    return emit(program, layout, name, tuple(isas), embedded=embedded)
+    emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
+    emitted.selection = None if chosen is None else chosen[1]
+    return emitted

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eqsat.codegen.chosen import family_of
 from eqsat.codegen.kernel import Family, Want, Wants
-from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.pieces import is_piece, pieces
 from eqsat.codegen.place import Buffer, Place, memory_order
 from eqsat.codegen.placed import Layout
@@ -77,11 +77,10 @@ class _Planner:
     def _family(self, node: Node) -> Family:
         families = self.layout.families
         if node not in families:
-            task = node.provisional_task()
-            found = find(task)
+            found = family_of(node)
             assert found is not None, node.describe()
             families[node] = found
-            wants = found.wants(task)
+            wants = found.wants(node.provisional_task())
             if node.boundary:
                 wants = replace(wants, outputs=(Want(strict=True, dense=True),))
             self.wants[node] = wants
@@ -113,6 +112,8 @@ class _Planner:
         want = self.wants[node].output(node.outputs.index(tensor)) if known else Want()
         if want.strict:
             return want.order or rows
+        if tensor.order is not None:
+            return tensor.order
         votes: dict[Order, int] = {}
         for reader in self.consumers.get(tensor, ()):
             for wish in self._wanted(reader, tensor):

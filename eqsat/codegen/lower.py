@@ -14,9 +14,12 @@ import onnx_ir as ir
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
+from eqsat.codegen.chosen import decide, family_of
 from eqsat.codegen.expand import definition
-from eqsat.codegen.kernels.registry import find
+from eqsat.codegen.kernels.registry import families, find
+from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, ModelError
 from eqsat.model.attributes import op_key, to_attrs
@@ -60,19 +63,27 @@ class _Problems:
         )
 
 
-def lower(model: ir.Model, *, dims: Mapping[str, int] | None = None, name: str = "") -> Program:
+def lower(
+    model: ir.Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    name: str = "",
+    groups: list[Group] | None = None,
+) -> Program:
     """Lowers a model; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
         model: As loaded; it is left as it is.
         dims: Sizes of symbolic dimensions.
         name: For messages.
+        groups: Of :func:`eqsat.codegen.vendor.mark_groups`, where the model has the marks already.
 
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    marked, groups = mark_groups(model)
-    plain = load(inline(marked), dims=dims)
+    if groups is None:
+        model, groups = mark_groups(model)
+    plain = load(inline(model), dims=dims)
     return _Lowering(plain, name or plain.graph.name or "model", groups).run()
 
 
@@ -148,7 +159,9 @@ class _Lowering:
 
     def _node(self, node: ir.Node) -> None:
         op = op_key(node)
-        name = node.name or next((v.name for v in node.outputs if v.name), "") or str(op)
+        name = (
+            node.metadata_props.get(NAME) or node.name or next((v.name for v in node.outputs if v.name), "") or str(op)
+        )
         operands: list[Operand | None] = []
         for value in node.inputs:
             if value is None or value.name == "":
@@ -166,6 +179,9 @@ class _Lowering:
         if group is not None and ROLE in node.metadata_props:
             self.values[node.outputs[0]] = self._border(node, int(group), operands[0])
             return
+        if ORDER in node.metadata_props:
+            self.values[node.outputs[0]] = self._ordered(node, operands[0])
+            return
         first = len(self.nodes)
         wanted = list(node.outputs)
         types = [tensor_type(v) for v in wanted]
@@ -173,9 +189,29 @@ class _Lowering:
         results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
         for value, result in zip(wanted, results, strict=False):
             self.values[value] = result
-        if group is not None:
-            for made in self.nodes[first:]:
+        family = node.metadata_props.get(FAMILY, "")
+        for made in self.nodes[first:]:
+            if group is not None:
                 made.group = int(group)
+            if any(f.name == family for f in families(made.operator)):
+                decide(made, family)
+
+    def _ordered(self, mark: ir.Node, operand: Operand | None) -> Operand | None:
+        """A conversion between layouts, or where a kernel says in which of them it writes."""
+        if not isinstance(operand, Tensor):
+            return operand
+        rank, last = len(operand.shape), mark.metadata_props[ORDER] == "last"
+        order = (0, *range(2, rank), 1) if last and rank > 2 else tuple(range(rank))
+        if INSIDE in mark.metadata_props:
+            # What a kernel reads lies as its operand says; what it writes was made by it alone.
+            if last:
+                operand.name, operand.order = mark.outputs[0].name or operand.name, order
+            return operand
+        if same_order(order, tuple(range(rank)), operand.shape):
+            return operand  # Nothing moves.
+        copy = Tensor(mark.outputs[0].name or operand.name, operand.dtype, operand.shape, order)
+        self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
+        return copy
 
     def _border(self, mark: ir.Node, number: int, operand: Operand | None) -> Operand | None:
         """An operand or a result of a vendor's call; a result gets a tensor of its own."""
@@ -276,7 +312,7 @@ class _Lowering:
 
     def _check_families(self, program: Program) -> None:
         for node in program.nodes:
-            if find(node.provisional_task()) is None:
+            if family_of(node) is None:
                 types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
 

@@ -11,6 +11,8 @@ from eqsat.partition.emit import COMPOSITE, TARGET
 
 FAMILY = "codegen.family"
 """Metadata key: name of the kernel family that computes a node."""
+NAME = "codegen.name"
+"""Metadata key: name of the node in the model that a node belongs to."""
 ORDER = "codegen.order"
 """Metadata key of an ``Identity``: whether its result has its channels ``last`` or ``first``."""
 INSIDE = "codegen.inside"
@@ -23,18 +25,26 @@ def entry_name(family: str) -> str:
 
 
 def mark(model: ir.Model, host: str) -> None:
-    """Turns calls of the host's kernels and conversions into marks; the model is changed in place."""
-    for function in model.functions.values():
-        entry = function.metadata_props.get(COMPOSITE)
-        if entry is None or function.metadata_props.get(TARGET) != host:
+    """Turns calls of the host's kernels and conversions into marks; the model is changed in place.
+
+    Each call gets a function of its own, whose nodes bear its name: reports show people the names of their layers.
+    """
+    for number, node in enumerate(list(model.graph)):
+        function = model.functions.get(node.op_identifier())
+        entry = None if function is None else function.metadata_props.get(COMPOSITE)
+        if function is None or entry is None or function.metadata_props.get(TARGET) != host:
+            _mark_order(node, inside=False)
             continue
-        for node in list(function):
-            _mark_order(node, inside=True)
-            for family in families(op_key(node)):
+        own = function.clone()
+        own.name = f"{function.name}__{number}"
+        for inner in list(own):
+            inner.metadata_props[NAME] = node.name or ""
+            _mark_order(inner, inside=True)
+            for family in families(op_key(inner)):
                 if entry_name(family.name) == entry:
-                    node.metadata_props[FAMILY] = family.name
-    for node in list(model.graph):
-        _mark_order(node, inside=False)
+                    inner.metadata_props[FAMILY] = family.name
+        model.functions[own.identifier()] = own
+        node.op_type = own.name
 
 
 def _mark_order(node: ir.Node, *, inside: bool) -> None:

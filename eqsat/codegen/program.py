@@ -30,11 +30,13 @@ class Tensor:
         name: In the model; made up for what the stages insert.
         dtype: Element type.
         shape: Dimensions, all known.
+        order: Axes from the outermost to the innermost in memory, where the selection decided that.
     """
 
     name: str
     dtype: ir.DataType
     shape: Shape
+    order: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> int:
@@ -63,6 +65,7 @@ class Node:
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
         group: Number of the vendor's call that stands for it, None where there is none.
         boundary: Whether it writes a result of its group, which is dense and row-major.
+        family: Name of the kernel family that the selection decided on, empty where it left that open.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Node:
     steps: list[Step] = field(default_factory=list)
     group: int | None = None
     boundary: bool = False
+    family: str = ""
 
     @property
     def output(self) -> Tensor:

@@ -51,7 +51,6 @@ class Selection:
     """What was chosen.
 
     Attributes:
-        model: The model in the chosen kernels and layouts, with marks.
         kernels: How often each ``kernel`` entry of the host is used, by name.
         conversions: How many tensors are converted from one layout to the other, by a pass over memory each.
         cost: Seconds by the host's file, of all that runs on it.
@@ -59,7 +58,6 @@ class Selection:
         stop_reason: ``"optimal"``, ``"time limit"``.
     """
 
-    model: ir.Model
     kernels: Mapping[str, int]
     conversions: int
     cost: float
@@ -83,7 +81,7 @@ def select_kernels(
     dims: Mapping[str, int] | None = None,
     winograd: bool = False,
     time_limit: float = TIME_LIMIT,
-) -> Selection | None:
+) -> tuple[ir.Model, Selection] | None:
     """Chooses kernels and layouts.
 
     Args:
@@ -95,11 +93,11 @@ def select_kernels(
         time_limit: Seconds.
 
     Returns:
-        None where there is nothing to choose: no operator of the model has kernels in several layouts, or some size is
-        not known, so that nothing has a cost.
+        The model with marks, and what they say. None where there is nothing to choose: no operator of the model has
+        kernels in several layouts, or some size is not known, so that nothing has a cost.
     """
     entries = tuple(k for k in host.kernels if allowed(k.numerics, "real" if winograd else "exact"))
-    anchors = {op for k in entries if _LAYOUTS & set(operators(k.pattern)) for op in operators(k.pattern)} - _LAYOUTS
+    anchors = {op for k in entries for op in anchored(k.pattern)}
     plain = load(inline(model, operators=False), dims=dims)
     if anchors.isdisjoint(op_key(node) for node in plain.graph):
         return None
@@ -118,23 +116,40 @@ def select_kernels(
         return None
     solution = solve(formulation.problem, time_limit=time_limit / 2, incumbent=_original(formulation, instead))
     assembled = assemble(formulation, solution.choices, saturation.encoding, outputs)
-    chosen = to_model(assembled.plan, regions(assembled.plan), plain)
+    plan = replace(assembled.plan, names=_names(assembled.plan.names, found))
+    chosen = to_model(plan, regions(plan), plain)
     mark(chosen, host.name)
-    return _selection(chosen, formulation, solution)
+    return chosen, _selection(formulation, solution)
 
 
-def operators(pattern: Pattern | None) -> Iterator[OpKey]:
-    """All operators of a pattern."""
-    match pattern:
-        case Match():
+def anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpKey]:
+    """Operators that a pattern computes from channels that lie innermost to such: what makes a layout worth choosing.
+
+    Args:
+        pattern: Of a ``kernel`` entry.
+        between: Whether it stands right inside ``ChannelsLast``.
+    """
+    if isinstance(pattern, Alternatives):
+        for option in pattern.options:
+            yield from anchored(option, between=between)
+    elif isinstance(pattern, Match):
+        if between and any(isinstance(a, Match) and CHANNELS_FIRST.op in a.ops for a in pattern.args):
             yield from pattern.ops
-            for arg in pattern.args:
-                yield from operators(arg)
-        case Alternatives():
-            for option in pattern.options:
-                yield from operators(option)
-        case _:
-            return
+        for arg in pattern.args:
+            yield from anchored(arg, between=CHANNELS_LAST.op in pattern.ops)
+
+
+def _names(names: Mapping[int, str], found: Snapshot) -> dict[int, str]:
+    """Names of values, a tensor's in both of its layouts: people find their layers by name."""
+    result = dict(names)
+    for node in found.nodes:
+        child = node.children[0] if node.op in _LAYOUTS else None
+        if child is None:
+            continue
+        for one, other in ((child, node.eclass), (node.eclass, child)):
+            if one in names:
+                result.setdefault(other, names[one])
+    return result
 
 
 def _replaced(found: Snapshot) -> dict[int, int]:
@@ -169,7 +184,7 @@ def _original(formulation: Formulation, instead: Mapping[int, int]) -> dict[int,
     return choices if needed(formulation.problem, choices) is not None else None
 
 
-def _selection(model: ir.Model, formulation: Formulation, solution: Solution) -> Selection:
+def _selection(formulation: Formulation, solution: Solution) -> Selection:
     kernels: dict[str, int] = {}
     conversions = 0
     for choice in solution.choices.values():
@@ -178,6 +193,4 @@ def _selection(model: ir.Model, formulation: Formulation, solution: Solution) ->
             kernels[node.op.name] = kernels.get(node.op.name, 0) + 1
         elif node.op in _LAYOUTS and formulation.problem.cost[choice.node, 0] > 0:
             conversions += 1
-    return Selection(
-        model, dict(sorted(kernels.items())), conversions, solution.cost, solution.bound, solution.stop_reason
-    )
+    return Selection(dict(sorted(kernels.items())), conversions, solution.cost, solution.bound, solution.stop_reason)

@@ -45,6 +45,7 @@ def _mark(model: ir.Model, node: ir.Node, function: ir.Function, number: int) ->
     """Give a call a function of its own, whose nodes bear the group's number."""
     own = function.clone()
     own.name = f"{function.name}__{number}"
+    own.metadata_props.pop(TARGET, None)  # It is no composite any more: what takes these apart leaves it whole.
     for inner in own:
         inner.metadata_props[GROUP] = str(number)
     for i, value in enumerate(own.inputs):

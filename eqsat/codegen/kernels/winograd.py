@@ -270,4 +270,4 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(body, constants, scratch, (*epilogue.helpers, *helpers))
 
 
-register(Family("Winograd convolution", (OpKey("", "Conv"),), _accepts, _generate, _wants, rank=15))
+WINOGRAD = register(Family("Winograd convolution", (OpKey("", "Conv"),), _accepts, _generate, _wants, rank=15))

@@ -1,0 +1,26 @@
+"""Which family computes a node: the one that the selection decided on, else the most special one that accepts it."""
+
+from __future__ import annotations
+
+from eqsat.codegen.kernel import Family
+from eqsat.codegen.kernels.registry import families, find
+from eqsat.codegen.kernels.winograd import ASKED, WINOGRAD
+from eqsat.codegen.program import Node
+
+
+def decide(node: Node, family: str) -> None:
+    """Notes the family of a node, and that it may be as inaccurate as the family is."""
+    node.family = family
+    if family == WINOGRAD.name:
+        node.attributes = {**node.attributes, ASKED: 1}
+
+
+def family_of(node: Node) -> Family | None:
+    """The family of a node, None if there is none.
+
+    The conditions of a ``kernel`` entry are meant to imply what its family accepts. Where a host's file says less, the
+    program stays right: another family computes the node, and conversions that it needs are inserted.
+    """
+    task = node.provisional_task()
+    decided = next((f for f in families(node.operator) if f.name == node.family), None) if node.family else None
+    return decided if decided is not None and decided.accepts(task) else find(task)
