@@ -60,7 +60,7 @@ def _declarations(file: str, isa: Isa) -> dict[str, tuple[str, tuple[str, ...]]]
     for part in _STARTS.split(render(file, isa=isa, lanes=isa.lanes())):
         code = _COMMENT.sub("", part).strip()
         if not code:
-            comment = part.rstrip() + "\n"
+            comment = part.rstrip() + "\n" if part else ""
             continue
         defined = re.search(r"\b(\w+)@\(" if code.startswith("static") else r"\b(\w+)@", code)
         assert defined is not None, code
