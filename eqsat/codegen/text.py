@@ -1,4 +1,4 @@
-"""The templates of a program's files, and text that may stand in C comments."""
+"""Templates of C: those of a program's files, and what they have in common with those of kernels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from functools import lru_cache
 import jinja2
 
 
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """Templates of the project's files."""
+@lru_cache(maxsize=2)
+def environment(folder: str) -> jinja2.Environment:
+    """Templates of a folder of ``eqsat.codegen``."""
+    # C, not HTML: nothing to escape. Undefined names are errors.
     made = jinja2.Environment(
-        loader=jinja2.PackageLoader("eqsat.codegen", "project"),
+        loader=jinja2.PackageLoader("eqsat.codegen", folder),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         trim_blocks=True,
@@ -30,4 +31,4 @@ def printable(text: str) -> str:
 
 def render(template: str, **values: object) -> str:
     """Fill a template of the project's files."""
-    return environment().get_template(template).render(**values)
+    return environment("project").get_template(template).render(**values)

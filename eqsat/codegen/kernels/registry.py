@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import jinja2
-
 from eqsat.codegen.kernel import Family, Task
+from eqsat.codegen.text import environment
 from eqsat.model.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
@@ -39,19 +37,6 @@ def operators() -> list[OpKey]:
     return sorted(_FAMILIES)
 
 
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    # C, not HTML: nothing to escape. Undefined names are errors.
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("eqsat.codegen", "kernels"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
 def render(template: str, **values: Any) -> str:
     """Fill a template of this folder: ``render("pool.c.jinja", kernel=(3, 3))``."""
-    return _environment().get_template(template).render(**values)
+    return environment("kernels").get_template(template).render(**values)
