@@ -9,6 +9,13 @@ from eqsat.egraph.limits import Limits
 from eqsat.egraph.snapshot import snapshot
 from tests.egraph.helpers import model, operators, read, saturated
 
+NPU = """
+    target npu
+        summary "test"
+        peak float32 = 1e9
+        bandwidth = 1e9, launch = 1e-6
+        link bandwidth = 1e9, latency = 1e-6"""
+
 
 def test_both_doublings_are_found_whatever_comes_first():
     graph = model("a = Add(x, x)\nout = Add(a, a)", "float[4] x")
@@ -159,18 +166,13 @@ def test_provenance_names_the_rule_that_came_first_and_leaves_the_models_own():
 
 
 def test_a_composite_is_one_more_way_to_compute_its_root():
-    target = """
-    target npu
-        summary "test"
-        peak float32 = 1e9
-        bandwidth = 1e9, launch = 1e-6
-        link bandwidth = 1e9, latency = 1e-6
+    composite = """
         composite add_act : exact
             (act: Relu | Sigmoid)(x + y)
             where x.dtype == float32
     """
     graph = model("a = Add(x, y)\nb = Sigmoid(a)\nout = Mul(a, b)")
-    snap = read(graph, targets=target)
+    snap = read(graph, targets=NPU + composite)
     (node,) = [n for n in snap.nodes if n.kind == "composite"]
     assert str(node.op) == "npu.add_act"
     assert node.composite is not None
@@ -241,19 +243,14 @@ def test_outputs_of_one_pattern_are_outputs_of_one_node():
 
 
 def test_a_composite_may_use_several_outputs_of_a_node():
-    target = """
-    target npu
-        summary "test"
-        peak float32 = 1e9
-        bandwidth = 1e9, launch = 1e-6
-        link bandwidth = 1e9, latency = 1e-6
+    composite = """
         composite glu : exact
             Split(x, s?, axis=a)[0] * Sigmoid(Split(x, s?, axis=a)[1])
     """
     graph = model(
         "a, b = Split <axis = 0, num_outputs = 2> (x)\nc = Sigmoid(b)\nout = Mul(a, c)", "float[4] x", "float[2] out"
     )
-    (node,) = [n for n in read(graph, targets=target).nodes if n.kind == "composite"]
+    (node,) = [n for n in read(graph, targets=NPU + composite).nodes if n.kind == "composite"]
     assert node.composite is not None
     body = node.composite.body
     assert [(str(n.op), n.inputs, n.outputs) for n in body.nodes] == [
