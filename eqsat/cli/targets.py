@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eqsat.cli.calibrate import calibrate
 from eqsat.cli.options import debug_option
 
 if TYPE_CHECKING:
     from eqsat.rules.ast import Condition, Target
 
 
-@click.group(short_help="List, show and check targets.")
+@click.group(short_help="List, show, check and calibrate targets.")
 def targets() -> None:
     """Targets say which kernels an accelerator has and what they cost; docs/targets.md describes their files."""
+
+
+targets.add_command(calibrate)
 
 
 @targets.command("list", short_help="List the shipped targets.")

@@ -1,0 +1,121 @@
+"""``eqsat targets calibrate``: measure this machine, and write its numbers into a host's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eqsat.cli.options import debug_option, json_option, quiet_option
+
+if TYPE_CHECKING:
+    from eqsat.codegen.calibration.calibrate import Calibration
+
+
+@click.command(short_help="Measure this machine.")
+@click.argument("name", metavar="[NAME|FILE]", default="cpu")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the file of the measured host is written; it ends in .target.",
+)
+@click.option("--quick", is_flag=True, help="Measure for a tenth of the time; the numbers scatter more.")
+@json_option()
+@quiet_option()
+@debug_option
+def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
+    """Measure the machine that this runs on with generated C, and replace the numbers in the file of a host, `cpu` or
+    one of your own. Everything else in the file stays as it is. Best on a machine that does nothing else; it takes a
+    minute or two.
+
+    \b
+    eqsat targets calibrate cpu -o my_cpu.target
+    eqsat optimize model.onnx --target my_cpu.target,dnnl -o out.onnx
+    """
+    from eqsat.cli.progress import showing_progress
+    from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate, host_file
+    from eqsat.report.event import Event
+    from eqsat.report.write import replacing
+
+    host_file(name)
+    if output is not None:
+        _check_output(output)
+    with showing_progress(quiet or as_json) as receive:
+
+        def progress(what: str, done: int, probes: int) -> None:
+            if receive is not None:
+                receive(Event(f"measuring {what}", step=done, steps=probes))
+
+        found = calibrate(name, seconds=QUICK_SECONDS if quick else SECONDS, progress=progress)
+    if output is not None:
+        with replacing(output) as file:
+            file.write(found.text.encode())
+    if as_json:
+        click.echo(json.dumps(_as_dict(found, output), indent=2, ensure_ascii=False))
+    elif not quiet:
+        _print(found, name, output)
+
+
+def _check_output(path: Path) -> None:
+    """Refuse early what could not be used, and to replace anything but a host.
+
+    Raises:
+        TargetError: The name or what lies there.
+    """
+    from eqsat.errors import EqsatError, TargetError
+    from eqsat.targets.registry import SUFFIX, read_target_file
+
+    if path.suffix != SUFFIX:
+        raise TargetError(f"the name of a target's file ends in {SUFFIX}", place=str(path))
+    if not path.exists():
+        return
+    try:
+        declared = read_target_file(path)
+    except EqsatError:
+        declared = ()
+    if not any(target.is_host for target in declared):
+        raise TargetError(
+            "a new file, or that of a host, is required to write to",
+            place=str(path),
+            actual=f"the file of {', '.join(t.name for t in declared)}" if declared else "a file that is none",
+        )
+
+
+def _print(found: Calibration, name: str, output: Path | None) -> None:
+    from eqsat.cli.tables import print_table
+    from eqsat.targets.numbers import written
+
+    rows = [(n.name, n.text, written(v), _change(v / n.value)) for n, v in found.changes.items()]
+    print_table(("number", ">old", ">new", ">new / old"), rows)
+    click.echo()
+    click.echo(
+        f"{len(found.measured)} kernels measured; half of them are predicted within a factor of "
+        f"{found.after:.2f} ({found.before:.2f} before)"
+    )
+    if output is not None:
+        click.echo(f"{'saved':<10}{output}")
+    else:
+        click.echo(f"nothing is written without -o: `eqsat targets calibrate {name} -o my_cpu.target`")
+
+
+def _change(ratio: float) -> str:
+    return f"{ratio:.2f}"
+
+
+def _as_dict(found: Calibration, output: Path | None) -> dict[str, object]:
+    from eqsat.targets.numbers import written
+
+    return {
+        "target": found.target.name,
+        "numbers": [
+            {"name": n.name, "line": n.place.line, "old": n.value, "new": float(written(v))}
+            for n, v in found.changes.items()
+        ],
+        "kernels": len(found.measured),
+        "spread_before": found.before,
+        "spread": found.after,
+        "output": None if output is None else str(output),
+    }

@@ -1,0 +1,169 @@
+"""Measures the machine that this runs on, and writes what it finds into the text of a host's file.
+
+The host's own numbers (peaks, bandwidth, launch) are read off single kernels; those of the ``family`` entries, which
+together say what a kernel takes, are fitted to all of them. Comments, conditions and expressions stay as they are.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.calibration import float_probes, other_probes
+from eqsat.codegen.calibration.fit import fit
+from eqsat.codegen.calibration.rates import settings
+from eqsat.codegen.compiler import find_compiler
+from eqsat.codegen.emitted import KernelInfo
+from eqsat.codegen.predict import predict
+from eqsat.codegen.profile import PROFILE, measure
+from eqsat.codegen.runtime import CModel
+from eqsat.errors import TargetError
+from eqsat.execute.inputs import complete_inputs
+from eqsat.rules.ast import Target
+from eqsat.rules.reader import read_text
+from eqsat.targets.numbers import Numeral, numerals, rewritten
+from eqsat.targets.registry import HOST, load_targets
+from eqsat.targets.validate import validate
+
+Measured = Sequence[tuple[KernelInfo, float]]
+Progress = Callable[[str, int, int], None]
+"""Is told what is measured, how many probes are done, and how many there are."""
+
+PROBES: dict[str, Callable[[], ir.Model]] = {
+    "convolutions": float_probes.convolutions,
+    "depthwise convolutions": float_probes.separable,
+    "attention": float_probes.transformer,
+    "matrix products": float_probes.products,
+    "elementwise operators": float_probes.elementwise,
+    "quantized convolutions": other_probes.quantized,
+    "quantized products": other_probes.small_quantized,
+    "loops": other_probes.loops,
+    "products of other types": other_probes.other_products,
+    "Winograd's algorithm": float_probes.tall_convolutions,
+}
+SECONDS, QUICK_SECONDS = 2.0, 0.2
+"""Of CPU time that each network is measured for, about."""
+_LEAST_RUNS, _MOST_RUNS = 7, 400
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What measuring a machine gave.
+
+    Attributes:
+        target: The host as its file says.
+        text: The file's text with the measured numbers.
+        changes: Old and new value of each number that was measured, in the order of the file.
+        measured: Kernels and their seconds.
+        before: The factor within which half of the kernels were predicted with the old numbers.
+        after: Likewise with the new ones.
+    """
+
+    target: Target
+    text: str
+    changes: Mapping[Numeral, float]
+    measured: Measured
+    before: float
+    after: float
+
+
+def host_file(name: str | Path) -> Target:
+    """The host that is to be measured, by its name or file.
+
+    Raises:
+        TargetError: There is no such target, or it is an accelerator.
+    """
+    found = load_targets(name)
+    others = [t for t in found if not t.is_host]
+    if others:
+        raise TargetError(
+            "a host is required: only the machine that eqsat runs on can be measured",
+            actual=f"`{others[0].name}`, an accelerator",
+            hint="`eqsat targets calibrate cpu`",
+        )
+    return found[0]
+
+
+def calibrate(host: str | Path = HOST, *, seconds: float = SECONDS, progress: Progress | None = None) -> Calibration:
+    """Measures this machine with generated C.
+
+    Args:
+        host: The host whose file is taken, by name or path.
+        seconds: Of CPU time for each of the networks that are measured.
+        progress: Is told how far this is.
+
+    Raises:
+        TargetError: There is no such host.
+        CodegenError: There is no C compiler.
+    """
+    target = host_file(host)
+    path = Path(target.place.file)
+    text = path.read_bytes().decode("utf-8")
+    find_compiler()
+    measured: list[tuple[KernelInfo, float]] = []
+    for done, name in enumerate(PROBES):
+        if progress is not None:
+            progress(name, done, len(PROBES))
+        measured += probe(name, seconds)
+    if progress is not None:
+        progress("fitting", len(PROBES), len(PROBES))
+    return calibrated(target, text, measured)
+
+
+def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
+    """Kernels of one of the :data:`PROBES` and their seconds."""
+    model = PROBES[name]()
+    compiled = CModel(model, flags=PROFILE, profile=True, winograd=name.startswith("Winograd"))
+    feeds = complete_inputs(model)
+    compiled.run(feeds)
+    start = time.process_time()
+    compiled.run(feeds)
+    once = max(time.process_time() - start, 1e-6)
+    return measure(compiled, feeds, repeat=int(np.clip(seconds / once, _LEAST_RUNS, _MOST_RUNS)))
+
+
+def calibrated(target: Target, text: str, measured: Measured) -> Calibration:
+    """The host's file with the numbers that follow from measured kernels.
+
+    Args:
+        target: The host as read.
+        text: Of its file.
+        measured: Kernels and their seconds.
+
+    Raises:
+        TargetError: The file with the new numbers is none that can be used.
+    """
+    numbers = numerals(text, target.place.file, target.name)
+    own = settings(measured, [n.name for n in numbers if not n.is_let])
+    found = {n: own[n.name] for n in numbers if not n.is_let and n.name in own}
+    # Entries may use the host's own numbers as well, which are known by now.
+    found |= fit(_with(target, found), numbers, measured)
+    changes = {n: found[n] for n in numbers if n in found}
+    new = rewritten(text, changes)
+    declared = read_text(new, target.place.file).targets
+    after = next(t for t in declared if t.is_host and t.name == target.name)
+    validate(after)
+    return Calibration(target, new, changes, measured, spread(target, measured), spread(after, measured))
+
+
+def spread(target: Target, measured: Measured) -> float:
+    """The factor within which half of the kernels are predicted."""
+    return float(np.exp(statistics.median(abs(np.log(predict(k, target) / seconds)) for k, seconds in measured)))
+
+
+def _with(target: Target, found: Mapping[Numeral, float]) -> Target:
+    """The target with other numbers of its own."""
+    values = {n.name: value for n, value in found.items()}
+    peak = tuple((dtype, values.get(f"peak {dtype}", rate)) for dtype, rate in target.peak)
+    return replace(
+        target,
+        peak=peak,
+        bandwidth=values.get("bandwidth", target.bandwidth),
+        launch=values.get("launch", target.launch),
+    )

@@ -1,0 +1,120 @@
+"""The numbers of a host's file under which its expressions come closest to what kernels took.
+
+Nothing is known here of what a number means: it is moved up and down as long as the predictions get better. Errors are
+those of logarithms, so that a factor of two counts alike for a large kernel and a small one, and large ones count
+linearly, so that a few odd kernels do not decide (Huber, "Robust estimation of a location parameter", 1964). A slight
+pull towards the old value settles what the probes leave open. The search is the one of Hooke and Jeeves, '"Direct
+search" solution of numerical and statistical problems', JACM 8(2), 1961, on a logarithmic scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.codegen.calibration.residual import Residual
+from eqsat.codegen.emitted import KernelInfo
+from eqsat.codegen.predict import Prediction
+from eqsat.rules.ast import Family, Place, Target
+from eqsat.targets.numbers import Numeral, places
+
+_STEPS = (2.0, 1.4, 1.2, 1.1, 1.05, 1.02, 1.01)
+"""Factors that a number is moved by, one after the other."""
+_ROUNDS = 6
+"""Passes over all numbers with one factor, at most."""
+_LINEAR = math.log(1.25)
+"""Logarithm of the ratio from which an error counts linearly."""
+_PULL = 1e-3
+"""Weight of a number's own movement against that of one kernel's error."""
+
+
+@dataclass
+class _Group:
+    """Kernels that one entry prices.
+
+    Attributes:
+        free: Where the numbers stand that may move.
+        cost: The entry's expression over the kernels.
+        measured: Their seconds.
+        loss: With the numbers as they are.
+    """
+
+    free: frozenset[Place]
+    cost: Residual
+    measured: np.ndarray
+    loss: float = 0.0
+
+    def evaluate(self, values: Mapping[Place, float]) -> float:
+        off = np.abs(np.log(self.cost.seconds(values) / self.measured))
+        loss = np.where(off <= _LINEAR, off * off / 2, _LINEAR * (off - _LINEAR / 2)).sum()
+        return math.inf if math.isnan(loss) else float(loss)
+
+
+def fit(
+    target: Target, numbers: Sequence[Numeral], measured: Sequence[tuple[KernelInfo, float]]
+) -> dict[Numeral, float]:
+    """Numbers for the file of a host.
+
+    Args:
+        target: The host.
+        numbers: The file's, see :func:`eqsat.targets.numbers.numerals`; only ``let``s are fitted.
+        measured: Kernels and their seconds.
+
+    Returns:
+        The value of each number that an entry of a measured kernel uses; zero stays zero.
+    """
+    free = [n for n in numbers if n.is_let and n.value > 0]
+    groups = _groups(target, free, measured)
+    used = [n for n in free if any(n.place in g.free for g in groups)]
+    values = {n.place: n.value for n in used}
+    for group in groups:
+        group.loss = group.evaluate(values)
+    for factor in _STEPS:
+        for _ in range(_ROUNDS):
+            moved = sum(_moved(n, factor, values, groups) for n in used)
+            if not moved:
+                break
+    return {n: values[n.place] for n in used}
+
+
+def _groups(target: Target, free: Sequence[Numeral], measured: Sequence[tuple[KernelInfo, float]]) -> list[_Group]:
+    found: dict[Place, tuple[Family, list[Prediction], list[float]]] = {}
+    for kernel, seconds in measured:
+        prediction = Prediction(kernel, target)
+        if prediction.entry is not None:
+            _, kernels, taken = found.setdefault(prediction.entry.place, (prediction.entry, [], []))
+            kernels.append(prediction)
+            taken.append(seconds)
+    groups = []
+    for entry, kernels, taken in found.values():
+        inside = places(entry.cost) & {n.place for n in free}
+        groups.append(_Group(inside, Residual(entry.cost, kernels, inside), np.array(taken)))
+    return groups
+
+
+def _moved(number: Numeral, factor: float, values: dict[Place, float], groups: Sequence[_Group]) -> bool:
+    """Move a number up or down by a factor as far as that helps; whether it did."""
+    concerned = [g for g in groups if number.place in g.free]
+    moved = False
+    for step in (factor, 1 / factor):
+        while True:
+            old = values[number.place]
+            before = sum(g.loss for g in concerned) + _pull(number, old)
+            values[number.place] = old * step
+            losses = [g.evaluate(values) for g in concerned]
+            if sum(losses) + _pull(number, old * step) >= before * (1 - 1e-9):
+                values[number.place] = old
+                break
+            for group, loss in zip(concerned, losses, strict=True):
+                group.loss = loss
+            moved = True
+        if moved:
+            break
+    return moved
+
+
+def _pull(number: Numeral, value: float) -> float:
+    return _PULL * math.log(value / number.value) ** 2

@@ -1,0 +1,160 @@
+"""Small networks of float32 that have every family of kernels in several sizes.
+
+Kernels are measured where they stand: behind others, with their operands as warm as those leave them. What exceeds the
+caches is there as well, so that bandwidths can be told apart. What a network returns is small, since writing to memory
+that was never touched takes the time of the operating system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.model.builder import Tensor, graph, input, op
+
+Draw = Callable[..., np.ndarray]
+
+
+def draw(seed: int) -> Draw:
+    """Weights of a given shape, small enough that sums stay small."""
+    rng = np.random.default_rng(seed)
+    return lambda *shape: (rng.standard_normal(shape) / max(np.prod(shape[1:]), 1) ** 0.5).astype(np.float32)
+
+
+def channels_of(x: Tensor) -> int:
+    """Extent of axis 1."""
+    assert x.shape is not None
+    found = x.shape[1]
+    assert isinstance(found, int)
+    return found
+
+
+def _conv(
+    x: Tensor, channels: int, w: Draw, size: int = 1, *, stride: int = 1, group: int = 1, bias: bool = True
+) -> Tensor:
+    inputs = channels_of(x) // group
+    operands = [x, w(channels, inputs, size, size), *([w(channels)] if bias else [])]
+    return op.Conv(*operands, pads=[size // 2] * 4, strides=[stride] * 2, group=group)
+
+
+def convolutions() -> ir.Model:
+    """Stems, bottlenecks with and without residual, groups, pools, normalisation; 3 to 512 channels."""
+    w = draw(1)
+    image = input("image", (1, 3, 112, 112))
+    outputs = [op.GlobalAveragePool(op.Relu(_conv(image, 8, w, 3, stride=2)))]
+    y = op.Relu(_conv(image, 64, w, 7, stride=2))
+    y = op.MaxPool(y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for channels, inner, stride in ((64, 24, 1), (128, 40, 2), (256, 128, 2), (512, 160, 2)):
+        if stride == 2:
+            y = op.Relu(_conv(y, channels, w, 1, stride=2))
+        z = op.Relu(_conv(y, inner, w))
+        z = op.Relu(_conv(z, inner, w, 3))
+        y = op.Relu(_conv(z, channels, w) + y)
+        y = op.Relu(_conv(y, channels, w, group=4))
+        ends = [
+            op.MaxPool(y, kernel_shape=[2, 2], strides=[2, 2]),
+            op.MaxPool(y, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1]),
+            op.MaxPool(y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+            op.AveragePool(y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+            op.LRN(y, size=5),
+            y * w(channels, 1, 1) + w(channels, 1, 1),
+        ]
+        outputs += [op.GlobalAveragePool(z) for z in ends]
+    y = op.Flatten(op.GlobalAveragePool(y))
+    return graph([op.Softmax(op.Gemm(y, w(512, 1000), w(1000))), *outputs])
+
+
+def separable() -> ir.Model:
+    """Depthwise convolutions between pointwise ones."""
+    w = draw(2)
+    y = op.Relu(_conv(input("image", (1, 3, 112, 112)), 32, w, 3, stride=2))
+    for channels, stride, pointwise in (
+        (32, 1, 96),
+        (96, 2, 144),
+        (144, 1, 192),
+        (192, 2, 256),
+        (256, 1, 576),
+        (576, 2, 960),
+    ):
+        y = op.Clip(_conv(y, channels, w, 3, stride=stride, group=channels), np.float32(0), np.float32(6))
+        y = op.Clip(_conv(y, pointwise, w), np.float32(0), np.float32(6))
+    y = op.Relu(_conv(y, 960, w, 3, group=960))
+    small = op.Relu(_conv(input("small", (1, 1, 40, 10)), 64, w, 3, stride=2))
+    for _ in range(2):
+        small = op.Relu(_conv(small, 64, w, 3, group=64))
+        small = op.Relu(_conv(small, 64, w))
+    tiny = input("tiny", (1, 8, 24, 24))
+    for channels in (8, 16, 32):
+        tiny = op.Relu(_conv(tiny, channels, w, 3, group=channels))
+        tiny = op.Relu(_conv(tiny, 2 * channels, w, 1, stride=2))
+    return graph([op.GlobalAveragePool(v) for v in (y, small, tiny)])
+
+
+def tall_convolutions() -> ir.Model:
+    """3 by 3 convolutions at stride 1, which Winograd's algorithm can compute."""
+    w = draw(3)
+    outputs = []
+    for channels, size in ((32, 56), (64, 28), (128, 28), (128, 14), (256, 14), (512, 7)):
+        y = op.Relu(input(f"x{channels}_{size}", (1, channels, size, size)))
+        for _ in range(2):
+            y = op.Relu(_conv(y, channels, w, 3))
+        outputs.append(op.GlobalAveragePool(y))
+    return graph(outputs)
+
+
+def transformer() -> ir.Model:
+    """Blocks of attention and feed-forward of 32 and 128 tokens."""
+    w = draw(4)
+    return graph([_block(tokens, width, w) for tokens, width in ((32, 128), (128, 256), (64, 384))])
+
+
+def _block(tokens: int, width: int, w: Draw) -> Tensor:
+    heads, each = 4, width // 4
+    x = input(f"x{tokens}", (1, tokens, width))
+
+    def split(y: Tensor, perm: Sequence[int]) -> Tensor:
+        return op.Transpose(op.Reshape(y, np.array([1, tokens, heads, each])), perm=list(perm))
+
+    q, k, v = (op.MatMul(x, w(width, width)) + w(width) for _ in range(3))
+    scores = op.MatMul(split(q, (0, 2, 1, 3)), split(k, (0, 2, 3, 1))) / np.float32(each**0.5)
+    mixed = op.MatMul(op.Softmax(scores, axis=-1), split(v, (0, 2, 1, 3)))
+    y = op.Reshape(op.Transpose(mixed, perm=[0, 2, 1, 3]), np.array([1, tokens, width]))
+    y = op.LayerNormalization(op.MatMul(y, w(width, width)) + x, w(width) + 1, w(width), axis=-1)
+    z = op.Gelu(op.MatMul(y, w(width, 4 * width)) + w(4 * width))
+    return op.LayerNormalization(op.MatMul(z, w(4 * width, width)) + y, w(width) + 1, w(width), axis=-1)
+
+
+def products() -> ir.Model:
+    """Fully connected layers of one row, from a few hundred bytes of weights to more than any cache holds."""
+    w = draw(5)
+    outputs = []
+    for widths in ((128, 128, 128, 8, 128, 640), (256, 2), (64, 10), (544, 1000), (1024, 1000), (3072, 4096, 1000)):
+        y = input(f"x{widths[0]}_{widths[1]}", (1, widths[0]))
+        for inputs, outer in pairwise(widths):
+            y = op.Relu(op.Gemm(y, w(outer, inputs), w(outer), transB=1))
+        outputs.append(op.Softmax(y))
+    return graph(outputs)
+
+
+def elementwise() -> ir.Model:
+    """Chains on vectors, elementary functions, copies that change the order of axes; 4 KB to 16 MB."""
+    w = draw(6)
+    outputs = []
+    for channels, size in ((64, 4), (256, 7), (256, 14), (512, 14), (128, 56), (256, 112)):
+        x = input(f"x{channels}_{size}", (1, channels, size, size))
+        ends = [
+            op.Relu(x * w(channels, 1, 1) + w(channels, 1, 1)),
+            op.Relu(x + input(f"r{channels}_{size}", (1, channels, size, size))),
+        ]
+        if size <= 56:
+            ends += [op.Sigmoid(x), op.Tanh(x * np.float32(2)), op.Erf(x) + np.float32(1), op.Exp(-x)]
+        if size <= 14:
+            outputs.append(op.Transpose(x, perm=[0, 2, 3, 1]))
+        outputs += [op.ReduceMean(y, np.array([1, 2, 3]), keepdims=0) for y in ends]
+    for size in (96, 224):
+        picture = input(f"picture{size}", (1, 3, size, size))
+        outputs.append(op.GlobalAveragePool(_conv(picture, 16, w, 3, stride=4)))
+    return graph(outputs)

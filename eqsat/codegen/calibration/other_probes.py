@@ -1,0 +1,111 @@
+"""Small networks of bytes, and what is left to plain loops: other element types, reductions, selections."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.calibration.float_probes import channels_of
+from eqsat.model.builder import Tensor, graph, input, op
+
+_SCALE, _ZERO = np.float32(0.05), np.uint8(128)
+_WEIGHTS = np.float32(0.01)
+PRODUCTS = ("float64", "float16", "bfloat16", "int32", "int64")
+"""Element types whose products are computed by loops."""
+contrib = op("com.microsoft")
+
+
+class _Network:
+    """Layers of uint8 with weights of int8."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def weights(self, *shape: int) -> np.ndarray:
+        return self.rng.integers(-127, 128, shape, dtype=np.int8)
+
+    def conv(self, x: Tensor, channels: int, size: int = 1, *, stride: int = 1, group: int = 1) -> Tensor:
+        w = self.weights(channels, channels_of(x) // group, size, size)
+        b = self.rng.integers(-1000, 1000, channels, dtype=np.int32)
+        scales = np.full(channels, _WEIGHTS)
+        return op.QLinearConv(
+            x, _SCALE, _ZERO, w, scales, np.zeros(channels, np.int8), _SCALE, _ZERO, b,
+            pads=[size // 2] * 4, strides=[stride] * 2, group=group,
+        )  # fmt: skip
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        return contrib.QLinearAdd(a, _SCALE, _ZERO, b, _SCALE, _ZERO, _SCALE, _ZERO)
+
+    def mean(self, x: Tensor) -> Tensor:
+        return contrib.QLinearGlobalAveragePool(x, _SCALE, _ZERO, _SCALE, _ZERO)
+
+    def dense(self, x: Tensor, outputs: int) -> Tensor:
+        w = self.weights(channels_of(x), outputs)
+        b = self.rng.integers(-1000, 1000, outputs, dtype=np.int32)
+        return contrib.QGemm(x, _SCALE, _ZERO, w, _WEIGHTS, np.int8(0), b, _SCALE, _ZERO)
+
+
+def quantized() -> ir.Model:
+    """Convolutions, depthwise and not, residuals, pools, fully connected layers."""
+    net = _Network(7)
+    image = op.QuantizeLinear(input("image", (1, 3, 112, 112)), _SCALE, _ZERO)
+    outputs = [net.mean(net.conv(image, 8, 3, stride=2))]
+    y = net.conv(image, 32, 3, stride=2)
+    stages = ((32, 1, 16), (96, 2, 24), (144, 1, 24), (144, 2, 32), (192, 2, 64), (384, 1, 96), (576, 2, 160))
+    for channels, stride, narrow in stages:
+        y = net.conv(y, channels)
+        y = net.conv(y, channels, 3, stride=stride, group=channels)
+        y = net.conv(y, narrow)
+        outputs.append(net.mean(op.MaxPool(y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])))
+        outputs.append(net.mean(contrib.QLinearSigmoid(y, _SCALE, _ZERO, _SCALE, _ZERO)))
+    y = net.add(net.conv(y, 160, 3), y)
+    y = net.conv(y, 1280)
+    y = net.mean(y)
+    return graph([op.DequantizeLinear(net.dense(op.Flatten(y), 1000), _SCALE, _ZERO), *outputs])
+
+
+def small_quantized() -> ir.Model:
+    """Layers that take less than a microsecond, and products of several rows."""
+    net = _Network(8)
+    y = op.QuantizeLinear(input("sound", (1, 640)), _SCALE, _ZERO)
+    for width in (128, 128, 8, 128, 640):
+        y = net.dense(y, width)
+    x = op.QuantizeLinear(input("image", (1, 3, 32, 32)), _SCALE, _ZERO)
+    z = net.conv(x, 16, 3)
+    for channels, stride in ((16, 1), (32, 2), (64, 2)):
+        z = net.conv(z, channels, 3, stride=stride)
+        z = net.conv(net.conv(z, channels, 3, group=channels), channels)
+    mean = contrib.QLinearAveragePool(z, _SCALE, _ZERO, _SCALE, _ZERO, kernel_shape=[8, 8])
+    scores = net.dense(op.Flatten(mean), 10)
+    soft = contrib.QLinearSoftmax(scores, _SCALE, _ZERO, np.float32(1 / 256), np.uint8(0), opset=13, axis=1)
+    rows = op.QuantizeLinear(input("rows", (128, 256)), _SCALE, _ZERO)
+    many = net.dense(net.dense(rows, 1024), 256)
+    return graph(
+        [op.DequantizeLinear(y, _SCALE, _ZERO), op.DequantizeLinear(soft, np.float32(1 / 256), np.uint8(0)), many]
+    )
+
+
+def loops() -> ir.Model:
+    """What has no vectors of its own."""
+    rng = np.random.default_rng(9)
+    outputs = []
+    for channels, size in ((16, 16), (64, 28), (128, 56)):
+        x = input(f"x{size}", (1, channels, size, size))
+        wide = op.Cast(x, to=ir.DataType.DOUBLE.value)
+        ends = [
+            op.ReduceMean(x, np.array([2, 3])), op.ReduceMax(x, np.array([1])), op.ArgMax(x, axis=1),
+            op.Slice(x, [1], [size - 1], [3], [2]), op.Gather(x, rng.integers(0, channels, 2 * channels), axis=1),
+            op.CumSum(x, np.int64(3)), op.Resize(x, None, np.array([1, 1, 2, 2], np.float32), mode="linear"),
+            op.DepthToSpace(x, blocksize=2), wide * wide + 1.0, op.Exp(wide),
+        ]  # fmt: skip
+        outputs += [op.ReduceSum(y, keepdims=0) for y in ends]
+    return graph(outputs)
+
+
+def other_products() -> ir.Model:
+    """A product in each element type that has no kernel of vectors."""
+    outputs = []
+    for dtype in PRODUCTS:
+        a, b = (input(f"{name}_{dtype}", (64, 64), dtype) for name in "ab")
+        outputs.append(op.MatMul(a, b))
+    return graph(outputs)

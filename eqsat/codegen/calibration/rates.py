@@ -1,0 +1,73 @@
+"""A host's own numbers from measured kernels: what a kernel of a single plain operator reaches."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from eqsat.codegen.emitted import KernelInfo
+from eqsat.codegen.kernel import View
+from eqsat.codegen.predict import work
+from eqsat.rules.dtypes import dtype_name
+
+_BEST = 5
+"""Of the fastest kernels the middle one counts: the very fastest may be a slip of the clock."""
+_STREAM = 8e6
+"""Bytes from which an elementwise kernel is bound by memory."""
+_NOTHING = 4096
+"""Bytes up to which a kernel takes what starting it takes."""
+
+
+def settings(measured: Sequence[tuple[KernelInfo, float]], names: Iterable[str]) -> dict[str, float]:
+    """Values for a host's settings by name, those that the kernels say something of.
+
+    Args:
+        measured: Kernels and their seconds.
+        names: ``"peak float32"``, ``"bandwidth"``, ``"launch"``.
+    """
+    found: dict[str, float | None] = {}
+    for name in names:
+        if name.startswith("peak "):
+            found[name] = _peak(measured, name.removeprefix("peak "))
+        elif name in _OTHERS:
+            found[name] = _OTHERS[name](measured)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _peak(measured: Sequence[tuple[KernelInfo, float]], dtype: str) -> float | None:
+    """MAC/s of convolutions and matrix products of an element type; bytes with and without sign are alike."""
+    alike = ("int8", "uint8") if dtype in ("int8", "uint8") else (dtype,)
+    rates = []
+    for kernel, seconds in measured:
+        first = next((x for x in kernel.task.inputs if isinstance(x, View)), None)
+        is_product = any(word in kernel.what for word in ("Conv", "MatMul", "Gemm"))
+        if is_product and first is not None and dtype_name(first.dtype) in alike:
+            rates.append(work(kernel.task).macs / seconds)
+    return _middle_of_best(rates)
+
+
+def _bandwidth(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:
+    """Bytes a second of elementwise kernels on more than caches hold."""
+    rates = []
+    for kernel, seconds in measured:
+        done = work(kernel.task)
+        if kernel.family == "elementwise vectors" and done.bytes >= _STREAM and not (done.functions or done.scattered):
+            rates.append(done.bytes / seconds)
+    return statistics.median(rates) if rates else None
+
+
+def _launch(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:
+    """Seconds of kernels that have next to nothing to do."""
+    small = [seconds for kernel, seconds in measured if work(kernel.task).bytes <= _NOTHING]
+    return statistics.median(small) if small else None
+
+
+def _middle_of_best(rates: list[float]) -> float | None:
+    best = sorted(rates, reverse=True)[:_BEST]
+    return statistics.median(best) if best else None
+
+
+_OTHERS: dict[str, Callable[[Sequence[tuple[KernelInfo, float]]], float | None]] = {
+    "bandwidth": _bandwidth,
+    "launch": _launch,
+}
