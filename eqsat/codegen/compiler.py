@@ -17,6 +17,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from eqsat.codegen import cache
 from eqsat.codegen.isa import ALL, PORTABLE, Isa
 from eqsat.errors import CodegenError
 
@@ -95,7 +96,9 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Pa
     folder = cache_folder()
     suffix = ".dll" if sys.platform == "win32" else ".so"
     library = folder / f"{key.hexdigest()[:32]}{suffix}"
+    most = cache.limit()
     if library.exists():
+        cache.mark_used(library)
         return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,6 +119,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Pa
                     excerpt="\n".join(done.stderr.splitlines()[:12]),
                 )
             built.replace(library)
+        cache.prune(folder, most)
     except OSError as error:
         raise CodegenError(
             "a folder for compiled models is required",

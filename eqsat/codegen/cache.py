@@ -1,0 +1,80 @@
+"""Compiled models in the user's cache: not more than so many bytes, those that were used longest ago go first.
+
+Several processes may share the folder. A library that is in use was looked up a moment ago, and what was looked up
+within ``RECENT`` seconds is never removed, so that nobody finds a file that is gone when it is loaded. A process that
+has loaded one keeps it anyway: the system frees a removed file when the last user lets go of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+from eqsat.errors import CodegenError
+
+LIMIT = 1024
+"""Megabytes that compiled models may take, unless ``EQSAT_CACHE_LIMIT`` says otherwise; ResNet-50 takes about one."""
+RECENT = 600
+"""Seconds in which a library counts as being in use, and a folder as being worked in."""
+
+
+def limit() -> int:
+    """Bytes that compiled models may take.
+
+    Raises:
+        CodegenError: ``EQSAT_CACHE_LIMIT`` is no number.
+    """
+    given = os.environ.get("EQSAT_CACHE_LIMIT", "").strip()
+    if not given:
+        return LIMIT << 20
+    try:
+        megabytes = float(given)
+    except ValueError:
+        megabytes = -1.0
+    if not 0 <= megabytes < 1e12:
+        raise CodegenError("EQSAT_CACHE_LIMIT is required to be a number of megabytes", actual=repr(given))
+    return int(megabytes * (1 << 20))
+
+
+def mark_used(library: Path) -> None:
+    """Notes that a library is used now."""
+    # A cache that may only be read serves as well.
+    with contextlib.suppress(OSError):
+        os.utime(library)
+
+
+def prune(folder: Path, most: int) -> list[Path]:
+    """Removes what was used longest ago until the rest takes no more than ``most`` bytes.
+
+    Args:
+        folder: Of the cache. Files that are no libraries stay; folders in which a compiler was interrupted go.
+        most: Bytes.
+
+    Returns:
+        Libraries that were removed, in order.
+    """
+    now = time.time()
+    found: list[tuple[float, str, int]] = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            # Another process may have removed it in between.
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if entry.name.startswith("build-") and entry.is_dir(follow_symlinks=False):
+                    if now - status.st_mtime > RECENT:
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name.endswith((".so", ".dll")) and entry.is_file(follow_symlinks=False):
+                    found.append((status.st_mtime, entry.name, status.st_size))
+    total = sum(size for _, _, size in found)
+    removed = []
+    for used, name, size in sorted(found):
+        if total <= most or now - used <= RECENT:
+            break
+        with contextlib.suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+            removed.append(folder / name)
+            total -= size
+    return removed
