@@ -24,7 +24,7 @@ from eqsat.errors import EqsatError
 from eqsat.model.attributes import make_attrs
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.model.types import Attrs, TensorType
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Rule, Var, Wildcard
 from eqsat.rules.expand import Clause, without_places
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
@@ -358,6 +358,3 @@ class _Attempt:
                 continue
             if self.env.setdefault(bind.name, bundle[bind.attribute]) != bundle[bind.attribute]:
                 raise Rejected(f"{bind.name} is bound to another value")
-
-    def op_of(self, name: str) -> OpKey:
-        return self.drawing.clause.operators[name]

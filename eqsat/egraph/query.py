@@ -48,10 +48,6 @@ class Query:
     names_of: dict[str, str] = field(default_factory=dict)
 
 
-class _Missing(Exception):
-    """A constructor that the pattern needs does not occur in the e-graph."""
-
-
 class QueryBuilder:
     """Builds the queries of one clause, one for each choice of arities and tuple sizes.
 

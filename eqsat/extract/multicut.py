@@ -175,7 +175,7 @@ def _violated(knot: Knot, chosen: list[int]) -> list[list[int]]:
                 if part[entry] not in inside:
                     continue
                 # A shortest way back from this exit, part by part.
-                cut = _ring(knot, part, leaving, inside, touching, start, entry)
+                cut = _ring(part, leaving, inside, touching, start, entry)
                 key = tuple(sorted(cut))
                 if key not in seen:
                     seen.add(key)
@@ -184,7 +184,6 @@ def _violated(knot: Knot, chosen: list[int]) -> list[list[int]]:
 
 
 def _ring(
-    knot: Knot,
     part: list[int],
     leaving: dict[int, list[tuple[int, int]]],
     inside: set[int],

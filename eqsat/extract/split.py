@@ -43,7 +43,7 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     if problem.budgets or problem.classes < 2 * least:
         return [Part(None, everything, [])]
     reach = _reach(problem, dominators)
-    enclosed = _enclosed(problem, dominators, reach)
+    enclosed = _enclosed(problem, dominators)
     candidates = [c for c in everything if enclosed[c] == reach[c].bit_count()]
     candidates.sort(key=lambda c: (reach[c].bit_count(), c))
     parts: list[Part] = []
@@ -84,7 +84,7 @@ def _reach(problem: Problem, dominators: Dominators) -> list[int]:
     return reach
 
 
-def _enclosed(problem: Problem, dominators: Dominators, reach: list[int]) -> list[int]:
+def _enclosed(problem: Problem, dominators: Dominators) -> list[int]:
     """Per class how many classes can be reached from the roots only through it, itself included.
 
     The dominator tree of the class graph (Cooper, Harvey and Kennedy 2001), from one root above all.

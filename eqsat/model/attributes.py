@@ -114,12 +114,6 @@ def attr(attrs: Attrs, name: str, default: Any = None) -> Any:
     return default
 
 
-def with_attrs(attrs: Attrs, **changes: AttrValue | None) -> Attrs:
-    """The bundle with some attributes replaced or, for None, removed."""
-    merged: dict[str, AttrValue | None] = dict(attrs) | changes
-    return tuple(sorted((n, v) for n, v in merged.items() if v is not None))
-
-
 def tensor_of(array: np.ndarray, dtype: ir.DataType, name: str | None = None) -> ir.TensorProtocol:
     """A tensor of the given element type around an array, strings included."""
     if dtype == ir.DataType.STRING:

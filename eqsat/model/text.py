@@ -53,11 +53,3 @@ def _declare_once(graph: onnx.GraphProto) -> None:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _declare_once(attribute.g)
-
-
-def from_text(text: str) -> ir.Model:
-    """Loads a model from ONNX's text format; see :func:`eqsat.model.load.load`."""
-    from eqsat.model.load import finish
-    from eqsat.model.read import parse_text
-
-    return finish(parse_text(text))

@@ -90,29 +90,26 @@ _RANDOM = frozenset(
     }
 )  # fmt: skip
 
-_VIEWS = frozenset(
+_DATA_MOVEMENT = frozenset(
     {
-        *(OpKey("", name) for name in ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", "BitCast")),
+        *(
+            OpKey("", name)
+            for name in (
+                "BitCast", "CenterCropPad", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
+                "DepthToSpace", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+                "MaxUnpool", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "Pad", "Range",
+                "Reshape", "ReverseSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
+                "SequenceInsert", "SequenceLength", "Shape", "Size", "Slice", "SpaceToDepth", "Split",
+                "SplitToSequence", "Squeeze", "TensorScatter", "Tile", "Transpose", "Trilu", "Unsqueeze",
+            )
+        ),
         OpKey(opset.MICROSOFT, "ExpandDims"),
+        OpKey(opset.MICROSOFT, "Pad"),
+        OpKey(opset.MICROSOFT, "Trilu"),
         OpKey(opset.EQSAT, "CastHint"),
         OpKey(opset.EQSAT, "StopFusion"),
     }
-)
-
-_DATA_MOVEMENT = _VIEWS | {
-    *(
-        OpKey("", name)
-        for name in (
-            "CenterCropPad", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape", "DepthToSpace",
-            "Expand", "EyeLike", "Gather", "GatherElements", "GatherND", "MaxUnpool", "OneHot", "Optional",
-            "OptionalGetElement", "OptionalHasElement", "Pad", "Range", "ReverseSequence", "SequenceAt",
-            "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size",
-            "Slice", "SpaceToDepth", "Split", "SplitToSequence", "TensorScatter", "Tile", "Transpose", "Trilu",
-        )
-    ),
-    OpKey(opset.MICROSOFT, "Pad"),
-    OpKey(opset.MICROSOFT, "Trilu"),
-}  # fmt: skip
+)  # fmt: skip
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
 
@@ -161,11 +158,6 @@ def _graph_is_deterministic(graph: ir.Graph) -> bool:
         if not is_deterministic(OpKey(domain, node.op_type)):
             return False
     return True
-
-
-def is_view(op: OpKey) -> bool:
-    """Whether output 0 has exactly the bytes of input 0, so that an execution may alias them."""
-    return op in _VIEWS
 
 
 def is_data_movement(op: OpKey) -> bool:

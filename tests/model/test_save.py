@@ -15,7 +15,7 @@ import eqsat
 from eqsat.errors import ModelError
 from eqsat.model.load import load
 from eqsat.model.save import save
-from eqsat.model.text import from_text, to_text
+from eqsat.model.text import to_text
 from tests.model.running import random_inputs, run_ort
 
 F = np.float32
@@ -46,7 +46,7 @@ def test_every_format_round_trips(tmp_path: Path, name: str) -> None:
 
 def test_text_round_trips() -> None:
     model = _model(7)
-    again = from_text(to_text(model))
+    again = load(to_text(model))
     assert [n.op_type for n in again.graph] == ["MatMul", "Relu"]
     np.testing.assert_allclose(_outputs(again)[0], _outputs(model)[0], rtol=1e-5)
 

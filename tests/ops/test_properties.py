@@ -15,7 +15,6 @@ from eqsat.ops.properties import (
     is_commutative,
     is_data_movement,
     is_deterministic,
-    is_view,
     schema_operators,
     value_inputs,
 )
@@ -151,13 +150,10 @@ def test_views_keep_the_bytes():
         "Identity": ([x], ()),
         "BitCast": ([x], (("to", 6),)),
     }
-    for op in ALL:
-        assert is_view(op) == (op.name in cases), op
-        if op.name in cases:
-            inputs, attrs = cases[op.name]
-            result = evaluate(op, attrs, inputs)[0]
-            assert result is not None and result.tobytes() == x.tobytes()
-            assert is_data_movement(op)
+    for name, (inputs, attrs) in cases.items():
+        result = evaluate(OpKey("", name), attrs, inputs)[0]
+        assert result is not None and result.tobytes() == x.tobytes()
+        assert is_data_movement(OpKey("", name))
 
 
 def test_data_movement_makes_no_new_values():

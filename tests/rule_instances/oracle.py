@@ -21,8 +21,6 @@ from eqsat.ops.reference import ReferenceNode
 
 onnxruntime.set_default_logger_severity(4)
 
-_MISSING = (ort_errors.NotImplemented,)
-
 
 def onnx_runtime(
     op: OpKey, attrs: Attrs, inputs: Sequence[np.ndarray | None], outputs: int

@@ -18,7 +18,6 @@ from eqsat.ops.kernels.windows import integers, windows
 WIDTH = 64
 """Outputs of a row whose sums are kept at a time."""
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
-_Finish = Callable[[str, str, Sequence[str], str], str]
 
 
 def _convolution(

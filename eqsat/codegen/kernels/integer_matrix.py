@@ -20,7 +20,7 @@ from eqsat.codegen.kernels.products import (
     product,
     stacked,
 )
-from eqsat.codegen.templates import Result, Template, Tensor, only
+from eqsat.codegen.templates import Template, Tensor, only
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
@@ -51,7 +51,7 @@ def qlinear_matmul(task: Task) -> Kernel:
     return product(template, p, "uint32_t", y.c, finish, (template.x[2], template.x[5]))
 
 
-def _to_float(template: Template, p: Product, y: Result, a_scale: str, b_scale: Tensor, bias: Tensor | None) -> Finish:
+def _to_float(p: Product, a_scale: str, b_scale: Tensor, bias: Tensor | None) -> Finish:
     columns = along_columns(b_scale, p)
 
     def finish(b: Sequence[str], m: str, n: str) -> str:
@@ -68,7 +68,7 @@ def matmul_integer_to_float(task: Task) -> Kernel:
     left, right, y = matrices(template, 0, 1)
     p = stacked(left, right, y)
     b_scale = template.operand(3)
-    finish = _to_float(template, p, y, only(template.x[2]), b_scale, template.x[6])
+    finish = _to_float(p, only(template.x[2]), b_scale, template.x[6])
     return product(template, p, "uint32_t", y.c, finish, (template.x[4], template.x[5]))
 
 
@@ -84,7 +84,7 @@ def dynamic_quantize_matmul(task: Task) -> Kernel:
     left, right, y = matrices(template, 0, 1)
     p = stacked(left, right, y)
     b_scale = template.operand(2)
-    finish = _to_float(template, p, y, "scale", b_scale, template.x[4])
+    finish = _to_float(p, "scale", b_scale, template.x[4])
 
     def quantized(b: Sequence[str], m: str, k: str) -> str:
         real = p.left.load(*b, m, k)

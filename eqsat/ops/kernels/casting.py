@@ -9,7 +9,7 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, Fallback, kernel
+from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}
@@ -65,8 +65,3 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     if x.dtype.kind in "OUS" or ir.DataType(attrs["to"]).bitwidth < 8 or target.itemsize != x.dtype.itemsize:
         raise Fallback
     return np.asarray(x, order="C").view(target)
-
-
-def as_single(x: np.ndarray) -> np.ndarray:
-    """Half-precision floats as float32, anything else as it is."""
-    return x.astype(np.float32) if x.dtype in HALF_TYPES else x

@@ -106,7 +106,7 @@ def _unroll(
         weights, bias, advance = step(d)
         projected = x @ weights + bias
         state = tuple(s[d] for s in initial)
-        for t, active in _steps(time, batch, lengths, reverse[d]):
+        for t, active in _steps(time, lengths, reverse[d]):
             moved = advance(projected[t], state)
             if active is not None:
                 moved = tuple(np.where(active[:, None], new, old) for new, old in zip(moved, state, strict=True))
@@ -121,7 +121,7 @@ def _unroll(
     return (y, *final)
 
 
-def _steps(time: int, batch: int, lengths: np.ndarray | None, reverse: bool) -> Iterator[tuple[int, np.ndarray | None]]:
+def _steps(time: int, lengths: np.ndarray | None, reverse: bool) -> Iterator[tuple[int, np.ndarray | None]]:
     """Times in order of execution, and which samples are active (None for all).
 
     Backwards, a shorter sample starts later, as its state does not move before.
