@@ -206,8 +206,8 @@ def peak(library: Library, name: str) -> tuple[Callable[[], object], int]:
     library.add(name, body, [("const uint8_t", "x0"), ("uint8_t", "y0")], helpers)
     x, y = aligned(256, np.random.default_rng(0)), aligned(256, np.random.default_rng(0))
     library._held += [x, y]
-    run = lambda: getattr(library.library, name)(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))  # noqa: E731
-    return run, 2 * 4 * count * rounds * library.isa.lanes()
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, y)]
+    return lambda: getattr(library.library, name)(*pointers), 2 * 4 * count * rounds * library.isa.lanes()
 
 
 def layer_task(layer: Layer, weights: np.ndarray) -> Task:

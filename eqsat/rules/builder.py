@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from eqsat.errors import RuleError
 from eqsat.model.opset import did_you_mean
@@ -19,7 +20,11 @@ from eqsat.rules.expand import Clause, expand
 from eqsat.rules.scope import Binding, Context, Definition, Frame
 from eqsat.rules.source import Sources
 
-_CLASSES = ("exact", "real", "approximate")
+_CLASSES = {
+    "exact": ast.Numerics("exact"),
+    "real": ast.Numerics("real"),
+    "approximate": ast.Numerics("approximate"),
+}
 
 
 @dataclass
@@ -81,7 +86,8 @@ class Builder:
         filled = [_fill(root, values, memo) for root in roots]
         conditions = [self._operand(deferred) for deferred in self.patterns.operands]
         self.templates.in_condition = False
-        return filled, conditions  # type: ignore[return-value]
+        # Each root is still what it was, a match or alternatives.
+        return cast("list[ast.Match | ast.Alternatives]", filled), conditions
 
     def _attribute(self, deferred: Deferred) -> ast.Expr:
         expressions = self.templates.expressions
@@ -210,4 +216,4 @@ def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
             actual=f"`{found.word}`",
             hint=did_you_mean(found.word, _CLASSES),
         )
-    return ast.Numerics(found.word)  # type: ignore[arg-type]
+    return _CLASSES[found.word]

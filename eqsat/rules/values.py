@@ -91,13 +91,12 @@ def arithmetic(op: str, left: object, right: object) -> Any:
     """``left op right``; ``+`` and ``*`` on lists are Python's."""
     if isinstance(left, tuple | list) and isinstance(right, tuple | list) and op == "+":
         return (*left, *right)
-    if op == "*" and isinstance(left, tuple | list) != isinstance(right, tuple | list):
-        sequence, factor = (left, right) if isinstance(left, tuple | list) else (right, left)
-        if not isinstance(factor, np.ndarray):
+    for sequence, factor in ((left, right), (right, left)) if op == "*" else ():
+        if isinstance(sequence, tuple | list) and not isinstance(factor, tuple | list | np.ndarray):
             count = as_number(factor)
-            if not isinstance(count, int) or count * len(sequence) > _LONGEST:  # type: ignore[arg-type]
+            if not isinstance(count, int) or count * len(sequence) > _LONGEST:
                 raise Unknown("a list that is too long")
-            return tuple(sequence) * count  # type: ignore[arg-type]
+            return tuple(sequence) * count
     if (isinstance(left, tuple | list) or isinstance(right, tuple | list)) and not (
         isinstance(left, np.ndarray) or isinstance(right, np.ndarray)
     ):

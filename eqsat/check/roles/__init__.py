@@ -1,5 +1,6 @@
 """What an operator wants of its operands, by family. An operator without a role takes operands of one shape."""
 
+# Each registers the roles of its operators.
 from eqsat.check.roles import (  # noqa: F401
     elementwise,
     movement,

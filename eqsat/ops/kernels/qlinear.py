@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -265,11 +266,11 @@ def qgemm(
 
 
 @kernel("QLinearConv", domain=_MS)
-def qlinear_conv_channels(attrs: Attributes, x: np.ndarray, *rest: _Optional) -> np.ndarray:
+def qlinear_conv_channels(attrs: Attributes, x: np.ndarray, *rest: Any) -> np.ndarray:
     """QLinearConv whose activations may have the channels last."""
     if not attrs.get("channels_last"):
-        return qlinear_conv(attrs, x, *rest)  # type: ignore[arg-type]
-    y = qlinear_conv(attrs, np.ascontiguousarray(np.moveaxis(x, -1, 1)), *rest)  # type: ignore[arg-type]
+        return qlinear_conv(attrs, x, *rest)
+    y = qlinear_conv(attrs, np.ascontiguousarray(np.moveaxis(x, -1, 1)), *rest)
     return np.asarray(np.moveaxis(y, 1, -1), order="C")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import ml_dtypes
 import numpy as np
@@ -99,7 +99,7 @@ def in_single(function: _F) -> _F:
             return tuple(_narrow(r, half) for r in result)
         return _narrow(result, half)
 
-    return wrapped  # type: ignore[return-value]
+    return cast(_F, wrapped)
 
 
 def _narrow(x: Any, dtype: np.dtype[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def pad_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 no_kernel("Pad", since=1)
 
-_MODES = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+_MODES: dict[str, Literal["reflect", "edge", "wrap"]] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 
 def _pad(x: np.ndarray, widths: Sequence[int], axes: Sequence[int], mode: str, fill: object) -> np.ndarray:
@@ -140,7 +141,7 @@ def _pad(x: np.ndarray, widths: Sequence[int], axes: Sequence[int], mode: str, f
         y = np.full([b + size + a for b, size, a in zip(before, x.shape, after, strict=True)], fill, x.dtype)
         y[tuple(slice(b, b + size) for b, size in zip(before, x.shape, strict=True))] = x
         return y
-    return np.pad(x, list(zip(before, after, strict=True)), mode=_MODES[mode])  # type: ignore[arg-type]
+    return np.pad(x, list(zip(before, after, strict=True)), mode=_MODES[mode])
 
 
 @kernel("CenterCropPad")
@@ -169,11 +170,11 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
     time, batch = attrs["time_axis"], attrs["batch_axis"]
     y = x.copy()
     for i, length in enumerate(ints(lengths)):
-        place: list[object] = [slice(None)] * x.ndim
+        place: list[slice | int] = [slice(None)] * x.ndim
         place[batch] = i
         target = [*place]
         target[time] = slice(0, length)
         source = [*place]
         source[time] = slice(length - 1, None, -1) if length else slice(0, 0)
-        y[tuple(target)] = x[tuple(source)]  # type: ignore[index]
+        y[tuple(target)] = x[tuple(source)]
     return y
