@@ -78,12 +78,13 @@ def native_isas() -> tuple[Isa, ...]:
     return (PORTABLE,) if best is None else (best,)
 
 
-def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Path:
+def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libraries: tuple[str, ...] = ()) -> Path:
     """Compiles C files to a shared library, or finds it in the cache.
 
     Args:
         files: Text by file name; those that end in ``.c`` are compiled.
         flags: Further flags.
+        libraries: What the linker gets besides.
 
     Raises:
         CodegenError: There is no compiler, it fails, or the library cannot be written.
@@ -91,7 +92,12 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Pa
     command = find_compiler()
     arguments = [*FLAGS, *flags, "-fPIC", "-shared"]
     key = hashlib.sha256()
-    for part in (" ".join(command), _version(tuple(command)), " ".join(arguments), *sum(sorted(files.items()), ())):
+    for part in (
+        " ".join(command),
+        _version(tuple(command)),
+        " ".join((*arguments, *libraries)),
+        *sum(sorted(files.items()), ()),
+    ):
         key.update(part.encode() + b"\0")
     folder = cache_folder()
     suffix = ".dll" if sys.platform == "win32" else ".so"
@@ -108,7 +114,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = ()) -> Pa
             built = Path(work) / f"built{suffix}"
             sources = [name for name in sorted(files) if name.endswith(".c")]
             done = subprocess.run(
-                [*command, *arguments, *sources, "-o", built.name, "-lm"],
+                [*command, *arguments, *sources, "-o", built.name, "-lm", *libraries],
                 cwd=work, capture_output=True, text=True, errors="replace", check=False,
             )  # fmt: skip
             if done.returncode:

@@ -20,6 +20,7 @@ from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
 from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import identifier, unique
+from eqsat.codegen.onednn.tables import onednn_files
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import Group, Node, Program, Tensor
@@ -115,6 +116,7 @@ class _Emitter:
             shape = next(t.shape for t in node.writes())
             infos.append(KernelInfo(node.name, node.describe(), family.name, shape, _without_weights(task)))
         plan, buffers, scratches = self._memory(scratch)
+        onednn = self._onednn()
         variants: list[tuple[Isa, list[str]]] = []
         for isa in self.isas:
             lines: list[str] = []
@@ -135,7 +137,8 @@ class _Emitter:
             "alignment": ALIGNMENT,
             "kernels": infos,
             "embedded": embedded,
-            "vendors": sorted(self._vendor_headers()),
+            "vendors": sorted({*self._vendor_headers(), *(["dnnl"] if onednn else [])}),
+            "onednn": bool(onednn),
             "portable": any(not isa.x86 for isa in self.isas),
         }
         shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
@@ -143,6 +146,8 @@ class _Emitter:
         source = render(
             "model.c.jinja", **values, shared=shared, own=own, variants=variants, scalar=SCALAR in self.isas
         )
+        files = onednn_files(onednn, lambda array: self.weights.add(array)[0], values) if onednn else {}
+        values["weights"] = self.weights.size + SLACK
         entries = [MapEntry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in buffers]
         entries += [MapEntry(f"scratch of {infos[n].name}", o, scratch[n], n, n) for n, o in scratches.items()]
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
@@ -159,6 +164,8 @@ class _Emitter:
             memory_map=entries,
             kernels=infos,
             vendors=self._vendor_headers(),
+            sources={f"{self.name}{ending}": text for ending, text in files.items()},
+            pieces=len(onednn),
         )
 
     # ---- memory ----------------------------------------------------------------------------------------
@@ -185,6 +192,8 @@ class _Emitter:
         by_target: dict[str, list[Group]] = {}
         for number in self._spans():
             group = self.program.groups[number]
+            if group.piece is not None:
+                continue
             by_target.setdefault(identifier(group.target), []).append(group)
         return {target: header(self.name, target, groups) for target, groups in sorted(by_target.items())}
 
@@ -203,8 +212,12 @@ class _Emitter:
         here = nodes[number].group if number < len(nodes) else None
         if before == here:
             return []
-        lines = ["#endif"] if before is not None else []
-        if here is not None:
+        lines = []
+        if before is not None:
+            lines.append("#endif" if self.program.groups[before].piece is None else "}")
+        if here is not None and self.program.groups[here].piece is not None:
+            lines += self._execution(here)
+        elif here is not None:
             group = self.program.groups[here]
             operands = {
                 i: self._location(x, True) if isinstance(x, Tensor) else self._constant(x)
@@ -214,6 +227,25 @@ class _Emitter:
             lines.append(f"#ifdef {self.name.upper()}_USE_{identifier(group.target).upper()}")
             lines += [f"{call_text(group, operands, results).rstrip().rstrip(';')};", "#else"]
         return lines
+
+    def _onednn(self) -> list[Group]:
+        """Groups that oneDNN executes, in order."""
+        return [group for number in self._spans() if (group := self.program.groups[number]).piece is not None]
+
+    def _execution(self, number: int) -> list[str]:
+        """The condition under which oneDNN leaves a group to the nodes behind it."""
+        group = self.program.groups[number]
+        read = [self._location(x, True) for _, x in sorted(group.operands.items()) if isinstance(x, Tensor)]
+        written = [self._location(y, False) for _, y in sorted(group.results.items())]
+        at = self._onednn().index(group)
+        return [
+            f"#ifdef {self.name.upper()}_USE_DNNL",
+            f"if (dnnl == NULL || !{self.name}_dnnl_execute(",
+            f"        dnnl, {at}, (const void *const[]){{{', '.join(read) or 'NULL'}}},",
+            f"        (void *const[]){{{', '.join(written)}}}))",
+            "#endif",
+            "{",
+        ]
 
     def _constant(self, array: np.ndarray) -> str:
         offset, c = self.weights.add(array)

@@ -12,6 +12,7 @@ from eqsat.codegen.kernel import Task
 from eqsat.codegen.memory import MemoryPlan
 
 if TYPE_CHECKING:
+    from eqsat.codegen.onednn.description import Coverage
     from eqsat.codegen.select import Selection
 
 
@@ -88,6 +89,9 @@ class Emitted:
         kernels: One a call, in order.
         vendors: Headers for vendors' functions, text by target.
         selection: What an extraction chose, None where there was no choice.
+        sources: Further C files, text by name.
+        pieces: How many pieces of the model oneDNN executes.
+        coverage: How many kernels of a vendor's regions its library executes, by target.
     """
 
     name: str
@@ -103,3 +107,6 @@ class Emitted:
     kernels: list[KernelInfo]
     vendors: dict[str, str]
     selection: Selection | None = None
+    sources: dict[str, str] = field(default_factory=dict)
+    pieces: int = 0
+    coverage: dict[str, Coverage] = field(default_factory=dict)

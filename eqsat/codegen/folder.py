@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emitted import Argument, Emitted
 from eqsat.codegen.expressions import conversions
-from eqsat.codegen.generate import generate
+from eqsat.codegen.generate import VENDORS, generate
 from eqsat.codegen.isa import ALL, find
 from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.text import render
@@ -24,6 +24,7 @@ from eqsat.codegen.weights import FORMS, Form, literal
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
+from eqsat.rules.ast import Target
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
 """Difference that the check allows, relative to the largest magnitude of an output."""
@@ -70,13 +71,17 @@ def write_program(
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     winograd: bool = False,
+    host: str | Path | Target | None = None,
+    select: bool = True,
+    vendors: Collection[str] = VENDORS,
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
     Args:
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
-        winograd: As for :func:`eqsat.codegen.generate.generate`.
+        winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
+        vendors: Likewise; the program runs without their libraries as well.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
@@ -85,7 +90,17 @@ def write_program(
     if weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
     chosen = ALL if isas is None else find(isas)
-    emitted = generate(model, name=name, dims=dims, isas=chosen, embedded=weights != "blob", winograd=winograd)
+    emitted = generate(
+        model,
+        name=name,
+        dims=dims,
+        isas=chosen,
+        embedded=weights != "blob",
+        winograd=winograd,
+        host=host,
+        select=select,
+        vendors=vendors,
+    )
     write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=dims, seed=seed)
     return emitted
 
@@ -130,7 +145,8 @@ def write_folder(
         "form": weights,
         "alignment": ALIGNMENT,
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
-        "vendors": sorted(emitted.vendors),
+        "vendors": sorted({*emitted.vendors, *(["dnnl"] if emitted.sources else [])}),
+        "onednn": bool(emitted.sources),
         "inputs": stored_inputs,
         "outputs": stored_outputs,
         "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
@@ -144,6 +160,7 @@ def write_folder(
         "CMakeLists.txt": render("CMakeLists.txt.jinja", **values),
     }
     files.update({f"{name}_{target}.h": text for target, text in emitted.vendors.items()})
+    files.update(emitted.sources)
     if weights == "string":
         files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
     else:

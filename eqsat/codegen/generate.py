@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,9 +16,14 @@ from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
+from eqsat.codegen.onednn import assign as onednn
+from eqsat.codegen.onednn.marks import mark_kernels
 from eqsat.codegen.select import host_target, select_kernels
 from eqsat.codegen.vendor import mark_groups
 from eqsat.rules.ast import Target
+
+VENDORS = (onednn.TARGET,)
+"""Targets whose library is called by what is known of it here."""
 
 
 def generate(
@@ -31,6 +36,8 @@ def generate(
     winograd: bool = False,
     host: str | Path | Target | None = None,
     select: bool = True,
+    vendors: Collection[str] = (),
+    refused: Collection[str] = (),
 ) -> Emitted:
     """Writes a model as C.
 
@@ -45,6 +52,8 @@ def generate(
         host: Whose ``kernel`` entries say what families of kernels cost; the shipped ``cpu`` by default.
         select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
             most special family is taken and conversions are inserted where one wants another layout.
+        vendors: Targets whose regions get calls of a library that wants more than a call a kernel: ``dnnl``.
+        refused: Names of kernels that the library is known not to have.
 
     Raises:
         CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
@@ -52,12 +61,19 @@ def generate(
     """
     check_prefix(name)
     marked, groups = mark_groups(model)
+    if onednn.TARGET in vendors:
+        marked, kernels = mark_kernels(marked, onednn.TARGET)
+        select = select and not kernels
+    else:
+        kernels = []
     chosen = select_kernels(marked, host_target(host), dims=dims, winograd=winograd) if select else None
     program = lower(marked, dims=dims, groups=groups) if chosen is None else lower(chosen[0], groups=groups)
+    coverage = {onednn.TARGET: onednn.assign(program, kernels, refused)} if kernels else {}
     simplify_bytes(program)
     fuse(program)
     fold_scales(program)
     layout = plan_layout(program)
     emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
+    emitted.coverage = coverage
     emitted.selection = None if chosen is None else chosen[1]
     return emitted

@@ -18,7 +18,8 @@ from eqsat.codegen.chosen import decide, family_of
 from eqsat.codegen.expand import definition
 from eqsat.codegen.kernels.registry import families, find
 from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
-from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.onednn.marks import mark_of
+from eqsat.codegen.program import IDENTITY, Dequantized, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, ModelError
@@ -94,6 +95,7 @@ class _Lowering:
         self.groups = groups
         self.values: dict[ir.Value, Operand | None] = {}
         self.nodes: list[Node] = []
+        self.dequantized: dict[int, Dequantized] = {}
         self.problems = _Problems()
 
     def run(self) -> Program:
@@ -118,7 +120,7 @@ class _Lowering:
                 found = self._stored_constant(value.name or "", found)
             if isinstance(found, Tensor):
                 outputs.append((value.name or "", found))
-        program = Program(self.name, inputs, outputs, self.nodes, self.groups)
+        program = Program(self.name, inputs, outputs, self.nodes, self.groups, self.dequantized)
         for made in self.nodes:
             if made.group is not None and not self.groups[made.group].results:
                 made.group = None  # All that the call would compute is known.
@@ -189,8 +191,9 @@ class _Lowering:
         results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
         for value, result in zip(wanted, results, strict=False):
             self.values[value] = result
-        family = node.metadata_props.get(FAMILY, "")
+        family, kernel = node.metadata_props.get(FAMILY, ""), mark_of(node)
         for made in self.nodes[first:]:
+            made.kernel = kernel
             if group is not None:
                 made.group = int(group)
             if any(f.name == family for f in families(made.operator)):
@@ -201,13 +204,15 @@ class _Lowering:
         if not isinstance(operand, Tensor):
             return operand
         rank, last = len(operand.shape), mark.metadata_props[ORDER] == "last"
-        order = (0, *range(2, rank), 1) if last and rank > 2 else tuple(range(rank))
+        rows = tuple(range(rank))
+        innermost = (0, *range(2, rank), 1) if rank > 2 else rows
+        order = innermost if last else rows
         if INSIDE in mark.metadata_props:
             # What a kernel reads lies as its operand says; what it writes was made by it alone.
             if last:
                 operand.name, operand.order = mark.outputs[0].name or operand.name, order
             return operand
-        if same_order(order, tuple(range(rank)), operand.shape):
+        if same_order(innermost, rows, operand.shape):
             return operand  # Nothing moves.
         copy = Tensor(mark.outputs[0].name or operand.name, operand.dtype, operand.shape, order)
         self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
@@ -252,7 +257,10 @@ class _Lowering:
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
             try:
-                return [*evaluate(op, attrs, [x for x in operands if not isinstance(x, Tensor)], count)]
+                constants = [x for x in operands if not isinstance(x, Tensor)]
+                folded = evaluate(op, attrs, constants, count)
+                self._remember(op, constants, folded[0])
+                return [*folded]
             except ExecutionError:
                 pass
         if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
@@ -278,6 +286,13 @@ class _Lowering:
                 return expanded
         self.nodes.extend(made)
         return results
+
+    def _remember(self, op: OpKey, values: list[np.ndarray | None], result: np.ndarray | None) -> None:
+        """Where a float constant comes from: what multiplies integers wants these."""
+        if op.name == "DequantizeLinear" and result is not None and len(values) > 1:
+            quantized, scale, zero = (*values, None)[:3]
+            if quantized is not None and scale is not None:
+                self.dequantized[id(result)] = Dequantized(result, quantized, scale, zero)
 
     def _expanded(
         self, op: OpKey, attrs: Attrs, operands: list[Operand | None], used: list[bool], name: str, depth: int

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.kernel import Epilogue, Shape, Step, Task, View
 from eqsat.model.types import OpKey
+
+if TYPE_CHECKING:
+    from eqsat.codegen.onednn.description import Piece
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
@@ -65,6 +68,7 @@ class Node:
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
         group: Number of the vendor's call that stands for it, None where there is none.
         boundary: Whether it writes a result of its group, which is dense and row-major.
+        kernel: Region and kernel that it belongs to, in a region whose kernels are marked.
         family: Name of the kernel family that the selection decided on, empty where it left that open.
     """
 
@@ -79,6 +83,7 @@ class Node:
     group: int | None = None
     boundary: bool = False
     family: str = ""
+    kernel: tuple[int, int] | None = None
 
     @property
     def output(self) -> Tensor:
@@ -143,6 +148,7 @@ class Group:
         text: The call, see :mod:`eqsat.partition.vendor_calls`.
         operands: By number.
         results: By number.
+        piece: What oneDNN executes, if the call is one of its.
     """
 
     name: str
@@ -150,6 +156,24 @@ class Group:
     text: str
     operands: dict[int, Operand] = field(default_factory=dict)
     results: dict[int, Tensor] = field(default_factory=dict)
+    piece: Piece | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dequantized:
+    """What a float constant was before it was dequantized.
+
+    Attributes:
+        array: The constant.
+        quantized: The integers.
+        scale: One, or one an index of an axis.
+        zero: Likewise; None for zero.
+    """
+
+    array: np.ndarray
+    quantized: np.ndarray
+    scale: np.ndarray
+    zero: np.ndarray | None
 
 
 @dataclass(slots=True, eq=False)
@@ -162,6 +186,7 @@ class Program:
         outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
         groups: Calls of vendors' kernels that may replace nodes.
+        dequantized: Where constants come from, by their identity.
     """
 
     name: str
@@ -169,6 +194,7 @@ class Program:
     outputs: list[tuple[str, Tensor]]
     nodes: list[Node]
     groups: list[Group] = field(default_factory=list)
+    dequantized: dict[int, Dequantized] = field(default_factory=dict)
 
     def consumers(self) -> dict[Tensor, list[Node]]:
         """Nodes that read each tensor, each once."""

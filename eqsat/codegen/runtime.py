@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import cffi
@@ -13,12 +14,16 @@ import onnx_ir as ir
 
 from eqsat.codegen.compiler import compile_library, native_isas
 from eqsat.codegen.emitted import Emitted
-from eqsat.codegen.generate import generate
+from eqsat.codegen.generate import VENDORS, generate
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.onednn import library as onednn_library
+from eqsat.codegen.onednn.contexts import Contexts, Primitive, declarations
+from eqsat.codegen.onednn.library import require_onednn
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.model import opset
+from eqsat.rules.ast import Target
 
 _NAME = "model"
 
@@ -34,7 +39,8 @@ class CModel:
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
-        winograd: As for :func:`eqsat.codegen.generate.generate`.
+        winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
+        vendors: Targets whose library is called for their regions: ``dnnl``.
 
     Raises:
         CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
@@ -55,23 +61,39 @@ class CModel:
         flags: tuple[str, ...] = (),
         profile: bool = False,
         winograd: bool = False,
+        host: str | Path | Target | None = None,
+        select: bool = True,
+        vendors: Collection[str] = (),
     ) -> None:
-        self.emitted = emitted = generate(
-            model, name=_NAME, dims=dims, isas=isas or native_isas(), embedded=False, winograd=winograd
-        )
-        library = compile_library(sources(emitted), flags=flags)
-        ffi = cffi.FFI()
-        ffi.cdef(declaration(emitted))
-        if profile:
-            ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
-        try:
-            self._library: Any = ffi.dlopen(str(library))
-        except OSError as error:
-            raise CodegenError(
-                "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
-            ) from error
-        self._ffi = ffi
-        self._weights = emitted.weights
+        for name in vendors:
+            if name not in VENDORS:
+                raise CodegenError(f"one of {', '.join(VENDORS)} is required as vendor", actual=repr(name))
+        if vendors:
+            require_onednn()
+        self._ffi: Any = None
+        self._library: Any = None
+        self._contexts: Contexts | None = None
+        refused: list[str] = []
+        while True:
+            self.emitted = emitted = generate(
+                model,
+                name=_NAME,
+                dims=dims,
+                isas=isas or native_isas(),
+                embedded=False,
+                winograd=winograd,
+                host=host,
+                select=select,
+                vendors=vendors,
+                refused=refused,
+            )
+            self._weights = emitted.weights
+            self._load(flags, profile)
+            # What this machine has no primitive for is taken out, so that the rest of its region has them.
+            more = self._contexts.refused() if self._contexts is not None else []
+            if not more:
+                break
+            refused += more
         self._arenas: list[np.ndarray] = []
         self._lock = threading.Lock()
         values = {v.name: v for v in model.graph.inputs}
@@ -79,6 +101,33 @@ class CModel:
         self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
         # What has a default is a constant here; giving it would be without effect.
         self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
+
+    def _load(self, flags: tuple[str, ...], profile: bool) -> None:
+        """Compile, load, and initialize."""
+        emitted, onednn = self.emitted, bool(self.emitted.sources)
+        more, libraries = (onednn_library.FLAGS, onednn_library.LIBRARIES) if onednn else ((), ())
+        library = compile_library(sources(emitted), flags=(*flags, *more), libraries=libraries)
+        self._ffi = ffi = cffi.FFI()
+        ffi.cdef(declaration(emitted))
+        if onednn:
+            ffi.cdef(declarations(declaration(emitted)))
+        if profile:
+            ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
+        try:
+            self._library = ffi.dlopen(str(library))
+        except OSError as error:
+            raise CodegenError(
+                "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
+            ) from error
+        if onednn:
+            weights = self._pointer(self._weights, "void", const=True)
+            self._contexts = Contexts(ffi, self._library, weights, emitted.pieces)
+        else:
+            self._contexts = None
+
+    def primitives(self) -> list[Primitive]:
+        """What oneDNN executes in a run, in order; nothing where it does not execute anything."""
+        return self._contexts.primitives() if self._contexts is not None else []
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model.
@@ -96,16 +145,22 @@ class CModel:
         results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
         arena = self._take()
         try:
-            status = self._library.model_run(
+            arguments = [
                 *(self._pointer(x, y.c_type, const=True) for x, y in zip(given, self.emitted.inputs, strict=True)),
                 *(self._pointer(x, y.c_type) for x, y in zip(results, self.emitted.outputs, strict=True)),
                 self._pointer(arena, "void"),
                 self._pointer(self._weights, "void", const=True),
-            )
+            ]
+            if self._contexts is None:
+                status = self._library.model_run(*arguments)
+            else:
+                with self._contexts.one() as context:
+                    status = self._library.model_dnnl_run(*arguments, context)
         finally:
             with self._lock:
                 self._arenas.append(arena)
-        assert status == 0, status
+        if status != 0:
+            raise ExecutionError("a run without failures is required", actual=f"status {status} of oneDNN")
         return {name: array for (name, _, _), array in zip(self._outputs, results, strict=True)}
 
     def seconds(self) -> list[float]:
@@ -156,7 +211,11 @@ class CModel:
 
 
 def run_once(
-    model: ir.Model, inputs: Mapping[str, Any], *, dims: Mapping[str, int] | None = None
+    model: ir.Model,
+    inputs: Mapping[str, Any],
+    *,
+    dims: Mapping[str, int] | None = None,
+    vendors: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
     """Runs a model as C; the sizes of its symbolic dimensions are those of the inputs.
 
@@ -164,7 +223,7 @@ def run_once(
         CodegenError: As :class:`CModel`.
         ExecutionError: As :meth:`CModel.run`.
     """
-    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}).run(inputs)
+    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}, vendors=vendors).run(inputs)
 
 
 def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -182,7 +241,7 @@ def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
 
 def sources(emitted: Emitted) -> dict[str, str]:
     """What has to be compiled to call the model; the weights are passed."""
-    return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source}
+    return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source, **emitted.sources}
 
 
 def declaration(emitted: Emitted) -> str:

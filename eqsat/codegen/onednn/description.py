@@ -1,0 +1,138 @@
+"""What the generated program knows of a region: tensors, operations on them, and post-operations, in oneDNN's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.kernel import Shape
+from eqsat.codegen.program import Tensor
+
+MOST_POSTS = 24
+"""Links of a chain of post-operations; oneDNN takes 32, and some links become two."""
+MOST_AXES = 12
+"""Dimensions of a tensor."""
+DTYPES = {
+    ir.DataType.FLOAT: "dnnl_f32",
+    ir.DataType.INT32: "dnnl_s32",
+    ir.DataType.INT8: "dnnl_s8",
+    ir.DataType.UINT8: "dnnl_u8",
+}
+LIMITS = {ir.DataType.INT8: (-128.0, 127.0), ir.DataType.UINT8: (0.0, 255.0)}
+"""Smallest and largest value of the types that a float is rounded to."""
+VIEWS = ("RESHAPE", "PERMUTE", "SLICE")
+"""Operations that only look at a tensor in another way."""
+
+
+class Refused(Exception):
+    """A kernel that oneDNN has no primitives for; says why."""
+
+
+@dataclass(eq=False, slots=True)
+class Memory:
+    """A tensor as oneDNN sees it.
+
+    Attributes:
+        dtype: Element type.
+        shape: Dimensions; a scalar has one of one element.
+        tensor: Of the program, where it is one.
+        array: Its elements, of a constant.
+        strides: Of a constant that is stored in another order of axes, in elements.
+    """
+
+    dtype: ir.DataType
+    shape: Shape
+    tensor: Tensor | None = None
+    array: np.ndarray | None = None
+    strides: Shape = ()
+
+
+@dataclass(eq=False, slots=True)
+class Post:
+    """A post-operation.
+
+    Attributes:
+        algorithm: ``dnnl_eltwise_...``, ``dnnl_binary_...`` or ``dnnl_prelu``.
+        alpha: Of an elementwise function.
+        beta: Likewise.
+        operand: The second one of a binary operation, and the slopes of ``dnnl_prelu``.
+    """
+
+    algorithm: str
+    alpha: float = 0.0
+    beta: float = 0.0
+    operand: Memory | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """A primitive, or a view; fields as in the generated table.
+
+    Attributes:
+        kind: As in ``enum kind`` of the generated program.
+        dst: Its result.
+        src: What it reads.
+        weights: Second operand.
+        bias: One float32 an output channel, in the result's scale.
+        scales: Of the sum of products of integers: one, or one an output channel.
+        sources: Operands of a concatenation.
+        algorithm: Of those that have several.
+        numbers: Further fields by name.
+        posts: What follows on each element.
+        limits: Of an integer result to which values are still to be rounded if something follows.
+    """
+
+    kind: str
+    dst: Memory
+    src: Memory | None = None
+    weights: Memory | None = None
+    bias: Memory | None = None
+    scales: Memory | None = None
+    sources: list[Memory] = field(default_factory=list)
+    algorithm: str = ""
+    numbers: dict[str, float | int | tuple[int, ...]] = field(default_factory=dict)
+    posts: list[Post] = field(default_factory=list)
+    limits: tuple[float, float] | None = None
+    name: str = ""
+
+    def reads(self) -> Iterator[Memory]:
+        for memory in (self.src, self.weights, self.bias, self.scales, *self.sources, *(p.operand for p in self.posts)):
+            if memory is not None:
+                yield memory
+
+
+@dataclass(eq=False, slots=True)
+class Piece:
+    """What oneDNN executes at once: a region, or as much of one as there are primitives for.
+
+    Attributes:
+        name: For messages.
+        operations: In order.
+        inputs: Memory of each operand of the group, None where the operations do not read it.
+        outputs: Memory of each result.
+    """
+
+    name: str
+    operations: list[Operation]
+    inputs: list[Memory | None] = field(default_factory=list)
+    outputs: list[Memory] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the model a vendor's library executes.
+
+    Attributes:
+        total: Kernels in regions of the target.
+        refused: The others: name, operator and reason of each.
+    """
+
+    total: int
+    refused: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def called(self) -> int:
+        return self.total - len(self.refused)

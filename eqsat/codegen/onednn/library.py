@@ -1,0 +1,70 @@
+"""oneDNN on this machine: whether a program can be compiled for it and linked with it, and in which version."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from eqsat.codegen.compiler import find_compiler
+from eqsat.errors import CodegenError
+
+LIBRARIES = ("-ldnnl",)
+"""What a program is linked with."""
+FLAGS = ("-DMODEL_USE_DNNL",)
+"""What a program named ``model`` is compiled with."""
+INSTALL = "apt-get install libdnnl-dev"
+"""The command that installs it on Debian and Ubuntu."""
+
+_PROBE = """
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+int main(void) {
+    const dnnl_version_t *v = dnnl_version();
+    printf("%d.%d.%d\\n", v->major, v->minor, v->patch);
+    return v->major == DNNL_VERSION_MAJOR ? 0 : 1;
+}
+"""
+
+
+def require_onednn() -> str:
+    """The version of oneDNN.
+
+    Raises:
+        CodegenError: There is no compiler, or it does not find oneDNN.
+    """
+    version, reason = _probe(tuple(find_compiler()))
+    if not version:
+        raise CodegenError(
+            "oneDNN's header and library are required to call it", actual=reason, hint=f"install them: {INSTALL}"
+        )
+    return version
+
+
+def has_onednn() -> bool:
+    """Whether programs can call oneDNN here."""
+    try:
+        require_onednn()
+    except CodegenError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4)
+def _probe(command: tuple[str, ...]) -> tuple[str, str]:
+    """Version, and if there is none the compiler's or the program's last words."""
+    with tempfile.TemporaryDirectory(prefix="onednn-") as folder:
+        (Path(folder) / "probe.c").write_text(_PROBE, "utf-8")
+        steps = [[*command, "probe.c", "-o", "probe", *LIBRARIES], ["./probe"]]
+        output = ""
+        for step in steps:
+            try:
+                done = subprocess.run(step, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+            except OSError as error:
+                return "", str(error)
+            if done.returncode:
+                lines = [line for line in done.stderr.splitlines() if "error" in line or "cannot" in line]
+                return "", (lines or done.stderr.splitlines() or [f"exit code {done.returncode}"])[0].strip()
+            output = done.stdout.strip()
+    return output, ""

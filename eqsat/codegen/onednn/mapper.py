@@ -1,0 +1,345 @@
+"""The nodes of one kernel become operations: memories for tensors, views, and chains of post-operations.
+
+An elementwise operator joins the operation that computes its operand, if nobody else reads that and it is computed
+last. What a chain holds is a float: integers in between are made by rounding and clipping, links of their own. Where
+the last value is an integer, writing it rounds and clips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.kernel import Shape
+from eqsat.codegen.onednn.description import (
+    DTYPES,
+    LIMITS,
+    MOST_AXES,
+    MOST_POSTS,
+    VIEWS,
+    Memory,
+    Operation,
+    Post,
+    Refused,
+)
+from eqsat.codegen.program import Dequantized, Node, Operand, Tensor
+from eqsat.model.types import OpKey
+
+LINEAR = "dnnl_eltwise_linear"
+_WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "REORDER")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A float tensor that is known as integers, a scale and a zero point, and not computed unless asked for."""
+
+    source: Operand
+    scale: np.ndarray
+    zero: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A concatenation of such tensors."""
+
+    parts: tuple[Quantized, ...]
+    axis: int
+
+
+@dataclass
+class Context:
+    """What the kernels of a program share.
+
+    Attributes:
+        memories: Of tensors.
+        uses: How many read each tensor, the caller included.
+        dequantized: Where float constants come from, by the array's identity.
+    """
+
+    memories: dict[Tensor, Memory]
+    uses: Mapping[Tensor, int]
+    dequantized: Mapping[int, Dequantized]
+
+
+class Mapper:
+    """Collects the operations of one kernel."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.operations: list[Operation] = []
+        self.producers: dict[Memory, Operation] = {}
+        self.quantized: dict[Tensor, Quantized] = {}
+        self.joined: dict[Tensor, Joined] = {}
+        self.uses: dict[Tensor, int] = {}
+        self.materialize: Callable[[Mapper, Tensor], None] | None = None
+
+    # ---- memories --------------------------------------------------------------------------------------
+
+    def memory(self, operand: Operand) -> Memory:
+        """The memory of a tensor or a constant; what was put off is computed."""
+        if isinstance(operand, np.ndarray):
+            return constant(operand)
+        self.settle(operand)
+        return self.place(operand)
+
+    def settle(self, operand: Operand) -> None:
+        """Compute what was put off."""
+        if isinstance(operand, Tensor) and (operand in self.quantized or operand in self.joined):
+            assert self.materialize is not None
+            self.materialize(self, operand)
+
+    def place(self, tensor: Tensor) -> Memory:
+        """The memory of a tensor, computed or not."""
+        found = self.context.memories.get(tensor)
+        if found is None:
+            found = Memory(checked(tensor.dtype), _shape(tensor.shape), tensor)
+            self.context.memories[tensor] = found
+        return found
+
+    def reads(self, tensor: Tensor) -> int:
+        """How many read a tensor."""
+        return self.uses.get(tensor, self.context.uses.get(tensor, 0))
+
+    def add(self, operation: Operation, before: Operation | None = None) -> Operation:
+        """Append an operation, or put it before another one."""
+        if before is None:
+            self.operations.append(operation)
+        else:
+            self.operations.insert(self.operations.index(before), operation)
+        self.producers[operation.dst] = operation
+        return operation
+
+    # ---- views -----------------------------------------------------------------------------------------
+
+    def view(self, memory: Memory, shape: Shape, before: Operation | None = None) -> Memory:
+        """The same elements in the same order with other dimensions."""
+        shape = _shape(shape)
+        if memory.shape == shape:
+            return memory
+        if memory.array is not None and not memory.strides:
+            return Memory(memory.dtype, shape, array=memory.array)
+        made = Memory(memory.dtype, shape)
+        self.add(Operation("RESHAPE", made, memory), before)
+        return made
+
+    def permuted(self, memory: Memory, perm: Sequence[int]) -> Memory:
+        """Axes in another order."""
+        if tuple(perm) == tuple(range(len(memory.shape))):
+            return memory
+        shape = tuple(memory.shape[p] for p in perm)
+        if memory.array is not None:
+            strides = memory.strides or _dense(memory.shape)
+            return Memory(memory.dtype, shape, array=memory.array, strides=tuple(strides[p] for p in perm))
+        made = Memory(memory.dtype, shape)
+        # oneDNN wants to know where each axis goes, ONNX says where it comes from.
+        order = tuple(int(i) for i in np.argsort(np.asarray(perm)))
+        self.add(Operation("PERMUTE", made, memory, numbers={"order": order}))
+        return made
+
+    def write(self, made: Memory, out: Tensor) -> None:
+        """The view of a computed memory that is a tensor of the program."""
+        target = self.place(out)
+        producer = self.producers.get(made)
+        if made.shape == target.shape and producer is not None and made.dtype == target.dtype:
+            producer.dst = target
+            del self.producers[made]
+            self.producers[target] = producer
+        else:
+            self.add(Operation("RESHAPE", target, made))
+
+    # ---- chains ----------------------------------------------------------------------------------------
+
+    def chain(self, x: Operand) -> Operation | None:
+        """The operation that computes an operand, if links can be appended to it."""
+        if not isinstance(x, Tensor) or x in self.quantized or x in self.joined or self.reads(x) != 1:
+            return None
+        memory = self.context.memories.get(x)
+        found = None if memory is None else self.producers.get(memory)
+        if found is None or found.kind in _WITHOUT_POSTS or len(found.posts) + 8 > MOST_POSTS:
+            return None
+        return found
+
+    def emit(self, x: Operand, links: Callable[[Mapper, Operation | None], list[Post]], out: Tensor) -> Operation:
+        """Apply post-operations to an operand, as links of a chain or as an operation of their own.
+
+        Args:
+            x: What they apply to.
+            links: They, given the operation before which views of operands have to stand.
+            out: The result.
+        """
+        self.settle(x)
+        operation = self.chain(x)
+        target = self.place(out)
+        if operation is None:
+            source = self.memory(x)
+            first, *rest = merged(links(self, None)) or [Post(LINEAR, 1.0)]
+            operation = Operation(
+                "ELTWISE" if first.operand is None else "PRELU" if first.algorithm == "dnnl_prelu" else "BINARY",
+                target, source, first.operand, algorithm="" if first.algorithm == "dnnl_prelu" else first.algorithm,
+                numbers={"alpha": first.alpha, "beta": first.beta}, posts=rest,
+            )  # fmt: skip
+            if source.shape != target.shape:
+                raise Refused("operands that are both smaller than the result")
+            self.add(operation)
+        else:
+            del self.producers[operation.dst]
+            posts = list(operation.posts)
+            if operation.limits is not None:
+                posts += [Post("dnnl_eltwise_round"), Post("dnnl_eltwise_clip", *operation.limits)]
+            operation.posts = merged([*posts, *links(self, operation)])
+            operation.dst = target
+            self.producers[target] = operation
+        operation.limits = LIMITS.get(out.dtype)
+        return operation
+
+    def rides(self, r: Operand, out: Tensor, operation: Operation | None) -> Memory:
+        """The second operand of a link, with as many dimensions as the result; it has to be there in time."""
+        shape = (1,) * (len(out.shape) - len(r.shape)) + tuple(r.shape)
+        memory = self.memory(r)
+        if operation is not None and memory in self.producers:
+            at = self.operations.index(self.producers[memory])
+            if at > self.operations.index(operation):
+                # It is computed later: the chain, which nobody reads yet, waits.
+                self.operations.remove(operation)
+                self.operations.insert(self.operations.index(self.producers[memory]) + 1, operation)
+        return self.view(memory, _shape(shape), operation)
+
+
+def merged(posts: Sequence[Post]) -> list[Post]:
+    """Linear functions behind each other are one, and those that do nothing go."""
+    found: list[Post] = []
+    for post in posts:
+        last = found[-1] if found else None
+        if post.algorithm == LINEAR and last is not None and last.algorithm == LINEAR:
+            found[-1] = Post(LINEAR, last.alpha * post.alpha, last.beta * post.alpha + post.beta)
+        else:
+            found.append(post)
+    return [p for p in found if p.algorithm != LINEAR or (p.alpha, p.beta) != (1.0, 0.0)]
+
+
+def distinct(posts: Sequence[Post], rank: int) -> list[Post]:
+    """Each elementwise function once: of several with different parameters oneDNN 2 applies the first one for all.
+
+    Linear functions and clips are spelled as binary operations with constants then.
+
+    Raises:
+        Refused: There is no other spelling.
+    """
+    found: list[Post] = []
+    seen: dict[str, tuple[float, float]] = {}
+    for post in posts:
+        parameters = (post.alpha, post.beta)
+        if post.operand is not None or seen.setdefault(post.algorithm, parameters) == parameters:
+            found.append(post)
+        elif post.algorithm == LINEAR:
+            pairs = (("mul", post.alpha, 1.0), ("add", post.beta, 0.0))
+            found += [Post(f"dnnl_binary_{n}", operand=scalar(v, rank)) for n, v, none in pairs if v != none]
+        elif post.algorithm == "dnnl_eltwise_clip":
+            found.append(Post("dnnl_binary_max", operand=scalar(post.alpha, rank)))
+            found.append(Post("dnnl_binary_min", operand=scalar(post.beta, rank)))
+        else:
+            raise Refused("two functions of one kind in a chain")
+    return found
+
+
+def constant(array: np.ndarray, shape: Shape | None = None) -> Memory:
+    """The memory of a constant."""
+    dtype = checked(ir.DataType.from_numpy(array.dtype))
+    return Memory(dtype, _shape(tuple(array.shape) if shape is None else shape), array=array)
+
+
+def scalar(value: float, rank: int, dtype: ir.DataType = ir.DataType.FLOAT) -> Memory:
+    """A number that is broadcast."""
+    return constant(np.full((1,) * max(rank, 1), value, dtype.numpy()))
+
+
+def checked(dtype: ir.DataType) -> ir.DataType:
+    """An element type that oneDNN has.
+
+    Raises:
+        Refused: It has not.
+    """
+    if dtype not in DTYPES:
+        raise Refused(f"tensors of type {dtype.name.lower()}")
+    return dtype
+
+
+def value(operand: Operand | None) -> np.ndarray:
+    """A parameter that has to be constant.
+
+    Raises:
+        Refused: It is computed at run time.
+    """
+    if not isinstance(operand, np.ndarray):
+        raise Refused("parameters that are computed at run time")
+    return operand
+
+
+def number(operand: Operand | None, default: float = 0.0) -> float:
+    """A parameter of one element, that all elements may share.
+
+    Raises:
+        Refused: It has several, or is computed at run time.
+    """
+    if operand is None:
+        return default
+    array = value(operand)
+    if array.size == 0 or not (array == array.ravel()[0]).all():
+        raise Refused("several values where oneDNN takes one")
+    return float(array.ravel()[0])
+
+
+Mapping_ = Callable[[Mapper, Node], None]
+MAPPINGS: dict[OpKey, Mapping_] = {}
+"""How an operator becomes operations."""
+
+
+def mapping(*names: str, domain: str = "") -> Callable[[Mapping_], Mapping_]:
+    """Register a function that maps operators."""
+
+    def register(function: Mapping_) -> Mapping_:
+        MAPPINGS.update({OpKey(domain, name): function for name in names})
+        return function
+
+    return register
+
+
+def tensor(operand: Operand | None) -> Tensor:
+    """An operand that has to be a tensor.
+
+    Raises:
+        Refused: It is a constant.
+    """
+    if not isinstance(operand, Tensor):
+        raise Refused("an operand that is a constant")
+    return operand
+
+
+def triple(values: Sequence[int], less: int = 0) -> tuple[int, ...]:
+    """Numbers of spatial axes, without ``less``."""
+    return tuple(int(v) - less for v in values)
+
+
+def _shape(shape: Sequence[int]) -> Shape:
+    if 0 in shape:
+        raise Refused("tensors without elements")
+    if len(shape) > MOST_AXES:
+        raise Refused(f"tensors of more than {MOST_AXES} dimensions")
+    return tuple(int(n) for n in shape) or (1,)
+
+
+def _dense(shape: Shape) -> Shape:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def attribute(node: Node, name: str, default: Any = None) -> Any:
+    """An attribute of an operator."""
+    return node.attributes.get(name, default)

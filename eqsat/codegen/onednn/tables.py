@@ -1,0 +1,136 @@
+"""The files of a program that calls oneDNN: tables of tensors and operations, and what makes primitives of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.codegen.onednn.assign import memories
+from eqsat.codegen.onednn.description import DTYPES, Memory, Operation, Piece, Post
+from eqsat.codegen.program import Group
+from eqsat.codegen.text import printable, render
+
+Offset = Callable[[np.ndarray], int]
+"""Where a constant lies in the weights, in bytes."""
+
+
+def onednn_files(groups: Sequence[Group], offset: Offset, values: Mapping[str, Any]) -> dict[str, str]:
+    """Header and source, by what their names end in.
+
+    Args:
+        groups: That have a piece, in the order of their numbers for the program.
+        offset: Of constants.
+        values: Of the model's templates.
+    """
+    tables = _Tables(offset)
+    for group in groups:
+        assert group.piece is not None
+        tables.region(group.piece)
+    filled = {
+        **values,
+        "tensors": tables.tensors,
+        "list": tables.list,
+        "posts": tables.posts,
+        "operations": tables.operations,
+        "regions": tables.regions,
+    }
+    return {"_dnnl.h": render("onednn.h.jinja", **filled), "_dnnl.c": render("onednn.c.jinja", **filled)}
+
+
+class _Tables:
+    """Rows of the tables; numbers of tensors count over all regions."""
+
+    def __init__(self, offset: Offset) -> None:
+        self.offset = offset
+        self.tensors: list[str] = []
+        self.list: list[int] = []
+        self.posts: list[str] = []
+        self.operations: list[str] = []
+        self.regions: list[str] = []
+
+    def region(self, piece: Piece) -> None:
+        numbers: dict[Memory, int] = {}
+        written = {operation.dst for operation in piece.operations}
+        inputs = {memory: i for i, memory in enumerate(piece.inputs) if memory is not None}
+        for memory in memories(piece.operations):
+            numbers[memory] = len(self.tensors)
+            self.tensors.append(self._tensor(memory, memory in written, inputs))
+        first = len(self.operations)
+        for operation in piece.operations:
+            self.operations.append(self._operation(operation, numbers))
+        row = {
+            "first": first,
+            "count": len(piece.operations),
+            "first_output": len(self.list),
+            "outputs": len(piece.outputs),
+            "inputs": len(piece.inputs),
+            "name": _text(piece.name),
+        }
+        self.list += [numbers[memory] for memory in piece.outputs]
+        self.regions.append(_row(row))
+
+    def _tensor(self, memory: Memory, written: bool, inputs: Mapping[Memory, int]) -> str:
+        row: dict[str, object] = {}
+        if memory.array is not None:
+            row |= {"source": "CONSTANT", "offset": self.offset(memory.array)}
+        elif not written:
+            row |= {"source": "INPUT", "index": inputs[memory]}
+        row |= {"type": DTYPES[memory.dtype], "rank": len(memory.shape), "dims": memory.shape}
+        if memory.strides:
+            row["strides"] = memory.strides
+        return _row(row)
+
+    def _operation(self, operation: Operation, numbers: Mapping[Memory, int]) -> str:
+        def at(memory: Memory | None) -> int:
+            return -1 if memory is None else numbers[memory]
+
+        row: dict[str, object] = {"name": _text(operation.name), "kind": operation.kind}
+        if operation.algorithm:
+            row["algorithm"] = operation.algorithm
+        row |= {
+            "src": at(operation.src),
+            "weights": at(operation.weights),
+            "bias": at(operation.bias),
+            "dst": at(operation.dst),
+            "scales": at(operation.scales),
+        }
+        if operation.sources:
+            row |= {"first": len(self.list), "count": len(operation.sources)}
+            self.list += [numbers[memory] for memory in operation.sources]
+        row |= {name: number for name, number in operation.numbers.items() if _told(number)}
+        if operation.posts:
+            row |= {"first_post": len(self.posts), "posts": len(operation.posts)}
+            self.posts += [self._post(post, numbers) for post in operation.posts]
+        return _row(row)
+
+    def _post(self, post: Post, numbers: Mapping[Memory, int]) -> str:
+        row: dict[str, object] = {"algorithm": "PRELU_POST" if post.algorithm == "dnnl_prelu" else post.algorithm}
+        row |= {n: v for n, v in (("alpha", float(post.alpha)), ("beta", float(post.beta))) if _told(v)}
+        row["tensor"] = -1 if post.operand is None else numbers[post.operand]
+        return _row(row)
+
+
+def _told(number: object) -> bool:
+    """Whether it is other than what C fills in."""
+    return any(number) if isinstance(number, tuple) else number != 0
+
+
+def _text(name: str) -> str:
+    return '"' + printable(name).replace('"', "'")[:160].replace("?", "_") + '"'
+
+
+def _row(fields: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f".{name} = {_value(v)}" for name, v in fields.items()) + "}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "{" + ", ".join(str(int(v)) for v in value) + "}"
+    if isinstance(value, float):
+        if math.isinf(value):
+            return "INFINITY" if value > 0 else "-INFINITY"
+        return "NAN" if math.isnan(value) else f"{float(np.float32(value))!r}f"
+    return str(value)
