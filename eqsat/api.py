@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ def run(
     *,
     dims: Mapping[str, int] | None = None,
     backend: Backend = "numpy",
+    vendors: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
     """Executes a model.
 
@@ -93,15 +94,16 @@ def run(
         inputs: Arrays by input name.
         dims: Sizes for symbolic dimensions.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
+        vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
 
     Returns:
         Arrays by output name.
 
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape.
-        CodegenError: The model cannot become C, or there is no C compiler.
+        CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
     """
-    return execute(load(source, dims=dims), inputs, backend)
+    return execute(load(source, dims=dims), inputs, backend, vendors)
 
 
 def write_c(
@@ -115,6 +117,8 @@ def write_c(
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     winograd: bool = False,
+    host: str | Path | Target | None = None,
+    select: bool = True,
 ) -> Emitted:
     """Writes a model as a C program that checks itself against a stored run.
 
@@ -129,15 +133,27 @@ def write_c(
         seed: Of random inputs.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights.
+        host: Name or file of the host whose ``kernel`` entries say what families of kernels cost; ``cpu`` by default.
+        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
 
     Raises:
         CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+        TargetError: There is no such host.
     """
     from eqsat.codegen.folder import write_program
 
     model = load(source, dims=dims)
     return write_program(
-        model, folder, name=name, weights=weights, isas=isas, inputs=inputs, seed=seed, winograd=winograd
+        model,
+        folder,
+        name=name,
+        weights=weights,
+        isas=isas,
+        inputs=inputs,
+        seed=seed,
+        winograd=winograd,
+        host=host,
+        select=select,
     )
 
 

@@ -6,7 +6,7 @@ load -> encode and saturate -> price -> extract -> assemble -> regions -> ONNX m
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,20 +51,27 @@ Objective = Literal["best", "worst", "random"]
 Backend = Literal["numpy", "c"]
 
 
-def execute(model: ir.Model, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy") -> dict[str, np.ndarray]:
+def execute(
+    model: ir.Model,
+    inputs: Mapping[str, np.ndarray],
+    backend: Backend = "numpy",
+    vendors: Collection[str] = (),
+) -> dict[str, np.ndarray]:
     """Executes a model with numpy or as C.
 
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
         CodegenError: The model cannot become C, or there is no C compiler.
     """
+    if vendors and backend != "c":
+        raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
     if backend == "numpy":
         return Executor(model).run(inputs)
     if backend != "c":
         raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
     from eqsat.codegen.runtime import run_once
 
-    return run_once(model, inputs)
+    return run_once(model, inputs, vendors=vendors)
 
 
 @dataclass(frozen=True)
@@ -100,25 +107,28 @@ class Result:
         """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
         return self.summary.gap
 
-    def run(self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy") -> dict[str, np.ndarray]:
+    def run(
+        self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy", vendors: Collection[str] = ()
+    ) -> dict[str, np.ndarray]:
         """Executes the optimised model; arrays by name in and out.
 
         Args:
             inputs: Arrays by input name.
             backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
+            vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
 
         Raises:
             ExecutionError: An input is missing, unknown, or of another type or shape.
-            CodegenError: The model cannot become C, or there is no C compiler.
+            CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
         """
-        return execute(self.model, inputs, backend)
+        return execute(self.model, inputs, backend, vendors)
 
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:
         """Writes the optimised model as a C program that checks itself against a stored run.
 
         Args:
             folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs`` and ``seed`` of
+            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host`` and ``select`` of
                 :func:`eqsat.codegen.folder.write_program`.
 
         Raises:

@@ -11,6 +11,8 @@ from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, q
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
+    from eqsat.codegen.onednn.description import Coverage
+    from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
 
 
@@ -45,6 +47,16 @@ if TYPE_CHECKING:
     help="Compute convolutions by Winograd's algorithm where that is faster: up to three times, with ten times the "
     "rounding error and four times the weights.",
 )
+@click.option(
+    "--host",
+    metavar="NAME|FILE",
+    help="The host whose file says what kernels cost, such as one that `eqsat targets calibrate` wrote. [default: cpu]",
+)
+@click.option(
+    "--no-select",
+    is_flag=True,
+    help="Do not search for kernels and layouts: each operator gets the most special kernel, in the layout it wants.",
+)
 @click.option("--memory-map", is_flag=True, help="Print where in the arena each tensor lies, and from when to when.")
 @inputs_option
 @dims_option
@@ -58,6 +70,8 @@ def codegen(
     weights: Form,
     isas: tuple[str, ...],
     winograd: bool,
+    host: str | None,
+    no_select: bool,
     memory_map: bool,
     inputs: tuple[str, ...],
     dims: dict[str, int],
@@ -84,6 +98,8 @@ def codegen(
         inputs=given,
         seed=seed,
         winograd=winograd,
+        host=host,
+        select=not no_select,
     )
     if quiet:
         return 0
@@ -93,9 +109,34 @@ def codegen(
     above = f", {emitted.plan.size / bound - 1:.1%} above what lives at once" if emitted.plan.size > bound else ""
     click.echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
     click.echo(f"kernels   {len(emitted.kernels):,}")
+    if emitted.selection is not None:
+        click.echo(f"chosen    {chosen(emitted.selection)}")
     click.echo(f"arena     {emitted.arena:,} bytes{above}")
     click.echo(f"weights   {len(emitted.weights):,} bytes")
+    for target, coverage in sorted(emitted.coverage.items()):
+        show_coverage(target, coverage)
     return 0
+
+
+def chosen(selection: Selection) -> str:
+    """``53 direct_convolution; 1 conversion; 37 ms, optimal``."""
+    from eqsat.report import units
+
+    kernels = ", ".join(f"{count} {name}" for name, count in selection.kernels.items()) or "no kernel of several"
+    conversions = f"{selection.conversions} conversion{'' if selection.conversions == 1 else 's'} of layout"
+    proof = "optimal" if selection.stop_reason == "optimal" else f"at least {units.seconds(selection.bound)}"
+    return f"{kernels}; {conversions}; {units.seconds(selection.cost)} by the host's file, {proof}"
+
+
+def show_coverage(target: str, coverage: Coverage) -> None:
+    """How many kernels a vendor's library executes, and why it does not execute the others."""
+    click.echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {LIBRARIES.get(target, target)}")
+    for name, operator, reason in coverage.refused:
+        click.echo(f"          {name} ({operator}) runs in portable C: {reason}")
+
+
+LIBRARIES = {"dnnl": "oneDNN"}
+"""How the libraries of targets are called."""
 
 
 def show_memory_map(emitted: Emitted) -> None:

@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Execute with numpy, or write the model as C, compile and call it.",
 )
+@click.option(
+    "--vendor",
+    "vendors",
+    multiple=True,
+    type=click.Choice(["dnnl"]),
+    help="With the backend c, call the library of this target for its regions: oneDNN for dnnl.",
+)
 @click.option("--full", is_flag=True, help="Print all elements.")
 @json_option("shapes, types and statistics")
 @quiet_option()
@@ -54,6 +61,7 @@ def run(
     seed: int,
     output: Path | None,
     backend: Backend,
+    vendors: tuple[str, ...],
     full: bool,
     as_json: bool,
     quiet: bool,
@@ -77,7 +85,7 @@ def run(
     if drawn and not quiet and not as_json:
         click.echo(f"random    {', '.join(drawn)} (seed {seed})", err=True)
 
-    results = api.run(loaded, arrays, backend=backend)
+    results = api.run(loaded, arrays, backend=backend, vendors=vendors)
     if output is not None:
         _save(results, output)
     if as_json:
