@@ -15,17 +15,19 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Shape, Task, View
+from eqsat.codegen.marks import entry_name
 from eqsat.errors import OptimizationError
 from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.macs import macs
 from eqsat.rules.ast import Expr, Family, Target
 from eqsat.rules.expression import TensorFacts
 from eqsat.targets.cost import priced, roofline
-from eqsat.targets.families import FUNCTIONS, Work, entry_name, family_entry, rates
+from eqsat.targets.families import FUNCTIONS, Work, family_entry, rates
 from eqsat.targets.names import bind_operands
 
 _SMALL = 4096
 """Elements of a constant that an expression may look at."""
+_LINE = 64
 
 
 def predict(kernel: KernelInfo, target: Target) -> float:
@@ -38,11 +40,16 @@ def predict(kernel: KernelInfo, target: Target) -> float:
     Raises:
         TargetError: The file's expression gives no cost.
     """
-    return Prediction(kernel, target).seconds()
+    return Prediction(kernel.task, kernel.family, target).seconds()
 
 
 class Prediction:
     """What one kernel's cost is evaluated over; kept where the same kernel is priced many times.
+
+    Args:
+        task: What the kernel computes; of its strides only those of copies between layouts matter.
+        family: Who computes it.
+        target: The host.
 
     Attributes:
         entry: The entry of the target's file that prices the kernel, None if there is none.
@@ -54,13 +61,12 @@ class Prediction:
     work: Work
     env: Mapping[str, Any]
 
-    def __init__(self, kernel: KernelInfo, target: Target) -> None:
-        self.kernel = kernel
-        task = kernel.task
+    def __init__(self, task: Task, family: str, target: Target) -> None:
+        self.family = family
         facts = [_facts(x) for x in task.inputs]
         results = [None if y is None else _type(y) for y in task.outputs]
         operands = bind_operands(task.operator, attributes(task), facts, results)
-        self.entry = family_entry(target, entry_name(kernel.family), operands)
+        self.entry = family_entry(target, entry_name(family), operands)
         self.work = work(task)
         symbols = {name: getattr(self.work, name) for name in Work.__dataclass_fields__}
         self.env = operands | symbols | rates(target, _first(task))
@@ -71,7 +77,7 @@ class Prediction:
             return roofline(self.env)
         expression = cost if cost is not None or self.entry is None else self.entry.cost
         assert expression is not None
-        return priced(expression, self.env, self.kernel.family)
+        return priced(expression, self.env, self.family)
 
 
 def work(task: Task) -> Work:
@@ -130,11 +136,11 @@ def _bytes(x: View | np.ndarray) -> int:
 
 
 def _is_across(x: View, y: View) -> bool:
-    """Whether neighbours of the result are no neighbours in the operand."""
+    """Whether neighbours of the result are a line of the cache apart, or more, in the operand."""
     if x.shape != y.shape:
         return False
     inner = _innermost(y.shape, y.strides)
-    return inner is not None and x.strides[inner] != 0 and _innermost(x.shape, x.strides) != inner
+    return inner is not None and abs(x.strides[inner]) * dtypes.size(x.dtype) >= _LINE
 
 
 def _innermost(shape: Shape, strides: Shape) -> int | None:

@@ -18,10 +18,10 @@ from eqsat.errors import OptimizationError, TargetError
 from eqsat.model.body import Body
 from eqsat.model.infer import infer_body
 from eqsat.model.types import Attrs, OpKey, TensorType
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.ops.macs import macs
 from eqsat.rules.ast import Composite, Expr, Supports, Target
-from eqsat.rules.expression import TensorFacts, Unknown, evaluate, holds, uses
+from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.targets.families import FUNCTIONS, family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
@@ -53,6 +53,7 @@ class CostModel:
         self._entries = [_Entries(t) for t in targets]
         self._operators: dict[Any, float] = {}
         self._body_macs: dict[Any, int] = {}
+        self._families: dict[Any, float] = {}
 
     # ---- kernels ---------------------------------------------------------------------------------
 
@@ -163,23 +164,34 @@ class CostModel:
         output: TensorType,
     ) -> float:
         """Seconds of a kernel of generated code, by the entry of its family."""
+        key = (target, name, body, tuple(_fact_key(f, False) for f in inputs), output)
+        if key not in self._families:
+            anchor, functions, converts = self._anchor(body, inputs)
+            x = inputs[0] if inputs and inputs[0] is not None else ABSENT
+            env: dict[str, object] = {"x": x, "y": TensorFacts(output), "node": NodeFacts(*anchor)}
+            is_across = converts and x.type is not None and x.type.shape == output.shape
+            scattered = size_in_bytes(x.type) if is_across and x.type is not None else 0
+            entry = family_entry(self.targets[target], name, env)
+            env |= {**symbols, "functions": functions, "scattered": scattered}
+            self._families[key] = roofline(symbols) if entry is None else priced(entry.cost, env, name)
+        return self._families[key]
+
+    def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs], int, bool]:
+        """The operator of a body with the most work, elementary functions in all, whether the layout changes."""
         types = [None if f is None else f.type for f in inputs]
         values = infer_body(body, types, [None if f is None else f.value for f in inputs])
-        most, anchor, functions, first = -1, None, 0, body.inputs
+        most, anchor, functions, first = -1, (OpKey("", "Identity"), ()), 0, body.inputs
         for node in body.nodes:
             given = [None if i is None else values[i] for i in node.inputs]
             made = values[first : first + node.outputs]
             first += node.outputs
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
-                most, anchor = work, node
+                most, anchor = work, (node.op, node.attrs)
             if node.op in FUNCTIONS and made[0] is not None:
                 functions += made[0].elements or 0
-        op, attrs = (OpKey("", "Identity"), ()) if anchor is None else (anchor.op, anchor.attrs)
-        env = {**bind_operands(op, attrs, (), ()), "x": inputs[0] if inputs else ABSENT, "y": TensorFacts(output)}
-        entry = family_entry(self.targets[target], name, env)
-        work_of_all = {**symbols, "functions": functions, "scattered": 0}
-        return roofline(symbols) if entry is None else priced(entry.cost, env | work_of_all, name)
+        layouts = {node.op for node in body.nodes} & {CHANNELS_FIRST.op, CHANNELS_LAST.op}
+        return anchor, functions, len(layouts) == 1
 
     # ---- copies ----------------------------------------------------------------------------------
 

@@ -37,18 +37,13 @@ class Work:
         macs: Multiply-accumulates, elementwise operators behind its anchor included.
         bytes: Of the tensors that cross its border, each as often as it is an operand; what is repeated counts once.
         functions: Elementary functions evaluated.
-        scattered: Bytes of operands that lie in another order than the result, and are read across it.
+        scattered: Bytes of operands in which what is side by side in the result lies lines of the cache apart.
     """
 
     macs: float
     bytes: float
     functions: float = 0
     scattered: float = 0
-
-
-def entry_name(family: str) -> str:
-    """The name in target files of a family of kernels: ``direct_convolution``."""
-    return family.replace(" ", "_").replace("-", "_")
 
 
 def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family | None:

@@ -38,9 +38,12 @@ Progress = Callable[[str, int, int], None]
 PROBES: dict[str, Callable[[], ir.Model]] = {
     "convolutions": float_probes.convolutions,
     "depthwise convolutions": float_probes.separable,
+    "small convolutions": float_probes.small_convolutions,
     "attention": float_probes.transformer,
     "matrix products": float_probes.products,
+    "small products": float_probes.small_products,
     "elementwise operators": float_probes.elementwise,
+    "small elementwise operators": float_probes.small_elementwise,
     "quantized convolutions": other_probes.quantized,
     "quantized products": other_probes.small_quantized,
     "loops": other_probes.loops,

@@ -83,7 +83,7 @@ def fit(
 def _groups(target: Target, free: Sequence[Numeral], measured: Sequence[tuple[KernelInfo, float]]) -> list[_Group]:
     found: dict[Place, tuple[Family, list[Prediction], list[float]]] = {}
     for kernel, seconds in measured:
-        prediction = Prediction(kernel, target)
+        prediction = Prediction(kernel.task, kernel.family, target)
         if prediction.entry is not None:
             _, kernels, taken = found.setdefault(prediction.entry.place, (prediction.entry, [], []))
             kernels.append(prediction)

@@ -82,20 +82,30 @@ def separable() -> ir.Model:
         y = op.Clip(_conv(y, channels, w, 3, stride=stride, group=channels), np.float32(0), np.float32(6))
         y = op.Clip(_conv(y, pointwise, w), np.float32(0), np.float32(6))
     y = op.Relu(_conv(y, 960, w, 3, group=960))
-    small = op.Relu(_conv(input("small", (1, 1, 40, 10)), 64, w, 3, stride=2))
+    return graph(op.GlobalAveragePool(y))
+
+
+def small_convolutions() -> ir.Model:
+    """Layers of networks for micro-controllers, which stay in the first caches."""
+    w = draw(3)
+    y = op.Relu(_conv(input("sound", (1, 1, 40, 10)), 64, w, 3, stride=2))
     for _ in range(2):
-        small = op.Relu(_conv(small, 64, w, 3, group=64))
-        small = op.Relu(_conv(small, 64, w))
+        y = op.Relu(_conv(y, 64, w, 3, group=64))
+        y = op.Relu(_conv(y, 64, w))
+    z = input("picture", (1, 3, 32, 32))
+    for channels, stride in ((16, 1), (16, 1), (32, 2), (64, 2)):
+        z = op.Relu(_conv(z, channels, w, 3, stride=stride))
     tiny = input("tiny", (1, 8, 24, 24))
-    for channels in (8, 16, 32):
+    for channels in (8, 16, 32, 64):
         tiny = op.Relu(_conv(tiny, channels, w, 3, group=channels))
         tiny = op.Relu(_conv(tiny, 2 * channels, w, 1, stride=2))
-    return graph([op.GlobalAveragePool(v) for v in (y, small, tiny)])
+    ends = [op.AveragePool(z, kernel_shape=[8, 8], strides=[8, 8]), op.MaxPool(z, kernel_shape=[2, 2], strides=[2, 2])]
+    return graph([op.GlobalAveragePool(v) for v in (y, tiny, *ends)])
 
 
 def tall_convolutions() -> ir.Model:
     """3 by 3 convolutions at stride 1, which Winograd's algorithm can compute."""
-    w = draw(3)
+    w = draw(4)
     outputs = []
     for channels, size in ((32, 56), (64, 28), (128, 28), (128, 14), (256, 14), (512, 7)):
         y = op.Relu(input(f"x{channels}_{size}", (1, channels, size, size)))
@@ -106,8 +116,8 @@ def tall_convolutions() -> ir.Model:
 
 
 def transformer() -> ir.Model:
-    """Blocks of attention and feed-forward of 32 and 128 tokens."""
-    w = draw(4)
+    """Blocks of attention and feed-forward of 32 to 128 tokens."""
+    w = draw(5)
     return graph([_block(tokens, width, w) for tokens, width in ((32, 128), (128, 256), (64, 384))])
 
 
@@ -127,23 +137,42 @@ def _block(tokens: int, width: int, w: Draw) -> Tensor:
     return op.LayerNormalization(op.MatMul(z, w(4 * width, width)) + y, w(width) + 1, w(width), axis=-1)
 
 
+def small_products() -> ir.Model:
+    """Fully connected layers of one row whose weights stay in the caches."""
+    return _layers(((128, 128, 128, 8, 128, 640), (640, 128), (256, 2), (64, 10), (64, 12)), 6)
+
+
 def products() -> ir.Model:
-    """Fully connected layers of one row, from a few hundred bytes of weights to more than any cache holds."""
-    w = draw(5)
+    """Fully connected layers of one row, together with more weights than any cache holds."""
+    return _layers(((544, 1000), (1024, 1000), (2048, 1000), (3072, 4096, 1000)), 7)
+
+
+def _layers(networks: Sequence[Sequence[int]], seed: int) -> ir.Model:
+    w = draw(seed)
     outputs = []
-    for widths in ((128, 128, 128, 8, 128, 640), (256, 2), (64, 10), (544, 1000), (1024, 1000), (3072, 4096, 1000)):
-        y = input(f"x{widths[0]}_{widths[1]}", (1, widths[0]))
+    for number, widths in enumerate(networks):
+        y = input(f"x{number}", (1, widths[0]))
         for inputs, outer in pairwise(widths):
             y = op.Relu(op.Gemm(y, w(outer, inputs), w(outer), transB=1))
         outputs.append(op.Softmax(y))
     return graph(outputs)
 
 
+def small_elementwise() -> ir.Model:
+    """Chains on vectors that stay in the caches: 4 to 200 KB."""
+    return _chains(((64, 4), (64, 14), (256, 7), (256, 14)), (32, 96), 8)
+
+
 def elementwise() -> ir.Model:
-    """Chains on vectors, elementary functions, copies that change the order of axes; 4 KB to 16 MB."""
-    w = draw(6)
+    """Chains on vectors that do not: 400 KB to 13 MB."""
+    return _chains(((512, 14), (128, 56), (256, 112)), (224,), 9)
+
+
+def _chains(sizes: Sequence[tuple[int, int]], pictures: Sequence[int], seed: int) -> ir.Model:
+    """Chains, elementary functions, and copies that change the order of axes."""
+    w = draw(seed)
     outputs = []
-    for channels, size in ((64, 4), (256, 7), (256, 14), (512, 14), (128, 56), (256, 112)):
+    for channels, size in sizes:
         x = input(f"x{channels}_{size}", (1, channels, size, size))
         ends = [
             op.Relu(x * w(channels, 1, 1) + w(channels, 1, 1)),
@@ -154,7 +183,7 @@ def elementwise() -> ir.Model:
         if size <= 14:
             outputs.append(op.Transpose(x, perm=[0, 2, 3, 1]))
         outputs += [op.ReduceMean(y, np.array([1, 2, 3]), keepdims=0) for y in ends]
-    for size in (96, 224):
+    for size in pictures:
         picture = input(f"picture{size}", (1, 3, size, size))
         outputs.append(op.GlobalAveragePool(_conv(picture, 16, w, 3, stride=4)))
     return graph(outputs)
