@@ -68,6 +68,7 @@ def show(name: str, as_json: bool) -> None:
 @debug_option
 def check(files: tuple[Path, ...]) -> int:
     """Read target files, check them against the operators' schemas, and say everything that is wrong."""
+    from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
     from eqsat.targets.registry import read_target_file
     from eqsat.targets.validate import problems
@@ -76,7 +77,9 @@ def check(files: tuple[Path, ...]) -> int:
     for file in files:
         try:
             declared = read_target_file(file)
-            found: list[EqsatError] = [problem for target in declared for problem in problems(target)]
+            found: list[EqsatError] = []
+            for target in declared:
+                found += [*problems(target), *unknown_families(target)]
         except EqsatError as error:
             declared, found = (), [error]
         wrong += len(found)
@@ -132,6 +135,12 @@ def _lines(target: Target) -> Iterator[str]:
         yield from _conditions(entry.where)
         if entry.cost is not None:
             yield f"    cost     {in_words(entry.cost)}"
+    if target.families:
+        yield ""
+    for family in target.families:
+        yield f"  family     {', '.join(family.names) or '*'}"
+        yield from _conditions(family.where)
+        yield f"    cost     {in_words(family.cost)}"
     patterns = composite_patterns(Path(target.place.file))
     for composite in (*target.composites, *target.kernels):
         yield ""
@@ -176,6 +185,14 @@ def _as_dict(target: Target) -> dict[str, Any]:
             "supports": [
                 {"operators": [str(op) for op in entry.ops] or ["*"], "where": conditions(entry.where)}
                 for entry in target.supports
+            ],
+            "families": [
+                {
+                    "names": list(family.names) or ["*"],
+                    "where": conditions(family.where),
+                    "cost": in_words(family.cost),
+                }
+                for family in target.families
             ],
             "composites": [
                 {

@@ -1,0 +1,30 @@
+"""Whether a host's file speaks of families of kernels that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.codegen.kernels.registry import families, operators
+from eqsat.codegen.marks import entry_name
+from eqsat.errors import TargetError
+from eqsat.model.opset import did_you_mean
+from eqsat.rules.ast import Target
+
+
+def family_names() -> list[str]:
+    """All families as target files name them, sorted."""
+    return sorted({entry_name(family.name) for operator in operators() for family in families(operator)})
+
+
+def unknown_families(target: Target) -> Iterator[TargetError]:
+    """What is wrong with the names of a host's ``family`` entries."""
+    known = family_names() if target.families else []
+    for entry in target.families:
+        for name in entry.names:
+            if name not in known:
+                yield TargetError(
+                    "a family of generated kernels is required",
+                    place=str(entry.place),
+                    actual=f"`{name}`",
+                    hint=did_you_mean(name, known) or f"families: {', '.join(known)}",
+                )
