@@ -4,6 +4,9 @@
   ``>>>`` prompts they are doctests, whose output is compared.
 - ``console`` blocks are run line by line: what follows ``$ `` is a command, the lines below it are its output, in
   which ``...`` stands for anything. A command must succeed; ``$? 1`` as the last line expects exit code 1.
+- ``c`` blocks are compiled, with the newest folder of the page's that has the headers they include.
+- ``sh`` blocks are not for this machine, or have no files here; of the commands of eqsat in them, the command line
+  must know all options.
 - The word ``skip`` behind the language leaves a block out. Other languages are not run.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from eqsat.cli import cli
+from eqsat.codegen.compiler import find_compiler
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -96,6 +104,36 @@ def run_console(block: Block, folder: Path) -> None:
             assert matches("\n".join(expected), output), f"{place}: printed\n{output}"
 
 
+def compile_c(block: Block, folder: Path) -> None:
+    place = f"{block.page.name}:{block.line}"
+    headers = re.findall(r'#include "(.+?)"', block.text)
+    found = [f for f in folder.iterdir() if f.is_dir() and all((f / header).is_file() for header in headers)]
+    assert found, f"{place}: no folder has {', '.join(headers)}"
+    newest = max(found, key=lambda f: f.stat().st_mtime_ns)
+    command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{newest}", "-xc", "-"]
+    done = subprocess.run(command, input=block.text, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, f"{place}:\n{done.stderr}"
+
+
+def parse_commands(block: Block) -> int:
+    """Has the command line read what a block asks of eqsat, without doing it; returns how many commands that were."""
+    count = 0
+    for line in block.text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] != ["eqsat"]:
+            continue
+        command: click.Command = cli
+        context = click.Context(cli, info_name="eqsat")
+        rest = words[1:]
+        while isinstance(command, click.Group):
+            known = command.get_command(context, rest[0])
+            assert known is not None, f"{block.page.name}:{block.line}: {line}: no command {rest[0]!r}"
+            command, rest = known, rest[1:]
+        command.make_context(line, rest)
+        count += 1
+    return count
+
+
 def sessions(block: Block) -> list[tuple[int, str, list[str]]]:
     """Line, command and expected output of each command of a block."""
     found: list[tuple[int, str, list[str]]] = []
@@ -135,6 +173,10 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             run_python(block, namespace)
         elif block.info[0] == "console":
             run_console(block, tmp_path)
+        elif block.info[0] == "c":
+            compile_c(block, tmp_path)
+        elif block.info[0] == "sh":
+            parse_commands(block)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -181,3 +223,29 @@ def test_failures_are_failures(tmp_path: Path) -> None:
     run_python(Block(page, 1, ("python",), ">>> x = 1 + 1\n>>> x\n2\n"), namespace)
     assert namespace["x"] == 2
     assert shutil.which("bash")
+
+
+def test_c_is_compiled(tmp_path: Path) -> None:
+    block = Block(tmp_path / "p.md", 1, ("c",), '#include "one.h"\nint two(void) { return ONE + 1; }\n')
+    with pytest.raises(AssertionError, match=r"no folder has one\.h"):
+        compile_c(block, tmp_path)
+    header = tmp_path / "out" / "one.h"
+    header.parent.mkdir()
+    header.write_text("#define ONE 1\nint two(void);\n")
+    compile_c(block, tmp_path)
+    header.write_text("int two(void);\n")
+    with pytest.raises(AssertionError, match="ONE"):
+        compile_c(block, tmp_path)
+
+
+def test_commands_are_read(tmp_path: Path) -> None:
+    def read(text: str) -> int:
+        return parse_commands(Block(tmp_path / "p.md", 1, ("sh",), text))
+
+    assert read("make demo\neqsat rules list   # all of them\neqsat optimize m.onnx -t dnnl --dim N=1\n") == 2
+    with pytest.raises(AssertionError, match="no command 'optimise'"):
+        read("eqsat optimise m.onnx")
+    with pytest.raises(click.NoSuchOption):
+        read("eqsat optimize m.onnx --fast")
+    with pytest.raises(click.MissingParameter):
+        read("eqsat codegen m.onnx")
