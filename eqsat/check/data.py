@@ -22,6 +22,20 @@ Mood = Literal["plain", "special"]
 
 _ALWAYS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0)
 
+DTYPES: dict[ir.DataType, float] = {
+    ir.DataType.FLOAT: 0.3,
+    ir.DataType.DOUBLE: 0.36,
+    ir.DataType.FLOAT16: 0.04,
+    ir.DataType.INT32: 0.07,
+    ir.DataType.INT64: 0.07,
+    ir.DataType.INT8: 0.05,
+    ir.DataType.UINT8: 0.05,
+    ir.DataType.INT16: 0.02,
+    ir.DataType.UINT32: 0.02,
+    ir.DataType.BOOL: 0.02,
+}
+"""Element types by how often they are drawn; those that an operator does not take are left out there."""
+
 
 @dataclass(frozen=True)
 class Pool:

@@ -1,74 +1,20 @@
-"""Draws instances of a clause: from the root down, each operator asking its operands for shapes that fit.
-
-What an operator asks for is a wish: a variable that occurs twice is what it was the first time. Whether all fits is
-settled by type inference and by the rule's own conditions, and what does not is drawn again.
-"""
+"""Draws instances of a clause: what its attempts have in common, and what they learn from each other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
-from eqsat.check import data
-from eqsat.check.chance import Chance, Rejected, Shape
-from eqsat.check.data import Fill, Mood, Pool
-from eqsat.check.instance import Instance, Leaf, Step
-from eqsat.check.node import Node
-from eqsat.check.roles import role_of
+from eqsat.check.attempt import Attempt, identity
+from eqsat.check.chance import Chance
+from eqsat.check.data import Mood, Pool
+from eqsat.check.instance import Instance
 from eqsat.egraph.compile import const_names
-from eqsat.egraph.template import literal
-from eqsat.errors import EqsatError
-from eqsat.model.attributes import make_attrs
-from eqsat.model.infer import infer_types
-from eqsat.model.normalize import complete
-from eqsat.model.types import Attrs, TensorType
-from eqsat.rules.ast import Match, Number, Pattern, Rest, Rule, Var, Wildcard
-from eqsat.rules.expand import Clause, without_places
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
-
-DTYPES: dict[ir.DataType, float] = {
-    ir.DataType.FLOAT: 0.3,
-    ir.DataType.DOUBLE: 0.36,
-    ir.DataType.FLOAT16: 0.04,
-    ir.DataType.INT32: 0.07,
-    ir.DataType.INT64: 0.07,
-    ir.DataType.INT8: 0.05,
-    ir.DataType.UINT8: 0.05,
-    ir.DataType.INT16: 0.02,
-    ir.DataType.UINT32: 0.02,
-    ir.DataType.BOOL: 0.02,
-}
-"""Element types by how often they are drawn; those that an operator does not take are left out there."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A value of the instance.
-
-    Attributes:
-        value: Contents of a constant leaf.
-        constant: Whether it depends on constants only.
-    """
-
-    name: str
-    type: TensorType
-    constant: bool
-    value: np.ndarray | None = None
-
-    @property
-    def facts(self) -> TensorFacts:
-        return TensorFacts(self.type, self.value, self.constant, True)
-
-
-@dataclass(frozen=True)
-class _Twins:
-    """What patterns that may be one node share."""
-
-    results: list[Drawn]
-    step: Step
+from eqsat.rules.ast import Match, Pattern, Rule
+from eqsat.rules.expand import Clause
+from eqsat.rules.expression import uses
 
 
 @dataclass
@@ -114,7 +60,7 @@ class Drawing:
         Raises:
             Rejected: It does not fit together.
         """
-        return _Attempt(self, chance, mood).instance()
+        return Attempt(self, chance, mood).instance()
 
     def learn(self, instance: Instance) -> None:
         """Remembers the numbers of an instance that was good."""
@@ -140,221 +86,3 @@ class Drawing:
             self.outputs[key] = max(self.outputs.get(key, 0), pattern.output + 1)
             for arg in pattern.args:
                 self._count(arg)
-
-
-def identity(match: Match) -> Any:
-    """What two occurrences in a pattern must share to be one node."""
-    return without_places(replace(match, output=0, bind=None))
-
-
-@dataclass
-class _Attempt:
-    drawing: Drawing
-    chance: Chance
-    mood: Mood
-    main: ir.DataType = ir.DataType.FLOAT
-    leaves: dict[str, Leaf] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    names: dict[str, Drawn] = field(default_factory=dict)
-    env: dict[str, object] = field(default_factory=dict)
-    made: dict[int, Drawn] = field(default_factory=dict)
-    shared: dict[Any, _Twins] = field(default_factory=dict)
-    sites: dict[Match, Step] = field(default_factory=dict)
-
-    def instance(self) -> Instance:
-        self.main = self.chance.weighted(DTYPES)
-        roots = [self.match(root, None, None) for root in self.drawing.clause.roots]
-        if any(root.constant for root in roots):
-            raise Rejected("a root is constant")
-        for alias, name in self.drawing.clause.aliases.items():
-            if name in self.env:
-                self.env[alias] = self.env[name]
-        for name, expr in self.drawing.rule.lets:
-            try:
-                self.env[name] = evaluate(expr, self.env)
-            except Unknown as error:
-                raise Rejected(str(error)) from None
-        failed = holds(self.drawing.conditions, self.env)
-        if failed is not None:
-            raise Rejected(f"the condition at {failed.place} does not hold")
-        return Instance(
-            self.drawing.rule,
-            self.drawing.clause,
-            tuple(self.leaves.values()),
-            tuple(self.steps),
-            tuple(root.name for root in roots),
-            self.sites,
-        )
-
-    # ---- patterns ---------------------------------------------------------------------------------
-
-    def known(self, pattern: Pattern | None) -> Drawn | None:
-        """The value of a pattern that has been drawn before."""
-        if isinstance(pattern, Var):
-            return self.names.get(pattern.name)
-        return self.made.get(id(pattern)) if isinstance(pattern, Match) else None
-
-    def operand(
-        self, pattern: Pattern, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None
-    ) -> Drawn:
-        """The value of a pattern in some operand's place; shape, fill and values are wishes."""
-        found = self.known(pattern)
-        if found is not None:
-            return found
-        match pattern:
-            case Var():
-                return self.leaf(pattern.name, dtype, shape, fill, values)
-            case Wildcard():
-                return self.leaf("", dtype, shape, fill, values)
-            case Number():
-                return self.number(pattern.value, dtype, () if shape is None else shape)
-            case Match():
-                return self.match(pattern, dtype, shape)
-            case _:
-                raise Rejected(f"{type(pattern).__name__} is no single operand")
-
-    def leaf(self, name: str, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None) -> Drawn:
-        chance, demands = self.chance, self.drawing.demands
-        matters = name in demands.values
-        constant = name in demands.constants or values is not None or chance.happens(0.08)
-        if shape is None:
-            shape = chance.shape() if values is None else values.shape
-        if values is None and matters:
-            values = self._asked(name, dtype, shape)
-        if values is None:
-            values = data.array(chance, shape, dtype, fill, self.mood if not constant or not matters else "plain")
-        return self._add(name, np.asarray(values, dtype.numpy()), dtype, constant)
-
-    def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:
-        """Contents that the rule's conditions may ask for; None leaves them to chance."""
-        known = self.drawing.learned.get(name)
-        if known is not None and dtype.is_floating_point() and self.chance.happens(0.5):
-            with np.errstate(over="ignore"):
-                return np.full(shape, self.chance.one_of(known)).astype(dtype.numpy())
-        if dtype == ir.DataType.BOOL or self.chance.happens(0.2):
-            return None
-        each = shape if self.chance.happens(0.15) else ()
-        drawn = [self.drawing.pool.draw(self.chance, dtype) for _ in range(int(np.prod(each)))]
-        if dtype.is_integer():
-            low, high = (int(v) for v in data.limits(dtype))
-            if any(v != v or not low <= v <= high or v != int(v) for v in drawn):
-                return None
-            exact = np.asarray([int(v) for v in drawn], dtype=object)
-            return np.broadcast_to(exact.reshape(each), shape).astype(dtype.numpy())
-        with np.errstate(over="ignore"):
-            return np.broadcast_to(np.asarray(drawn, np.float64).reshape(each), shape).astype(dtype.numpy())
-
-    def number(self, value: float, dtype: ir.DataType, shape: Shape) -> Drawn:
-        try:
-            array = literal(value, dtype)
-        except (ValueError, OverflowError, TypeError):
-            raise Rejected(f"{value} is no {dtype.name.lower()}") from None
-        if 0 in shape:
-            raise Rejected("a number that occurs nowhere")
-        if value == 0 and dtype.is_floating_point() and self.chance.happens(0.2):
-            array = -array  # It equals 0, too.
-        return self._add("", np.broadcast_to(array, shape).copy(), dtype, True)
-
-    def _add(self, name: str, array: np.ndarray, dtype: ir.DataType, constant: bool) -> Drawn:
-        known = TensorType(dtype, array.shape)
-        drawn = Drawn(name or self._unique("c" if constant else "v"), known, constant, array if constant else None)
-        self.leaves[drawn.name] = Leaf(drawn.name, array, known, constant)
-        if name:
-            self.names[name] = drawn
-            self.env[name] = drawn.facts
-        return drawn
-
-    def _unique(self, stem: str) -> str:
-        taken = {*self.leaves, *(o for s in self.steps for o in s.outputs), *self.drawing.demands.constants}
-        k = 1
-        while f"_{stem}{k}" in taken:
-            k += 1
-        return f"_{stem}{k}"
-
-    # ---- operators ----------------------------------------------------------------------------------
-
-    def match(self, pattern: Match, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
-        if id(pattern) in self.made:
-            return self.made[id(pattern)]
-        key = identity(pattern)
-        twins = self.shared.get(key)
-        # Outputs of one pattern are outputs of one node; patterns of one output may also be two equal nodes.
-        if twins is not None and (self.drawing.outputs[key] > 1 or self.chance.happens(0.65)):
-            drawn = twins.results[pattern.output]
-            self._bind(pattern, twins.step.attrs)
-            self.sites[pattern] = twins.step
-        else:
-            drawn = self._node(pattern, key, dtype, shape)
-        self.made[id(pattern)] = drawn
-        if pattern.bind is not None:
-            step = self.sites[pattern]
-            self.names[pattern.bind] = drawn
-            self.env[pattern.bind] = NodeFacts(step.op, step.attrs, drawn.facts)
-        return drawn
-
-    def _node(self, pattern: Match, key: Any, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
-        op = pattern.ops[0]
-        args = self._args(pattern)
-        node = Node(self, op, args, self._required(pattern), dtype, shape, self.drawing.outputs[key])
-        role_of(op)(node)
-        operands = node.operands()
-        types = [None if o is None else o.type for o in operands]
-        values = [None if o is None else o.value for o in operands]
-        try:
-            attrs = complete(op, make_attrs(op, node.attrs), types, node.outputs)
-            found = infer_types(op, attrs, types, values, node.outputs)
-        except EqsatError as error:
-            raise Rejected(str(error)) from None
-        self._bind(pattern, attrs)
-        constant = all(o is None or o.constant for o in operands)
-        names = [self._unique(op.name.lower())]
-        names += [f"{names[0]}_{i}" for i in range(1, node.outputs)]
-        results = []
-        for name, known in zip(names, found, strict=True):
-            if known is None or not known.is_static:
-                raise Rejected(f"the type of {op} is not known")
-            results.append(Drawn(name, known, constant))
-        inputs = tuple(None if o is None else o.name for o in operands)
-        self.steps.append(Step(op, attrs, inputs, tuple(names), results[0].type))
-        self.sites[pattern] = self.steps[-1]
-        self.shared[key] = _Twins(results, self.steps[-1])
-        return results[pattern.output]
-
-    def _args(self, pattern: Match) -> list[Pattern | None]:
-        args: list[Pattern | None] = []
-        for arg in pattern.args:
-            if isinstance(arg, Rest):
-                rest: list[Pattern | None] = [
-                    Var(f"{arg.name}_{i}", arg.place) for i in range(self.chance.number(0, 2))
-                ]
-                args += rest
-            else:
-                args.append(arg)
-        return args
-
-    def _required(self, pattern: Match) -> dict[str, Any]:
-        """Attributes that the pattern prescribes, as far as it is known by now."""
-        required: dict[str, Any] = {}
-        for bind in pattern.attrs:
-            if bind.name is not None:
-                known = self.drawing.learned.get(bind.name)
-                if known is not None and self.chance.happens(0.5):
-                    required[bind.attribute] = self.chance.one_of(known)
-                if bind.name in self.env:
-                    required[bind.attribute] = self.env[bind.name]
-            elif bind.equals is not None:
-                try:
-                    required[bind.attribute] = evaluate(bind.equals, self.env)
-                except Unknown:
-                    continue
-        return required
-
-    def _bind(self, pattern: Match, attrs: Attrs) -> None:
-        bundle = dict(attrs)
-        for bind in pattern.attrs:
-            if bind.attribute not in bundle:
-                raise Rejected(f"no attribute {bind.attribute}")
-            if bind.name is None:
-                continue
-            if self.env.setdefault(bind.name, bundle[bind.attribute]) != bundle[bind.attribute]:
-                raise Rejected(f"{bind.name} is bound to another value")

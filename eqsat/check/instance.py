@@ -16,9 +16,29 @@ from eqsat.model.attributes import default_attrs, to_protos
 from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.rules.ast import Match, Rule
 from eqsat.rules.expand import Clause
+from eqsat.rules.expression import TensorFacts
 
 MOST_VALUES = 24
 """Elements up to which a tensor is printed whole."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A value of the instance.
+
+    Attributes:
+        value: Contents of a constant leaf.
+        constant: Whether it depends on constants only.
+    """
+
+    name: str
+    type: TensorType
+    constant: bool
+    value: np.ndarray | None = None
+
+    @property
+    def facts(self) -> TensorFacts:
+        return TensorFacts(self.type, self.value, self.constant, True)
 
 
 @dataclass(frozen=True)

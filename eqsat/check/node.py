@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check import data
 from eqsat.check.chance import Chance, Rejected, Shape
 from eqsat.check.data import Fill, Pool
+from eqsat.check.instance import Drawn
 from eqsat.model.opset import find_schema
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Match, Number, Pattern, Var, Wildcard
 
 if TYPE_CHECKING:
-    from eqsat.check.draw import Drawn, _Attempt
+    from eqsat.check.attempt import Attempt
 
 Kind = Literal["known", "node", "input", "constant", "number"]
 
@@ -33,7 +35,7 @@ class Node:
 
     def __init__(
         self,
-        attempt: _Attempt,
+        attempt: Attempt,
         op: OpKey,
         args: Sequence[Pattern | None],
         required: dict[str, Any],
@@ -143,9 +145,7 @@ class Node:
             raise Rejected(f"{self.op} takes no tensor")
         if self._attempt.main in allowed:
             return self._attempt.main
-        from eqsat.check.draw import DTYPES
-
-        weights = {d: DTYPES.get(d, 0.0) for d in allowed if d in DTYPES}
+        weights = {d: data.DTYPES[d] for d in allowed if d in data.DTYPES}
         if not weights:
             raise Rejected(f"{self.op} takes no element type that is drawn")
         return self.chance.weighted(weights)

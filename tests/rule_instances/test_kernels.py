@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 import pytest
 
-from eqsat.check import draw
+from eqsat.check import data
 from eqsat.check.audit import COMMUTED, Audit
 from eqsat.check.chance import Chance, Rejected
 from eqsat.check.draw import Drawing
@@ -84,7 +84,7 @@ def without_kernel(instance: Instance) -> Iterator[str]:
 def missing_kernels(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     found: set[str] = set()
     for name in DTYPES:
-        monkeypatch.setattr(draw, "DTYPES", {ir.DataType[name]: 1.0})
+        monkeypatch.setattr(data, "DTYPES", {ir.DataType[name]: 1.0})
         for instance in instances(rule, ir.DataType[name]):
             try:
                 if left_runs(instance):
