@@ -85,6 +85,7 @@ def codegen(
     cmake -B out/build out && cmake --build out/build && ctest --test-dir out/build
     """
     from eqsat import api
+    from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
 
     loaded = api.load(model, dims=dims)
@@ -113,6 +114,12 @@ def codegen(
         click.echo(f"chosen    {chosen(emitted.selection)}")
     click.echo(f"arena     {emitted.arena:,} bytes{above}")
     click.echo(f"weights   {len(emitted.weights):,} bytes")
+    if spelled := dequantized_products(loaded):
+        operators = "1 quantized operator is" if spelled == 1 else f"{spelled:,} quantized operators are"
+        click.echo(
+            f"hint      {operators} spelled with DequantizeLinear and QuantizeLinear and computed in floats; "
+            f"`eqsat optimize {model} -o FILE` first makes integer operators of them"
+        )
     for target, coverage in sorted(emitted.coverage.items()):
         show_coverage(target, coverage)
     return 0
