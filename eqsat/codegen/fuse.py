@@ -3,7 +3,7 @@
 A step joins its producer if nobody else reads what lies between and the producer's family can write the longer
 epilogue. The joined node runs where the step stood, when all its operands are there. Of several producers (a residual
 sum) the one that runs last takes the step: the others' results have to wait in memory anyway. A chain that only a
-step reads is computed inside it.
+step reads is computed inside it. A conversion between layouts behind elementwise operators is done by them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,25 @@ class _Fusion:
                 if joined is not None:
                     kept.remove(joined)
                     node = joined
+            elif node.is_chain and self._convert_inside(node):
+                continue
             kept.append(node)
             self.position[node] = number
             self.producer.update(dict.fromkeys(node.writes(), node))
         # A chain that moved into another one is still in the list: nobody reads it now.
         self.program.nodes = kept
         self.program.remove_dead()
+
+    def _convert_inside(self, conversion: Node) -> bool:
+        """Let the elementwise operators before a conversion write where it would; whether they do."""
+        producer = self._private(conversion.inputs[0])
+        if producer is None or not producer.is_chain or not producer.steps or conversion.boundary:
+            return False
+        if producer.group != conversion.group or conversion.output.order is None:
+            return False
+        producer.outputs = [conversion.output]
+        self.producer[conversion.output] = producer
+        return True
 
     def _private(self, operand: Operand | None) -> Node | None:
         """The node that computes an operand nobody else reads, as its first output."""
@@ -94,6 +107,8 @@ class _Fusion:
         for _, number, producer in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
             if len(producer.steps) + len(chain.steps) > MOST_STEPS:
                 continue
+            if not producer.is_chain and _converts(producer.output, chain.output):
+                continue
             merged = appended(producer, chain, -number)
             family = self._family(producer)
             if family is not None and family.accepts(merged.provisional_task()):
@@ -109,6 +124,11 @@ class _Fusion:
                 return None
             self.families[node] = found
         return self.families[node]
+
+
+def _converts(before: Tensor, behind: Tensor) -> bool:
+    """Whether it was decided that the second has another order of axes than the first."""
+    return before.order is not None and behind.order is not None and before.order != behind.order
 
 
 def _add(operands: list[Operand], operand: Operand) -> int:

@@ -209,7 +209,7 @@ class _Lowering:
         order = innermost if last else rows
         if INSIDE in mark.metadata_props:
             # What a kernel reads lies as its operand says; what it writes was made by it alone.
-            if last:
+            if mark.metadata_props[INSIDE] == "result":
                 operand.name, operand.order = mark.outputs[0].name or operand.name, order
             return operand
         if same_order(innermost, rows, operand.shape):

@@ -16,7 +16,8 @@ NAME = "codegen.name"
 ORDER = "codegen.order"
 """Metadata key of an ``Identity``: whether its result has its channels ``last`` or ``first``."""
 INSIDE = "codegen.inside"
-"""Metadata key of an ``Identity`` with an order: the kernel around it reads or writes so, and nothing is converted."""
+"""Metadata key of an ``Identity`` with an order: the kernel around it has its ``operand`` or ``result`` so, and nothing
+is converted there."""
 
 
 def entry_name(family: str) -> str:
@@ -43,6 +44,7 @@ def mark(model: ir.Model, host: str) -> None:
             for family in families(op_key(inner)):
                 if entry_name(family.name) == entry:
                     inner.metadata_props[FAMILY] = family.name
+        _mark_result(own)
         model.functions[own.identifier()] = own
         node.op_type = own.name
 
@@ -54,4 +56,17 @@ def _mark_order(node: ir.Node, *, inside: bool) -> None:
     node.domain, node.op_type = "", "Identity"
     node.metadata_props[ORDER] = "last" if op == CHANNELS_LAST.op else "first"
     if inside:
-        node.metadata_props[INSIDE] = "1"
+        node.metadata_props[INSIDE] = "result" if op == CHANNELS_LAST.op else "operand"
+
+
+def _mark_result(function: ir.Function) -> None:
+    """Says that a kernel leaves its result in rows, where it reads channels that lie innermost."""
+    marks = [n for n in function if ORDER in n.metadata_props]
+    if not marks or any(n.metadata_props[INSIDE] == "result" for n in marks):
+        return
+    (value,) = function.outputs
+    output = ir.Value(name=f"{value.name}_in_rows", type=value.type, shape=value.shape)
+    function.append(
+        ir.Node("", "Identity", [value], outputs=[output], metadata_props={ORDER: "first", INSIDE: "result"})
+    )
+    function.outputs[0] = output

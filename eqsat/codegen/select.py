@@ -18,12 +18,13 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.codegen.marks import mark
+from eqsat.codegen.prices import GeneratedPricing
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import needed
-from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
+from eqsat.extract.from_egraph import Formulation, formulate, require_static_types
 from eqsat.extract.problem import Choice, Solution
 from eqsat.extract.solve import solve
 from eqsat.model.attributes import op_key
@@ -109,7 +110,7 @@ def select_kernels(
     outputs = list(plain.graph.outputs)
     try:
         require_static_types(saturation.encoding, found)
-        pricing = Pricing(found, CostModel([generated]))
+        pricing = GeneratedPricing(found, CostModel([generated]))
         instead = _replaced(found)
         formulation = formulate(found, saturation.encoding, outputs, pricing, instead)
     except OptimizationError:

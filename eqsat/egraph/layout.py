@@ -148,7 +148,7 @@ class LayoutBuilder:
             return len(sizes.value.items)
         # The sizes, or the number, of a matched node: as many outputs as that has.
         sites = [s for s in self.query.sites if s.constructor.op == template.op]
-        if isinstance(sizes, Var):
+        if isinstance(sizes, Var) and sizes.name not in self.absent:
             variable = self.query.tensors.get(sizes.name)
             return max((s.constructor.outputs for s in sites if s.operands[1:] == (variable,)), default=0)
         return max((s.constructor.outputs for s in sites if s.match.bind in template.spread), default=0)

@@ -1,0 +1,40 @@
+"""What operators cost in generated code, where no ``kernel`` entry says it: by the family that would compute them."""
+
+from __future__ import annotations
+
+from eqsat.codegen.expressions import is_elementwise
+from eqsat.egraph.snapshot import ENode
+from eqsat.extract.from_egraph import Pricing
+from eqsat.model.body import Body, BodyNode
+from eqsat.model.types import TensorType
+from eqsat.rules.ast import Composite, Match, Numerics
+
+_VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that are mostly a matter of where tensors lie: what they cost is the conversions beside them."""
+_FAMILIES = {"FLOAT": "elementwise_vectors", "INT8": "elementwise_bytes", "UINT8": "elementwise_bytes"}
+
+
+class GeneratedPricing(Pricing):
+    """Costs of e-nodes in generated code: a host's ``supports`` are about runtimes that have one kernel an operator."""
+
+    def cost(self, node: ENode, target: int) -> float:
+        """Seconds of an e-node, ``inf`` where it cannot run."""
+        host = self.costs.targets[target]
+        if node.kind != "op" or not host.families:
+            return super().cost(node, target)
+        if not node.op.domain and node.op.name in _VIEWS:
+            return 0.0
+        output = self.snapshot.types[node.eclass]
+        if output is None or not is_elementwise(node.op) or any(c is None for c in node.children):
+            return super().cost(node, target)
+        places = tuple(range(len(node.children)))
+        body = Body(len(places), (BodyNode(node.op, node.attrs, places),), (len(places),))
+        match = Match((node.op,), None, (), (), None, 0, host.place)
+        kernel = Composite(
+            _family(output), Numerics("exact"), match, (), (), None, None, host.place, generated=True
+        )  # fmt: skip
+        return self.costs.composite(target, kernel, {}, body, self.operands(node), output)
+
+
+def _family(output: TensorType) -> str:
+    return _FAMILIES.get(output.dtype.name, "elementwise_loops")
