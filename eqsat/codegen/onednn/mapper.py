@@ -30,7 +30,7 @@ from eqsat.codegen.program import Dequantized, Node, Operand, Tensor
 from eqsat.model.types import OpKey
 
 LINEAR = "dnnl_eltwise_linear"
-_WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "REORDER")
+_WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "LRN", "LAYER_NORMALIZATION", "SOFTMAX")
 
 
 @dataclass(frozen=True, slots=True)
