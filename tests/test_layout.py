@@ -108,13 +108,15 @@ def test_file(path: Path) -> None:
     lines = source.count("\n")
     assert lines <= LONGEST, f"{lines} lines: one concept a file"
     if room_of(path) != "cli":
-        prints = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and _prints(n.func)]
+        # An imported `input` is not the built-in one: eqsat's own makes the input of a graph.
+        imported = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+        prints = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and _prints(n.func, imported)]
         assert prints == [], "only the command line prints"
 
 
-def _prints(function: ast.expr) -> bool:
+def _prints(function: ast.expr, imported: set[str]) -> bool:
     if isinstance(function, ast.Name):
-        return function.id in ("print", "input")
+        return function.id in {"print", "input"} - imported
     # sys.stdout.write(...), sys.stderr.write(...)
     return (
         isinstance(function, ast.Attribute)
