@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from eqsat.codegen.expressions import is_elementwise
+from eqsat.codegen.kernels.registry import families
+from eqsat.codegen.marks import entry_name
 from eqsat.egraph.snapshot import ENode
 from eqsat.extract.from_egraph import Pricing
 from eqsat.model.body import Body, BodyNode
@@ -11,7 +13,7 @@ from eqsat.rules.ast import Composite, Match, Numerics
 
 _VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that are mostly a matter of where tensors lie: what they cost is the conversions beside them."""
-_FAMILIES = {"FLOAT": "elementwise_vectors", "INT8": "elementwise_bytes", "UINT8": "elementwise_bytes"}
+_ELEMENTWISE = {"FLOAT": "elementwise_vectors", "INT8": "elementwise_bytes", "UINT8": "elementwise_bytes"}
 
 
 class GeneratedPricing(Pricing):
@@ -25,16 +27,19 @@ class GeneratedPricing(Pricing):
         if not node.op.domain and node.op.name in _VIEWS:
             return 0.0
         output = self.snapshot.types[node.eclass]
-        if output is None or not is_elementwise(node.op) or any(c is None for c in node.children):
+        name = None if output is None else _family(node, output)
+        if output is None or name is None:
             return super().cost(node, target)
-        places = tuple(range(len(node.children)))
+        places = tuple(None if c is None else i for i, c in enumerate(node.children))
         body = Body(len(places), (BodyNode(node.op, node.attrs, places),), (len(places),))
         match = Match((node.op,), None, (), (), None, 0, host.place)
-        kernel = Composite(
-            _family(output), Numerics("exact"), match, (), (), None, None, host.place, generated=True
-        )  # fmt: skip
+        kernel = Composite(name, Numerics("exact"), match, (), (), None, None, host.place, generated=True)
         return self.costs.composite(target, kernel, {}, body, self.operands(node), output)
 
 
-def _family(output: TensorType) -> str:
-    return _FAMILIES.get(output.dtype.name, "elementwise_loops")
+def _family(node: ENode, output: TensorType) -> str | None:
+    """Name of the family entry, None for an operator of several results or of no family of its own."""
+    if is_elementwise(node.op):
+        return _ELEMENTWISE.get(output.dtype.name, "elementwise_loops")
+    known = families(node.op)
+    return entry_name(known[0].name) if known and not node.outputs else None

@@ -41,8 +41,8 @@ from eqsat.rules.select import allowed, select_rules
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 
-TIME_LIMIT = 10.0
-"""Seconds for a search; networks of the usual sizes take a tenth of that, so that the result does not depend on it."""
+TIME_LIMIT = 60.0
+"""Seconds for a search; networks of the usual sizes take one or two, so that the result does not depend on it."""
 
 _LAYOUTS = frozenset({CHANNELS_LAST.op, CHANNELS_FIRST.op})
 

@@ -70,14 +70,14 @@ def test_concatenation_converts_in_the_producers():
     """Three operands: one as it is, one converted in its convolution's epilogue, one by a table."""
     rng = np.random.default_rng(3)
     w = numbers(rng.integers(-127, 128, 6 * 8))
-    text = f"""g (uint8[1, 8, 5, 5] x) => (uint8[1, 20, 5, 5] y)
+    text = f"""g (uint8[1, 8, 16, 16] x) => (uint8[1, 20, 16, 16] y)
         <float s = {{0.1}}, uint8 z = {{120}}, float sw = {{0.01}}, int8 zw = {{0}}, int8[6, 8, 1, 1] w = {{{w}}},
          float s2 = {{0.07}}, uint8 z2 = {{3}}, float s3 = {{0.3}}, uint8 z3 = {{130}}> {{
         a = QLinearConv(x, s, z, w, sw, zw, s, z)
         b = QLinearConv(x, s, z, w, sw, zw, s2, z2)
         y = com.microsoft.QLinearConcat<axis=1>(s, z, a, s, z, b, s2, z2, x, s3, z3)
     }}"""
-    compiled = both(text, x=rng.integers(0, 256, (1, 8, 5, 5)).astype(np.uint8))
+    compiled = both(text, x=rng.integers(0, 256, (1, 8, 16, 16)).astype(np.uint8))
     assert families(compiled).count("integer convolution") == 2
     assert not any("concat" in name for name in families(compiled))
 
