@@ -111,7 +111,7 @@ def write_c(
     folder: str | Path,
     *,
     name: str = "model",
-    weights: Form = "string",
+    weights: Form | None = None,
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -126,7 +126,8 @@ def write_c(
         source: As for :func:`optimize`.
         folder: Made if it is not there.
         name: Prefix of all files and of all names in the program.
-        weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``).
+        weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``); by
+            default literals, and a file for the assembler if they are more than 16 MB.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions.

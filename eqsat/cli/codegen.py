@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--weights",
     type=click.Choice(["string", "incbin", "blob"]),
-    default="string",
-    show_default=True,
-    help="Weights as string literals, as a file that the assembler includes, or as one that the program loads.",
+    help="Weights as string literals, as a file that the assembler includes, or as one that the program loads.  "
+    "[default: string, incbin for more than 16 MB]",
 )
 @click.option(
     "--isa",
@@ -67,7 +66,7 @@ def codegen(
     model: Path,
     output: Path,
     name: str,
-    weights: Form,
+    weights: Form | None,
     isas: tuple[str, ...],
     winograd: bool,
     host: str | None,

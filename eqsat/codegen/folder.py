@@ -20,7 +20,7 @@ from eqsat.codegen.generate import VENDORS, generate
 from eqsat.codegen.isa import ALL, find
 from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.text import render
-from eqsat.codegen.weights import FORMS, Form, literal
+from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
@@ -65,7 +65,7 @@ def write_program(
     folder: str | os.PathLike[str],
     *,
     name: str = "model",
-    weights: Form = "string",
+    weights: Form | None = None,
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -87,7 +87,7 @@ def write_program(
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
             of those there are, or the folder cannot be written to.
     """
-    if weights not in FORMS:
+    if weights is not None and weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
     chosen = ALL if isas is None else find(isas)
     emitted = generate(
@@ -110,7 +110,7 @@ def write_folder(
     model: ir.Model,
     folder: str | os.PathLike[str],
     *,
-    weights: Form = "string",
+    weights: Form | None = None,
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -121,7 +121,8 @@ def write_folder(
         emitted: From :func:`eqsat.codegen.generate.generate`, with ``embedded`` unless ``weights`` is ``"blob"``.
         model: That it came from; the stored outputs are those of the numpy executor.
         folder: Made if it is not there. Files of the same names are replaced, each in one step.
-        weights: As string literals, as a file for the assembler, or as a file that the program loads.
+        weights: As string literals, as a file for the assembler, or as a file that the program loads; by default
+            literals, and a file for the assembler where these would take the compiler long.
         inputs: Of the stored run, by name; what is not given is drawn at random.
         dims: Sizes of symbolic dimensions.
         seed: Of random inputs.
@@ -133,6 +134,7 @@ def write_folder(
         CodegenError: The folder cannot be written to.
         ExecutionError: The model cannot be executed on the inputs.
     """
+    form = weights or usual_form(len(emitted.weights))
     given = complete_inputs(model, inputs, dims=dims, seed=seed)
     results = Executor(model).run(given)
     block = bytearray()
@@ -142,7 +144,7 @@ def write_folder(
         "name": emitted.name,
         "upper": emitted.name.upper(),
         "model": emitted.model,
-        "form": weights,
+        "form": form,
         "alignment": ALIGNMENT,
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
         "vendors": sorted({*emitted.vendors, *(["dnnl"] if emitted.sources else [])}),
@@ -161,11 +163,11 @@ def write_folder(
     }
     files.update({f"{name}_{target}.h": text for target, text in emitted.vendors.items()})
     files.update(emitted.sources)
-    if weights == "string":
+    if form == "string":
         files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
     else:
         files[f"{name}_weights.bin"] = emitted.weights.data
-        if weights == "incbin":
+        if form == "incbin":
             files[f"{name}_weights.c"] = render("weights.c.jinja", **values)
     return _write(Path(folder), files)
 

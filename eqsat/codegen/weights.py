@@ -16,6 +16,8 @@ from eqsat.codegen.place import ALIGNMENT, SLACK
 
 Form = Literal["string", "incbin", "blob"]
 FORMS: tuple[Form, ...] = ("string", "incbin", "blob")
+LARGEST = 16 << 20
+"""Bytes that are written as literals unless something else is asked for: gcc takes a second and 160 MB for them."""
 LINE = 4000
 """Characters of a line of the literal, about."""
 
@@ -56,6 +58,11 @@ def aligned(size: int) -> np.ndarray:
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
+
+
+def usual_form(size: int) -> Form:
+    """The form of weights of so many bytes that nobody asked otherwise for."""
+    return "string" if size <= LARGEST else "incbin"
 
 
 def literal(data: bytes | np.ndarray) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eqsat.codegen import weights as weights_module
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel
@@ -20,6 +21,7 @@ from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
+from tests.codegen.random_graphs import random_model
 
 NET = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -54,6 +56,19 @@ def compile_and_run(folder: Path, sources: list[str], *flags: str) -> subprocess
     built = subprocess.run([*command, "-o", "program"], cwd=folder, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_big_weights_are_included_by_the_assembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(3)
+    write_program(load(model), tmp_path / "small")
+    assert "incbin" not in (tmp_path / "small" / "model_weights.c").read_text()
+    assert not (tmp_path / "small" / "model_weights.bin").exists()
+    monkeypatch.setattr(weights_module, "LARGEST", 100)
+    emitted = write_program(load(model), tmp_path / "big")
+    assert "incbin" in (tmp_path / "big" / "model_weights.c").read_text()
+    assert (tmp_path / "big" / "model_weights.bin").stat().st_size == len(emitted.weights)
+    write_program(load(model), tmp_path / "literals", weights="string")
+    assert "incbin" not in (tmp_path / "literals" / "model_weights.c").read_text()
 
 
 @pytest.mark.parametrize("weights", ["string", "incbin", "blob"])
