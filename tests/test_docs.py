@@ -7,7 +7,8 @@
 - ``c`` blocks are compiled, with the newest folder of the page's that has the headers they include.
 - ``sh`` blocks are not for this machine, or have no files here; of the commands of eqsat in them, the command line
   must know all options.
-- The word ``skip`` behind the language leaves a block out. Other languages are not run.
+- The word ``skip`` behind the language leaves a block out, ``onednn`` where that is not installed. Other languages
+  are not run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import pytest
 
 from eqsat.cli import cli
 from eqsat.codegen.compiler import find_compiler
+from eqsat.codegen.onednn.library import has_onednn
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -167,7 +169,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.chmod(0o755)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page, page.read_text("utf-8")):
-        if not block.info or "skip" in block.info:
+        if not block.info or "skip" in block.info or ("onednn" in block.info and not has_onednn()):
             continue
         if block.info[0] == "python":
             run_python(block, namespace)

@@ -73,7 +73,7 @@ class Ops:
         return self.rng.integers(-127, 128, shape).astype(np.int8)
 
 
-def f4(value: float) -> np.ndarray:
+def f4(value: float | Sequence[float]) -> np.ndarray:
     return np.array(value, np.float32)
 
 
@@ -112,7 +112,7 @@ def pools(o: Ops) -> None:
             o.add(f"Reduce{name}", [(3, 4, 5), np.array(axes)], keepdims=kept)
     o.add("Resize", [(1, 3, 4, 5), None, f4([1, 1, 2, 3])], mode="nearest")
     o.add("Resize", [(1, 3, 4, 5), None, f4([1, 1, 2, 2])], mode="linear")
-    half = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    half: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     o.add("Resize", [(1, 3, 4, 5), None, f4([1, 1, 2, 2])], mode="nearest", **half)
 
 
@@ -130,11 +130,12 @@ def norms(o: Ops) -> None:
 
 
 def elementwise(o: Ops) -> None:
-    for name, attributes in (
+    functions: tuple[tuple[str, dict[str, Any]], ...] = (
         ("Relu", {}), ("LeakyRelu", {"alpha": 0.2}), ("Elu", {"alpha": 0.7}), ("Sigmoid", {}), ("Tanh", {}),
         ("Abs", {}), ("Exp", {}), ("HardSigmoid", {"alpha": 0.3}), ("HardSwish", {}), ("Mish", {}), ("Gelu", {}),
         ("Gelu", {"approximate": "tanh"}), ("Softplus", {}), ("Round", {}), ("Neg", {}),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for name, attributes in functions:
         o.add(name, [(3, 5, 4)], **attributes)
     positive = {0: np.abs(o.floats(3, 5, 4)) + np.float32(0.1)}
     for name in ("Sqrt", "Log", "Reciprocal"):
