@@ -40,10 +40,10 @@ def limit() -> int:
 
 
 def mark_used(library: Path) -> None:
-    """Notes that a library is used now."""
+    """Notes that a library is used now: in the time of access, which the system itself may not keep."""
     # A cache that may only be read serves as well.
     with contextlib.suppress(OSError):
-        os.utime(library)
+        os.utime(library, ns=(time.time_ns(), library.stat().st_mtime_ns))
 
 
 def prune(folder: Path, most: int) -> list[Path]:
@@ -67,7 +67,8 @@ def prune(folder: Path, most: int) -> list[Path]:
                     if now - status.st_mtime > RECENT:
                         shutil.rmtree(entry.path, ignore_errors=True)
                 elif entry.name.endswith((".so", ".dll")) and entry.is_file(follow_symlinks=False):
-                    found.append((status.st_mtime, entry.name, status.st_size))
+                    used = max(status.st_atime, status.st_mtime)
+                    found.append((used, entry.name, status.st_size))
     total = sum(size for _, _, size in found)
     removed = []
     for used, name, size in sorted(found):

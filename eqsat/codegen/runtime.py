@@ -119,9 +119,13 @@ class CModel:
             raise CodegenError(
                 "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
             ) from error
+        # Looked up once: a run of a small model takes no longer than its arguments.
+        self._input_types = [ffi.typeof(f"const {x.c_type} *") for x in emitted.inputs]
+        self._output_types = [ffi.typeof(f"{y.c_type} *") for y in emitted.outputs]
+        self._arena_type = ffi.typeof("void *")
+        self._constants = ffi.cast("const void *", self._weights.ctypes.data)
         if onednn:
-            weights = self._pointer(self._weights, "void", const=True)
-            self._contexts = Contexts(ffi, self._library, weights, emitted.pieces)
+            self._contexts = Contexts(ffi, self._library, self._constants, emitted.pieces)
         else:
             self._contexts = None
 
@@ -145,11 +149,12 @@ class CModel:
         results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
         arena = self._take()
         try:
+            cast = self._ffi.cast
             arguments = [
-                *(self._pointer(x, y.c_type, const=True) for x, y in zip(given, self.emitted.inputs, strict=True)),
-                *(self._pointer(x, y.c_type) for x, y in zip(results, self.emitted.outputs, strict=True)),
-                self._pointer(arena, "void"),
-                self._pointer(self._weights, "void", const=True),
+                *[cast(c, x.ctypes.data) for c, x in zip(self._input_types, given, strict=True)],
+                *[cast(c, y.ctypes.data) for c, y in zip(self._output_types, results, strict=True)],
+                cast(self._arena_type, arena.ctypes.data),
+                self._constants,
             ]
             if self._contexts is None:
                 status = self._library.model_run(*arguments)
@@ -172,9 +177,6 @@ class CModel:
             if self._arenas:
                 return self._arenas.pop()
         return aligned(self.emitted.arena)
-
-    def _pointer(self, array: np.ndarray, c_type: str, *, const: bool = False) -> Any:
-        return self._ffi.cast(f"{'const ' if const else ''}{c_type} *", array.ctypes.data)
 
     def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
         known = [x.name for x in self.emitted.inputs]
@@ -206,7 +208,9 @@ class CModel:
                     actual=str(list(array.shape)),
                 )
             # An array that is dense already is passed as it is, whoever owns it.
-            result.append(np.require(array, requirements=["C", "A"]))
+            flags = array.flags
+            fit = flags.c_contiguous and flags.aligned
+            result.append(array if fit else np.require(array, requirements=["C", "A"]))
         return result
 
 
