@@ -93,11 +93,16 @@ def summary(name: str, found: Sequence[Sample]) -> dict[str, Any]:
         "kernels": len(found),
         "milliseconds": 1e3 * sum(measured),
         "predicted": 1e3 * sum(predicted),
-        "spearman": spearman(predicted, measured),
+        "spearman": _number(spearman(predicted, measured)),
         "median ratio": statistics.median(s.ratio for s in found),
         "too cheap": str(by_ratio[0]),
         "too dear": str(by_ratio[-1]),
     }
+
+
+def _number(value: float) -> float | None:
+    """None where there is none, as JSON has it."""
+    return None if math.isnan(value) else value
 
 
 def grouped(found: Iterable[Sample], attribute: str) -> dict[str, list[Sample]]:
@@ -144,13 +149,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     by_model = [summary(name, group) for name, group in grouped(found, "model").items()]
     by_family = [summary(name, group) for name, group in sorted(grouped(found, "family").items())]
     whole = summary("all", found) | {
-        "kendall": kendall([s.predicted for s in found], [s.measured for s in found]),
+        "kendall": _number(kendall([s.predicted for s in found], [s.measured for s in found])),
         "spread": spread(found),
     }
-    print(table(by_model))
-    print(table(by_family))
+    for rows in (by_model, by_family):
+        print(table([{key: "-" if value is None else value for key, value in row.items()} for row in rows]))
     print(
-        f"{whole['kernels']} kernels: Spearman {whole['spearman']:.3f}, Kendall {whole['kendall']:.3f}; "
+        f"{whole['kernels']} kernels: Spearman {_shown(whole['spearman'])}, Kendall {_shown(whole['kendall'])}; "
         f"half of them within a factor of {whole['spread']:.2f}; "
         f"together {whole['milliseconds']:.1f} ms, predicted {whole['predicted']:.1f} ms"
     )
@@ -158,6 +163,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kernels = [{**s.__dict__, "ratio": s.ratio} for s in found]
         write_json(options.json, {"models": by_model, "families": by_family, "all": whole, "kernels": kernels})
     return 0
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def spread(found: Sequence[Sample]) -> float:

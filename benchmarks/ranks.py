@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def ranks(values: Sequence[float]) -> np.ndarray:
+def ranks(values: ArrayLike) -> np.ndarray:
     """Positions in ascending order from 1; equal values share the mean of theirs."""
     _, where, counts = np.unique(np.asarray(values, float), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[where]
 
 
-def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+def spearman(a: ArrayLike, b: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's, of ranks. NaN where one list has no order.
 
     Spearman, "The proof and measurement of association between two things", Am. J. Psychology 15(1), 1904.
@@ -23,7 +23,7 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     return _pearson(ranks(a), ranks(b))
 
 
-def kendall(a: Sequence[float], b: Sequence[float]) -> float:
+def kendall(a: ArrayLike, b: ArrayLike) -> float:
     """Kendall's tau-b: how many pairs are in the same order, less how many are not. NaN where one list has no order.
 
     Kendall, "The treatment of ties in ranking problems", Biometrika 33(3), 1945.

@@ -66,7 +66,10 @@ class Prediction:
         facts = [_facts(x) for x in task.inputs]
         results = [None if y is None else _type(y) for y in task.outputs]
         operands = bind_operands(task.operator, attributes(task), facts, results)
-        self.entry = family_entry(target, entry_name(family), operands)
+        operands["y"] = TensorFacts(next(t for t in results if t is not None))  # of recurrent networks not the first
+        # What has no elements takes no time, and has no sizes to divide by.
+        has_elements = all(y.elements for y in task.outputs if y is not None)
+        self.entry = family_entry(target, entry_name(family), operands) if has_elements else None
         self.work = work(task)
         symbols = {name: getattr(self.work, name) for name in Work.__dataclass_fields__}
         self.env = operands | symbols | rates(target, _first(task))

@@ -171,7 +171,8 @@ class CostModel:
             env: dict[str, object] = {"x": x, "y": TensorFacts(output), "node": NodeFacts(*anchor)}
             is_across = converts and x.type is not None and x.type.shape == output.shape
             scattered = size_in_bytes(x.type) if is_across and x.type is not None else 0
-            entry = family_entry(self.targets[target], name, env)
+            # What has no elements takes no time, and has no sizes to divide by.
+            entry = family_entry(self.targets[target], name, env) if output.elements else None
             env |= {**symbols, "functions": functions, "scattered": scattered}
             self._families[key] = roofline(symbols) if entry is None else priced(entry.cost, env, name)
         return self._families[key]

@@ -35,6 +35,7 @@ Measured = Sequence[tuple[KernelInfo, float]]
 Progress = Callable[[str, int, int], None]
 """Is told what is measured, how many probes are done, and how many there are."""
 
+_WINOGRAD = "Winograd's algorithm"
 PROBES: dict[str, Callable[[], ir.Model]] = {
     "convolutions": float_probes.convolutions,
     "depthwise convolutions": float_probes.separable,
@@ -48,7 +49,7 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     "quantized products": other_probes.small_quantized,
     "loops": other_probes.loops,
     "products of other types": other_probes.other_products,
-    "Winograd's algorithm": float_probes.tall_convolutions,
+    _WINOGRAD: float_probes.tall_convolutions,
 }
 SECONDS, QUICK_SECONDS = 2.0, 0.2
 """Of CPU time that each network is measured for, about."""
@@ -122,7 +123,7 @@ def calibrate(host: str | Path = HOST, *, seconds: float = SECONDS, progress: Pr
 def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
     """Kernels of one of the :data:`PROBES` and their seconds."""
     model = PROBES[name]()
-    compiled = CModel(model, flags=PROFILE, profile=True, winograd=name.startswith("Winograd"))
+    compiled = CModel(model, flags=PROFILE, profile=True, winograd=name == _WINOGRAD)
     feeds = complete_inputs(model)
     compiled.run(feeds)
     start = time.process_time()

@@ -14,6 +14,14 @@ _BEST = 5
 """Of the fastest kernels the middle one counts: the very fastest may be a slip of the clock."""
 _STREAM = 8e6
 """Bytes from which an elementwise kernel is bound by memory."""
+_PRODUCTS = (
+    "direct convolution",
+    "packed matrix product",
+    "integer convolution",
+    "integer matrix product",
+    "matrix loops",
+)
+"""Families that compute every product that is counted."""
 _NOTHING = 4096
 """Bytes up to which a kernel takes what starting it takes."""
 
@@ -40,8 +48,7 @@ def _peak(measured: Sequence[tuple[KernelInfo, float]], dtype: str) -> float | N
     rates = []
     for kernel, seconds in measured:
         first = next((x for x in kernel.task.inputs if isinstance(x, View)), None)
-        is_product = any(word in kernel.what for word in ("Conv", "MatMul", "Gemm"))
-        if is_product and first is not None and dtype_name(first.dtype) in alike:
+        if kernel.family in _PRODUCTS and first is not None and dtype_name(first.dtype) in alike:
             rates.append(work(kernel.task).macs / seconds)
     return _middle_of_best(rates)
 
