@@ -58,6 +58,24 @@ def compile_and_run(folder: Path, sources: list[str], *flags: str) -> subprocess
     return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
+def test_another_file_is_not_taken_for_the_weights(tmp_path: Path) -> None:
+    write_program(load(random_model(3)), tmp_path, weights="blob")
+    command = [*find_compiler(), "-std=c11", "-O0", "model.c", "model_example.c", "main.c", "-lm", "-o", "check"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    content = (tmp_path / "model_weights.bin").read_bytes()
+
+    def answer(name: str) -> tuple[int, str]:
+        done = subprocess.run(["./check", name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    assert answer("model_weights.bin") == (0, "")
+    assert answer("nowhere.bin") == (2, "nowhere.bin: the weights cannot be read\n")
+    for other in (content + b"x", content[:-1]):
+        (tmp_path / "other.bin").write_bytes(other)
+        assert answer("other.bin") == (2, f"other.bin: not the weights, which are {len(content)} bytes\n")
+
+
 def test_big_weights_are_included_by_the_assembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(3)
     write_program(load(model), tmp_path / "small")
