@@ -57,7 +57,7 @@ c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.t
 check-rules: $(STAMP)  ## every shipped rule on many more random instances
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
 
-# Stopped and started again it goes on where it was, unless a source has changed.
+# About 20 minutes on two idle cores. Stopped and started again it goes on where it was, unless a source has changed.
 check-c: $(STAMP)  ## all node cases and 200 random graphs of each kind as C under ASan and UBSan, each instruction set
 	$(BIN)/python -m tests.codegen --how sanitize --jobs $(JOBS) --resume out/check_c.tsv
 	$(BIN)/python -m tests.codegen.graphs 0 200 --how sanitize --jobs $(JOBS) --resume out/check_c_graphs.tsv
