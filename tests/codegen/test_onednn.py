@@ -16,12 +16,13 @@ from eqsat import op
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.generate import generate
-from eqsat.codegen.onednn import library
+from eqsat.codegen.onednn import library, steps
+from eqsat.codegen.onednn.description import Post
 from eqsat.codegen.onednn.library import require_onednn
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.inputs import complete_inputs
-from tests.codegen.onednn_cases import REQUIRED, compiled, needs_onednn
+from tests.codegen.onednn_cases import REQUIRED, compare, compiled, needs_onednn
 
 MODELS = Path(__file__).parents[2].parent / "shared" / "models"
 CLOSE = "dnnl -launch=1e-9 -dispatch=1e-9 -link.latency=1e-9 -link.bandwidth=1e15"
@@ -121,6 +122,32 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
     flags = ("-DFIRST_USE_DNNL", "-DSECOND_USE_DNNL", "-DFIRST_SCALAR", "-DSECOND_SCALAR")
     done = build(tmp_path, *parts, "main_first.c", "main_second.c", "both.c", flags=flags)
     assert done.returncode == 0 and done.stdout.count("PASSED") == 4
+
+
+@needs_onednn
+def test_a_region_that_is_refused_when_primitives_are_made_runs_in_portable_c(tmp_path: Path) -> None:
+    write_program(small().model, tmp_path, isas=[])
+    source = tmp_path / "model_dnnl.c"
+    text = source.read_text()
+    assert "dnnl_eltwise_relu" in text
+    source.write_text(text.replace("dnnl_eltwise_relu", "dnnl_alg_kind_undef"))
+    done = build(tmp_path, *FILES, flags=("-DMODEL_USE_DNNL", "-DMODEL_SCALAR"))
+    assert done.stdout.startswith("region 0: oneDNN has no primitive for ")
+    assert done.returncode == 0 and done.stdout.count("PASSED") == 2
+
+
+@needs_onednn
+def test_from_python_the_refused_kernel_alone_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(steps._UNARY, "Tanh", lambda a: [Post("dnnl_alg_kind_undef")])
+    x = eqsat.input("x", (2, 16, 8, 8))
+    y = op.Sigmoid(op.MaxPool(op.Tanh(op.MaxPool(x, kernel_shape=[3, 3])), kernel_shape=[2, 2]))
+    result = eqsat.optimize(eqsat.graph(y), targets=[CLOSE])
+    inputs = complete_inputs(result.model)
+    model = compiled(result.model)
+    ((_, operator, reason),) = model.emitted.coverage["dnnl"].refused
+    assert "machine" in reason and operator
+    assert model.emitted.pieces >= 1 and model.primitives()
+    compare(result.run(inputs), model.run(inputs))
 
 
 def test_without_the_option_the_portable_form_runs(tmp_path: Path) -> None:
