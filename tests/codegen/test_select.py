@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from eqsat.api import optimize
 from eqsat.cli import main
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
@@ -234,6 +235,11 @@ def host(path: Path, conversion: str = "1e-6", direct: str = "1e-6", winograd: s
     return path
 
 
+MODELS["vendor"] = (
+    "(float[1, 8, 16, 16] x) => (float[1, 8, 16, 16] y)",
+    "a = Conv(x, w_8x8x1x1) b = Relu(a) c = Conv<pads = [1, 1, 1, 1]>(b, w_8x8x3x3) d = Relu(c) "
+    "y = Conv<pads = [2, 2, 2, 2]>(d, w_8x8x5x5)",
+)
 MODELS["plain"] = (
     "(float[1, 8, 8, 8] x) => (float[1, 8, 8, 8] y)",
     "a = Conv<pads = [1, 1, 1, 1]>(x, w_8x8x3x3) y = Conv<pads = [1, 1, 1, 1]>(a, w_8x8x3x3_2)",
@@ -337,3 +343,33 @@ def test_the_same_text_each_time(name: str, tmp_path: Path) -> None:
         texts.append(run.stdout)
     assert texts[0] == texts[1]
     assert generate(load(tmp_path / "model.onnx"), isas=(AVX2,)).source == texts[0]
+
+
+# ---- beside a vendor's calls ------------------------------------------------------------------------------------
+
+KIWI = """
+target kiwi
+    summary "an accelerator with one kernel"
+    peak float32 = 4e13
+    bandwidth = 8e11, launch = 1e-9, dispatch = 1e-9
+    link bandwidth = 4e13, latency = 1e-9
+    composite conv : exact
+        Conv(x, w, b?)
+        where const(w, b), w.shape[2:] == [3, 3]
+        call "kiwi_conv({x}, {w}, {y})"
+"""
+
+
+def test_a_vendors_kernels_stay(tmp_path: Path) -> None:
+    """The vendor's convolution reads and writes rows; the host's around it have the layout that they want."""
+    (tmp_path / "kiwi.target").write_text(KIWI)
+    network = model("vendor")
+    partitioned = optimize(network, targets=[tmp_path / "kiwi.target"]).model
+    inputs = complete_inputs(network)
+    compiled = CModel(partitioned)
+    (expected,) = Executor(network).run(inputs).values()
+    (result,) = compiled.run(inputs).values()
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5 * float(np.abs(expected).max()))
+    assert compiled.emitted.selection is not None
+    assert compiled.emitted.selection.kernels["direct_convolution"] == 2
+    assert "kiwi_conv(" in compiled.emitted.source
