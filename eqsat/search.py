@@ -128,8 +128,8 @@ class Result:
 
         Args:
             folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host`` and ``select`` of
-                :func:`eqsat.codegen.folder.write_program`.
+            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select`` and
+                ``vendors`` of :func:`eqsat.codegen.folder.write_program`.
 
         Raises:
             CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
