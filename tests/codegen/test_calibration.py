@@ -246,6 +246,21 @@ def test_one_probe_is_measured(monkeypatch: pytest.MonkeyPatch):
     assert spread(HOST, found) >= 1
 
 
+@pytest.mark.heavy
+def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The whole way, with real times: a file that is one, and predictions that are about right."""
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
+    seen: list[tuple[str, int, int]] = []
+    found = calibration.calibrate(seconds=0.3, progress=lambda *event: seen.append(event))
+    assert [name for name, _, _ in seen] == [*PROBES, "fitting"]
+    path = tmp_path / "mine.target"
+    path.write_text(found.text, "utf-8")
+    (mine,) = read_target_file(path)
+    assert [*problems(mine), *unknown_families(mine)] == []
+    assert set(found.changes) == set(numerals(TEXT, str(FILE), "cpu"))
+    assert found.after < 1.5 and found.after <= found.before + 1e-9
+
+
 def test_types_of_products():
     from eqsat.codegen.calibration.other_probes import PRODUCTS
 
