@@ -63,7 +63,6 @@ def generate(
     marked, groups = mark_groups(model)
     if onednn.TARGET in vendors:
         marked, kernels = mark_kernels(marked, onednn.TARGET)
-        select = select and not kernels
     else:
         kernels = []
     chosen = select_kernels(marked, host_target(host), dims=dims, winograd=winograd) if select else None

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from benchmarks.models import SHARED
 from eqsat import op
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
@@ -24,7 +25,6 @@ from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.inputs import complete_inputs
 from tests.codegen.onednn_cases import REQUIRED, compare, compiled, needs_onednn
 
-MODELS = Path(__file__).parents[2].parent / "shared" / "models"
 CLOSE = "dnnl -launch=1e-9 -dispatch=1e-9 -link.latency=1e-9 -link.bandwidth=1e15"
 """A target that is worth calling for models of any size."""
 
@@ -57,6 +57,22 @@ def test_two_regions_with_several_inputs_and_outputs() -> None:
             np.testing.assert_allclose(got[name], array, rtol=0, atol=1e-5)
     # Reorders stand at the borders alone: two inputs and two outputs of the first region, one each of the second.
     assert sum(p.is_reorder for p in model.primitives()) <= 6
+
+
+@needs_onednn
+def test_kernels_between_regions_are_chosen() -> None:
+    rng = np.random.default_rng(1)
+    x = eqsat.input("x", (1, 16, 28, 28))
+    a = op.Relu(op.Conv(x, rng.standard_normal((32, 16, 3, 3)).astype(np.float32) / 8, pads=[1, 1, 1, 1]))
+    b = op.Hardmax(a, axis=1) * a
+    c = op.Conv(b, rng.standard_normal((8, 32, 3, 3)).astype(np.float32) / 8, pads=[1, 1, 1, 1])
+    result = eqsat.optimize(eqsat.graph(op.CumSum(c, np.array(2, np.int64))), targets=["dnnl"])
+    inputs = complete_inputs(result.model)
+    model = compiled(result.model)
+    assert model.emitted.coverage["dnnl"].called == 1
+    assert model.emitted.selection is not None and model.emitted.selection.kernels == {"direct_convolution": 1}
+    for name, array in result.run(inputs).items():
+        np.testing.assert_allclose(model.run(inputs)[name], array, rtol=0, atol=1e-6 * float(np.abs(array).max()))
 
 
 @needs_onednn
@@ -184,7 +200,7 @@ def test_it_is_there_where_it_has_to_be() -> None:
         assert require_onednn()
 
 
-SHARED = [
+NETWORKS = [
     "tiny_resnet8", "tiny_resnet8.qop_u8s8", "tiny_dscnn", "tiny_mbv1_025", "tiny_ae", "tiny_ae.qdq_s8s8",
     "tiny_dscnn.qop_u8s8", pytest.param("tiny_mbv1_025.qop_u8s8", marks=pytest.mark.heavy),
     pytest.param("mbv2", marks=pytest.mark.heavy),
@@ -194,9 +210,9 @@ SHARED = [
 
 
 @needs_onednn
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_networks_agree_with_numpy(name: str) -> None:
-    path = MODELS / f"{name}.onnx"
+    path = SHARED / f"{name}.onnx"
     if not path.exists():
         pytest.skip("the model is not there")
     result = eqsat.optimize(path, targets=[CLOSE])

@@ -46,13 +46,19 @@ def mark_kernels(model: ir.Model, target: str) -> tuple[ir.Model, list[Kernel]]:
         function = copy.functions.get(node.op_identifier())
         if function is None or REGION not in function.metadata_props or _target(function) != target:
             continue
-        node.metadata_props[REGION_MARK] = str(regions)
-        for number, inner in enumerate(function):
-            inner.metadata_props[KERNEL_MARK] = str(number)
+        own = function.clone()
+        own.name = f"{function.name}__{regions}"
+        for number, inner in enumerate(own):
+            inner.metadata_props.update({REGION_MARK: str(regions), KERNEL_MARK: str(number)})
             composite = inner.metadata_props.get(COMPOSITE)
             operator = f"{target}.{composite.rpartition('.')[2]}" if composite else inner.op_type
             kernels.append(Kernel(regions, number, inner.name or inner.op_type, operator))
+        copy.functions[own.identifier()] = own
+        node.op_type = own.name
         regions += 1
+    for function in copy.functions.values():
+        if _target(function) == target:
+            del function.metadata_props[TARGET]  # What takes regions and composites apart leaves these whole.
     return copy, kernels
 
 
