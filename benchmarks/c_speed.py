@@ -27,7 +27,7 @@ import onnx_ir as ir
 from threadpoolctl import threadpool_limits
 
 from benchmarks.executor import load_model, table
-from benchmarks.models import LIGHT
+from benchmarks.models import LIGHT, SHARED
 from benchmarks.output import write_json
 from benchmarks.peer import session
 from benchmarks.timing import in_turn
@@ -35,7 +35,6 @@ from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.search import Search
 
-SHARED = Path(__file__).parents[2] / "shared" / "models"
 FLOATS = ("tiny_ae", "tiny_dscnn", "tiny_mbv1_025", "tiny_resnet8", "mbv2", "bert4x256")
 LEAST_SECONDS = 0.002
 """A sample is as many runs as take this long, so that small models are not lost in the clock's grain."""

@@ -14,10 +14,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from benchmarks.models import LIGHT, light
-
-FOLDER = Path(__file__).parents[2] / "shared" / "models"
-"""Where exported models are looked for."""
+from benchmarks.models import LIGHT, SHARED, light
 
 OPSET = 17
 
@@ -67,7 +64,7 @@ SMALL = tuple(_SMALL)
 
 def exported() -> list[str]:
     """Names of the float models in the folder."""
-    return sorted(file.stem for file in FOLDER.glob("*.onnx") if "." not in file.stem)
+    return sorted(file.stem for file in SHARED.glob("*.onnx") if "." not in file.stem)
 
 
 def float_model(name: str) -> onnx.ModelProto:
@@ -80,7 +77,7 @@ def float_model(name: str) -> onnx.ModelProto:
         return _small(name)
     if name in LIGHT:
         return _prepared(light(name))
-    file = FOLDER / f"{name}.onnx" if name in exported() else Path(name)
+    file = SHARED / f"{name}.onnx" if name in exported() else Path(name)
     if not file.is_file():
         raise ValueError(f"a model must be a file or one of {', '.join((*SMALL, *LIGHT, *exported()))}, got {name!r}")
     return _prepared(onnx.load(file))

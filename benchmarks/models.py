@@ -8,6 +8,7 @@ for kernels, close to 1 for scales and variances, small for everything that is a
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,11 @@ LIGHT = (
     "zfnet512",
 )
 """The names that :func:`light` knows."""
+
+_PROJECT = Path(__file__).parents[1]
+_PLACES = (Path(os.environ.get("EQSAT_MODELS") or _PROJECT / "models"), _PROJECT.parent / "shared" / "models")
+SHARED = next((place for place in _PLACES if any(place.glob("*.onnx"))), _PLACES[0])
+"""Where exported models are: the folder that EQSAT_MODELS names, else ``models`` here or beside this project."""
 
 _MOVEMENT = ("Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity")
 

@@ -23,6 +23,7 @@ import onnx_ir as ir
 from threadpoolctl import threadpool_limits
 
 from benchmarks.executor import load_model, table
+from benchmarks.models import SHARED
 from benchmarks.output import write_json
 from benchmarks.peer import session
 from benchmarks.timing import in_turn
@@ -30,7 +31,6 @@ from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.search import Search
 
-SHARED = Path(__file__).parents[2] / "shared" / "models"
 NAMES = ("tiny_resnet8", "tiny_resnet8.qop_u8s8", "tiny_mbv1_025", "mbv2", "mbv2.qop_u8s8", "bert4x256")
 LEAST_SECONDS = 0.002
 """A sample is as many runs as take this long."""

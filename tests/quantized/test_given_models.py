@@ -6,22 +6,18 @@ are none, the tests say so and are skipped. ``test_two_spellings.py`` makes smal
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
+from benchmarks.models import SHARED
 from eqsat.search import Result, Search
 from tests.quantized.checks import float_arithmetic, greatest_difference
 
-ROOT = Path(__file__).parents[2]
 TARGETS = ("cpu", "dnnl", "ethos_n, dnnl")
-_PLACES = [Path(os.environ.get("EQSAT_MODELS") or ROOT / "models"), ROOT.parent / "shared" / "models"]
-FOLDER = next((place for place in _PLACES if any(place.glob("*.q*_*.onnx"))), None)
-FILES = sorted(path.name for path in FOLDER.glob("*.q*_*.onnx")) if FOLDER is not None else []
+FILES = sorted(path.name for path in SHARED.glob("*.q*_*.onnx"))
 PAIRS = sorted({name.split(".qop_")[0] for name in FILES if ".qop_" in name})
 
 needs_files = pytest.mark.skipif(
@@ -31,8 +27,7 @@ needs_files = pytest.mark.skipif(
 
 @cache
 def model_of(name: str) -> onnx.ModelProto:
-    assert FOLDER is not None
-    return onnx.load(FOLDER / name)
+    return onnx.load(SHARED / name)
 
 
 @cache
