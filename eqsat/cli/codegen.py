@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.options import MODEL, debug_option, dims_option, inputs_option, quiet_option, read_inputs, seed_option
+from eqsat.cli.options import (
+    MODEL,
+    debug_option,
+    dims_option,
+    inputs_option,
+    json_option,
+    quiet_option,
+    read_inputs,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
@@ -60,6 +70,7 @@ if TYPE_CHECKING:
 @inputs_option
 @dims_option
 @seed_option("the stored inputs that are not given")
+@json_option("what was written, kernel by kernel,")
 @quiet_option()
 @debug_option
 def codegen(
@@ -75,6 +86,7 @@ def codegen(
     inputs: tuple[str, ...],
     dims: dict[str, int],
     seed: int,
+    as_json: bool,
     quiet: bool,
 ) -> int:
     """Write MODEL, optimized or not, as a C program that checks itself.
@@ -101,7 +113,10 @@ def codegen(
         host=host,
         select=not no_select,
     )
-    if quiet:
+    if as_json:
+        shown = as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)}
+        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+    if quiet or as_json:
         return 0
     if memory_map:
         show_memory_map(emitted)
@@ -122,6 +137,37 @@ def codegen(
     for target, coverage in sorted(emitted.coverage.items()):
         show_coverage(target, coverage)
     return 0
+
+
+def as_dict(emitted: Emitted) -> dict[str, Any]:
+    """What was generated; sizes in bytes, times in seconds."""
+    from dataclasses import asdict
+
+    return {
+        "name": emitted.name,
+        "model": emitted.model,
+        "inputs": [asdict(argument) for argument in emitted.inputs],
+        "outputs": [asdict(argument) for argument in emitted.outputs],
+        "arena": emitted.arena,
+        "live_bound": emitted.plan.bound,
+        "weights": len(emitted.weights),
+        "kernels": [
+            {"name": k.name, "operators": k.what, "family": k.family, "shape": list(k.shape)} for k in emitted.kernels
+        ],
+        "selection": None if emitted.selection is None else asdict(emitted.selection),
+        "memory_map": [asdict(entry) for entry in emitted.memory_map],
+        "libraries": {
+            target: {
+                "kernels": coverage.total,
+                "called": coverage.called,
+                "refused": [
+                    {"name": name, "operator": operator, "reason": reason}
+                    for name, operator, reason in coverage.refused
+                ],
+            }
+            for target, coverage in sorted(emitted.coverage.items())
+        },
+    }
 
 
 def chosen(selection: Selection) -> str:

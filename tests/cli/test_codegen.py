@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_memory_map(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["offset", "bytes", "kernels", "tensor"]
     assert any(line.endswith(" s, e") for line in lines), "the softmax is computed in place"
+
+
+def test_json(capsys: Capture) -> None:
+    assert main(["codegen", "net.onnx", "-o", "out", "--dim", "N=3", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [a["name"] for a in shown["inputs"]] == ["x", "y"] and shown["outputs"][0]["shape"] == [3, 8]
+    assert shown["arena"] >= shown["live_bound"] > 0 and shown["weights"] >= 8 * 8 * 4
+    assert {k["operators"].split()[0] for k in shown["kernels"]} >= {"Softmax", "MatMul"}
+    assert shown["libraries"] == {} and shown["quantized_in_floats"] == 0 and shown["selection"] is None
+    assert Path("out/model.c").exists()
 
 
 def test_quiet(capsys: Capture) -> None:
