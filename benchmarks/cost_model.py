@@ -36,7 +36,7 @@ from eqsat.errors import EqsatError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.rules.ast import Target
 from eqsat.search import Search
-from eqsat.targets.registry import load_targets
+from eqsat.targets.registry import load_host
 
 LEAST_RUNS, MOST_RUNS = 9, 300
 
@@ -119,7 +119,7 @@ def host_of(target: str) -> Target:
     Raises:
         TargetError: It cannot be read.
     """
-    return load_targets(target)[0]
+    return load_host(target)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,11 +36,12 @@ def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet:
     eqsat optimize model.onnx --target my_cpu.target,dnnl -o out.onnx
     """
     from eqsat.cli.progress import showing_progress
-    from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate, host_file
+    from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
     from eqsat.report.event import Event
     from eqsat.report.write import replacing
+    from eqsat.targets.registry import load_host
 
-    host_file(name)
+    load_host(name)
     if output is not None:
         _check_output(output)
     with showing_progress(quiet or as_json) as receive:

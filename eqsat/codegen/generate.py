@@ -18,9 +18,10 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
 from eqsat.codegen.onednn import assign as onednn
 from eqsat.codegen.onednn.marks import mark_kernels
-from eqsat.codegen.select import host_target, select_kernels
+from eqsat.codegen.select import select_kernels
 from eqsat.codegen.vendor import mark_groups
 from eqsat.rules.ast import Target
+from eqsat.targets.registry import load_host
 
 VENDORS = (onednn.TARGET,)
 """Targets whose library is called by what is known of it here."""
@@ -65,7 +66,7 @@ def generate(
         marked, kernels = mark_kernels(marked, onednn.TARGET)
     else:
         kernels = []
-    chosen = select_kernels(marked, host_target(host), dims=dims, winograd=winograd) if select else None
+    chosen = select_kernels(marked, load_host(host), dims=dims, winograd=winograd) if select else None
     program = lower(marked, dims=dims, groups=groups) if chosen is None else lower(chosen[0], groups=groups)
     coverage = {onednn.TARGET: onednn.assign(program, kernels, refused)} if kernels else {}
     simplify_bytes(program)

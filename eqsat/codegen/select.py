@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import onnx_ir as ir
 
@@ -39,7 +38,6 @@ from eqsat.rules.ast import Alternatives, Match, Pattern, Target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.select import allowed, select_rules
 from eqsat.targets.cost import CostModel
-from eqsat.targets.registry import load_targets
 
 TIME_LIMIT = 60.0
 """Seconds for a search; networks of the usual sizes take one or two, so that the result does not depend on it."""
@@ -64,15 +62,6 @@ class Selection:
     cost: float
     bound: float
     stop_reason: str
-
-
-def host_target(host: str | Path | Target | None = None) -> Target:
-    """The host whose kernels are chosen from; the shipped ``cpu`` by default.
-
-    Raises:
-        TargetError: There is no such host.
-    """
-    return load_targets(() if host is None else host)[0]
 
 
 def select_kernels(

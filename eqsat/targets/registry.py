@@ -76,6 +76,24 @@ def load_targets(targets: str | Path | Target | Sequence[str | Path | Target] = 
     return [*hosts, *(t for t in found if not t.is_host)]
 
 
+def load_host(host: str | Path | Target | None = None) -> Target:
+    """The host that is meant; the shipped ``cpu`` by default.
+
+    Raises:
+        TargetError: There is no such target, it cannot be read, or it is an accelerator.
+    """
+    found = load_targets(() if host is None else host)
+    accelerators = [t for t in found if not t.is_host]
+    if accelerators:
+        raise TargetError(
+            "a host is required: what says how fast the machine is that eqsat runs on",
+            place=str(accelerators[0].place),
+            actual=f"`{accelerators[0].name}`, an accelerator",
+            hint=f"`{HOST}`, or a file that `eqsat targets calibrate {HOST}` writes",
+        )
+    return found[0]
+
+
 def read_target_file(path: str | Path) -> tuple[Target, ...]:
     """All targets that a file declares.
 

@@ -79,7 +79,7 @@ def _is(word: str, value: float) -> bool:
     [
         (
             ["dnnl"],
-            "a host is required: only the machine that eqsat runs on can be measured; got `dnnl`, an accelerator",
+            "a host is required: what says how fast the machine is that eqsat runs on; got `dnnl`, an accelerator",
         ),
         (["cpuu"], "did you mean `cpu`"),
         (["missing.target"], "missing.target: a target file is required; got no such file"),

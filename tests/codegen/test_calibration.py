@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.codegen.calibration import calibrate as calibration
-from eqsat.codegen.calibration.calibrate import PROBES, calibrated, host_file, spread
+from eqsat.codegen.calibration.calibrate import PROBES, calibrated, spread
 from eqsat.codegen.calibration.fit import fit
 from eqsat.codegen.calibration.rates import settings
 from eqsat.codegen.calibration.residual import Residual
@@ -27,7 +27,7 @@ from eqsat.model.builder import graph, input, op
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
 from eqsat.targets.numbers import numerals, places, rewritten, written
-from eqsat.targets.registry import load_targets, read_target_file, targets_dir
+from eqsat.targets.registry import load_host, load_targets, read_target_file, targets_dir
 from eqsat.targets.validate import problems
 
 FILE = targets_dir() / "cpu.target"
@@ -232,9 +232,9 @@ def test_peaks_bandwidth_and_launch():
 
 def test_accelerators_are_refused():
     with pytest.raises(TargetError, match=r"a host is required.*`dnnl`, an accelerator"):
-        host_file("dnnl")
+        load_host("dnnl")
     with pytest.raises(TargetError, match="by name or the path"):
-        host_file("nothing")
+        load_host("nothing")
 
 
 def test_one_probe_is_measured(monkeypatch: pytest.MonkeyPatch):

@@ -20,12 +20,13 @@ from eqsat.codegen.isa import AVX2
 from eqsat.codegen.kernels.registry import families, operators
 from eqsat.codegen.marks import entry_name
 from eqsat.codegen.runtime import CModel
-from eqsat.codegen.select import anchored, host_target
+from eqsat.codegen.select import anchored
 from eqsat.errors import TargetError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.save import save
+from eqsat.targets.registry import load_host
 
 MODELS: dict[str, tuple[str, str]] = {}
 """Name -> interface and body; constants are random, by the shapes behind their names: ``w_8x4x3x3``."""
@@ -167,7 +168,7 @@ def test_what_is_chosen_is_generated(name: str) -> None:
     assert found.selection.stop_reason == "optimal"
     assert found.selection.cost == pytest.approx(found.selection.bound, rel=1e-6)
     generated = Counter(entry_name(k.family) for k in found.kernels)
-    anchors = {k.name for k in host_target().kernels if set(anchored(k.pattern))}
+    anchors = {k.name for k in load_host().kernels if set(anchored(k.pattern))}
     for entry, count in found.selection.kernels.items():
         if entry in anchors:
             assert generated[entry] == count, entry
@@ -199,7 +200,7 @@ def test_transposes_of_channels_move_nothing() -> None:
 def test_entries_are_called_like_families() -> None:
     known = {entry_name(f.name) for op in operators() for f in families(op)}
     views = {"channels_last_seen", "seen_channels_last", "channel_shuffle"}
-    assert {k.name for k in host_target().kernels} - known == views
+    assert {k.name for k in load_host().kernels} - known == views
 
 
 # ---- choices follow the costs of the host's file --------------------------------------------------------------
@@ -292,6 +293,8 @@ def test_the_command_line_takes_a_host(tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*command, "--no-select"]) == 0
     assert "chosen" not in capsys.readouterr().out
     assert main([*command, "--host", "nowhere"]) == 1
+    assert main([*command, "--host", "dnnl"]) == 1
+    assert "a host is required" in capsys.readouterr().err
 
 
 def test_only_a_host_has_kernels(tmp_path: Path) -> None:
@@ -302,7 +305,7 @@ def test_only_a_host_has_kernels(tmp_path: Path) -> None:
         .replace("launch = 1e-6", "launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6")
     )
     with pytest.raises(TargetError, match="belongs to a host"):
-        host_target(path)
+        load_host(path)
 
 
 # ---- no choice, the same choice ---------------------------------------------------------------------------------

@@ -23,12 +23,11 @@ from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.predict import predict, work
 from eqsat.codegen.profile import PROFILE, measure
 from eqsat.codegen.runtime import CModel
-from eqsat.errors import TargetError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
 from eqsat.targets.numbers import Numeral, numerals, rewritten
-from eqsat.targets.registry import HOST, load_targets
+from eqsat.targets.registry import HOST, load_host
 from eqsat.targets.validate import validate
 
 Measured = Sequence[tuple[KernelInfo, float]]
@@ -79,23 +78,6 @@ class Calibration:
     after: float
 
 
-def host_file(name: str | Path) -> Target:
-    """The host that is to be measured, by its name or file.
-
-    Raises:
-        TargetError: There is no such target, or it is an accelerator.
-    """
-    found = load_targets(name)
-    others = [t for t in found if not t.is_host]
-    if others:
-        raise TargetError(
-            "a host is required: only the machine that eqsat runs on can be measured",
-            actual=f"`{others[0].name}`, an accelerator",
-            hint="`eqsat targets calibrate cpu`",
-        )
-    return found[0]
-
-
 def calibrate(host: str | Path = HOST, *, seconds: float = SECONDS, progress: Progress | None = None) -> Calibration:
     """Measures this machine with generated C.
 
@@ -108,7 +90,7 @@ def calibrate(host: str | Path = HOST, *, seconds: float = SECONDS, progress: Pr
         TargetError: There is no such host.
         CodegenError: There is no C compiler.
     """
-    target = host_file(host)
+    target = load_host(host)
     path = Path(target.place.file)
     text = path.read_bytes().decode("utf-8")
     find_compiler()
