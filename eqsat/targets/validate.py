@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
 from eqsat.model.opset import OPSETS, did_you_mean
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import Target
+from eqsat.rules.ast import Condition, Target
 from eqsat.rules.dtypes import DTYPES
 from eqsat.rules.expand import expand
 from eqsat.rules.operators import signature
@@ -19,6 +20,7 @@ NUMBERS = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
 MOST_CLAUSES = 256
 """Plain patterns that one composite may stand for; each is matched by a rule of its own."""
 
+_Name = TypeVar("_Name", OpKey, str)
 _RATES = ("bandwidth", "link_bandwidth")
 _RESERVED = {"eqsat", "ai", "com", *(d for d in OPSETS if d)}
 
@@ -78,8 +80,7 @@ def _supports(target: Target) -> Iterator[TargetError]:
         yield TargetError(
             "a target that runs something is required", place=str(target.place), hint="`supports` or `composite`"
         )
-    taken: dict[OpKey, str] = {}
-    rest = ""
+    behind = _Behind[OpKey]()
     for entry in target.supports:
         place = str(entry.place)
         for op in entry.ops:
@@ -88,19 +89,8 @@ def _supports(target: Target) -> Iterator[TargetError]:
         if len(set(entry.ops)) < len(entry.ops):
             twice = next(op for op in entry.ops if entry.ops.count(op) > 1)
             yield TargetError("each operator must be listed once", place=place, actual=f"`{twice}` twice")
-        unreachable = rest or next((taken[op] for op in entry.ops if op in taken), "")
-        if unreachable:
-            op = "everything" if rest else next(f"each {op}" for op in entry.ops if op in taken)
-            yield TargetError(
-                "an entry that can apply is required",
-                place=place,
-                actual=f"one behind {unreachable}, which takes {op}",
-                hint="the first entry whose conditions hold counts: put the special before the general",
-            )
-        if not entry.where:
-            taken |= {op: place for op in entry.ops if op not in taken}
-            rest = rest or ("" if entry.ops else place)
-    if target.is_host and not rest:
+        yield from behind.look("an entry", entry.ops, entry.where, place)
+    if target.is_host and not behind.rest:
         yield TargetError(
             "a host that runs every operator is required",
             place=str(target.place),
@@ -109,22 +99,32 @@ def _supports(target: Target) -> Iterator[TargetError]:
 
 
 def _families(target: Target) -> Iterator[TargetError]:
-    taken: dict[str, str] = {}
-    rest = ""
+    behind = _Behind[str]()
     for entry in target.families:
-        place = str(entry.place)
-        unreachable = rest or next((taken[name] for name in entry.names if name in taken), "")
+        yield from behind.look("a `family`", entry.names, entry.where, str(entry.place))
+
+
+class _Behind(Generic[_Name]):
+    """Which entries stand behind one without conditions, so that they never apply."""
+
+    def __init__(self) -> None:
+        self.taken: dict[_Name, str] = {}
+        self.rest = ""
+
+    def look(self, what: str, names: Sequence[_Name], where: Sequence[Condition], place: str) -> Iterator[TargetError]:
+        """The next entry; ``names`` is empty for one of everything."""
+        unreachable = self.rest or next((self.taken[name] for name in names if name in self.taken), "")
         if unreachable:
-            what = "everything" if rest else next(f"each `{name}`" for name in entry.names if name in taken)
+            everything = "everything" if self.rest else f"each `{next(n for n in names if n in self.taken)}`"
             yield TargetError(
-                "a `family` that can apply is required",
+                f"{what} that can apply is required",
                 place=place,
-                actual=f"one behind {unreachable}, which takes {what}",
+                actual=f"one behind {unreachable}, which takes {everything}",
                 hint="the first entry whose conditions hold counts: put the special before the general",
             )
-        if not entry.where:
-            taken |= {name: place for name in entry.names if name not in taken}
-            rest = rest or ("" if entry.names else place)
+        if not where:
+            self.taken |= {name: place for name in names if name not in self.taken}
+            self.rest = self.rest or ("" if names else place)
 
 
 def _composites(target: Target) -> Iterator[TargetError]:
