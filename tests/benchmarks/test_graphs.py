@@ -18,7 +18,7 @@ def _run(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
         for i in model.graph.input
     }
     results = ReferenceEvaluator(model).run(None, inputs)
-    return inputs | dict(zip((o.name for o in model.graph.output), results, strict=True))  # type: ignore[arg-type]
+    return inputs | dict(zip((o.name for o in model.graph.output), results, strict=True))
 
 
 @pytest.mark.parametrize("spelling", graphs.SPELLINGS)

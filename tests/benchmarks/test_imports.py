@@ -30,7 +30,7 @@ def _run(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarr
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)  # type: ignore[return-value]
+    return session.run(None, inputs)
 
 
 def _after(model: onnx.ModelProto, step: Callable[[ir.Model], None]) -> onnx.ModelProto:
@@ -115,7 +115,7 @@ class _Net:
         return self.constant(array.astype(np.float32))
 
     def node(self, op: str, *operands: str, **attributes: object) -> str:
-        self.nodes.append(helper.make_node(op, list(operands), [f"t{len(self.nodes)}"], **attributes))  # type: ignore[arg-type]
+        self.nodes.append(helper.make_node(op, list(operands), [f"t{len(self.nodes)}"], **attributes))
         return self.nodes[-1].output[0]
 
     def conv(self, x: str, *, groups: int = 1, bias: bool = False) -> str:

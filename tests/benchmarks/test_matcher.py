@@ -23,7 +23,7 @@ _HEAD = """target t
         """
 
 
-def _find(pattern: str, text: str, tmp_path, where: str = "") -> Found | None:  # type: ignore[no-untyped-def]
+def _find(pattern: str, text: str, tmp_path, where: str = "") -> Found | None:
     """Matches a pattern at the first output of a graph in ONNX text, conditions included."""
     path = tmp_path / "t.target"
     path.write_text(_HEAD + pattern + ("\n        where " + where if where else "") + "\n")
@@ -76,18 +76,18 @@ SWISH = "g (float[4] x) => (float[4] y) { s = Tanh(x) t = Sigmoid(s) y = Mul(t, 
         ("Relu(_)", TRANSPOSED, "", False),
     ],
 )
-def test_forms(pattern: str, text: str, where: str, matches: bool, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_forms(pattern: str, text: str, where: str, matches: bool, tmp_path) -> None:
     assert (_find(pattern, text, tmp_path, where) is not None) == matches
 
 
-def test_a_let_used_twice_is_one_value(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_let_used_twice_is_one_value(tmp_path) -> None:
     pattern = "let s = Tanh(x)\n        s * Sigmoid(s)"
     other = "g (float[4] x) => (float[4] y) { s = Tanh(x) r = Tanh(x) t = Sigmoid(r) y = Mul(t, s) }"
     assert _find(pattern, SWISH, tmp_path) is not None
     assert _find(pattern, other, tmp_path) is None
 
 
-def test_what_is_bound(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_bound(tmp_path) -> None:
     found = _find("c: Clip(x, 0, hi)", CLIPPED, tmp_path)
     assert found is not None
     assert sorted(found.tensors) == ["c", "hi", "x"]
@@ -96,7 +96,7 @@ def test_what_is_bound(tmp_path) -> None:  # type: ignore[no-untyped-def]
     assert [str(e.op) for e in found.calls] == ["Clip"]
 
 
-def test_a_failed_alternative_leaves_nothing_behind(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_failed_alternative_leaves_nothing_behind(tmp_path) -> None:
     text = "g (float[4] x, float[4] b) => (float[4] y) { t = Tanh(x) y = Add(t, b) }"
     found = _find("(Relu(v) + w) | (Tanh(v) + w)", text, tmp_path)
     assert found is not None

@@ -42,7 +42,7 @@ def _problem(found: Partition, costs: CostModel) -> tuple[Problem, dict[int, Cho
     cost = np.full((len(values), len(costs.targets)), np.inf)
     for i, expr in enumerate(values):
         cost[i, where[i]] = 0.0 if expr.kind == "input" else operator_cost(costs, where[i], expr, facts)
-    copies = np.array([[costs.copy_in(t, e.type) for t in range(len(costs.targets))] for e in values])  # type: ignore[arg-type]
+    copies = np.array([[costs.copy_in(t, e.type) for t in range(len(costs.targets))] for e in values])
     roots = tuple(dict.fromkeys(i for o in found.program.outputs for i in read(o)))
     children = tuple(tuple(sorted({i for a in e.args for i in read(a)})) for e in values)
     dispatch = np.array([costs.dispatch(t) for t in range(len(costs.targets))])

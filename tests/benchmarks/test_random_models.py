@@ -28,7 +28,7 @@ def _inputs(model: ir.Model, seed: int) -> dict[str, np.ndarray]:
     for value in model.graph.inputs:
         assert value.dtype is not None
         assert value.shape is not None
-        dtype, shape = value.dtype.numpy(), [int(d) for d in value.shape]  # type: ignore[arg-type]
+        dtype, shape = value.dtype.numpy(), [int(d) for d in value.shape]
         drawn = (
             rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2 if dtype.kind == "b" else 5, shape)
         )

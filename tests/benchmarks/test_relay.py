@@ -17,7 +17,7 @@ SUPPORTED = ("Add", "Mul", "Relu")
 
 def _data(nodes: str, outputs: str, inputs: str = "p q", patterns: object = ()) -> Data:
     lines = [line.split() for line in nodes.split(";")]
-    return {"inputs": inputs.split(), "nodes": lines, "outputs": outputs.split(), "patterns": list(patterns)}  # type: ignore[call-overload]
+    return {"inputs": inputs.split(), "nodes": lines, "outputs": outputs.split(), "patterns": list(patterns)}
 
 
 # ---- a replay with explicit compiler_begin and compiler_end ------------------------------------------
@@ -202,4 +202,4 @@ def test_alternatives_are_not_reconsidered() -> None:
     """The left side fits s by itself, so TVM never tries the right one, with which the whole would fit."""
     inner = ["|", "_", ["Add", "x", "y"]]
     data = _data("s Add p q; m Mul s p", "m", patterns=[["m", ["Mul", inner, "x"]]])
-    assert relay.partition(as_program(data), as_tables(data)).program.bindings[-1].args[0].name == "s"  # type: ignore[union-attr]
+    assert relay.partition(as_program(data), as_tables(data)).program.bindings[-1].args[0].name == "s"

@@ -22,7 +22,7 @@ HEAD = '<ir_version: 8, opset_import: ["": 17]>\n'
 
 def _message(source: object) -> str:
     with pytest.raises(ModelError) as caught:
-        load(source)  # type: ignore[arg-type]
+        load(source)
     message = str(caught.value)
     assert "Traceback" not in message
     assert "onnxruntime_src" not in message and "/onnx/" not in message.replace("/onnx/backend", "")

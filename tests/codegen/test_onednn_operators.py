@@ -44,7 +44,7 @@ class Ops:
             if operand is None:
                 continue
             if isinstance(operand, tuple) or (tensors and i in tensors):
-                data = tensors[i] if tensors and i in tensors else self.floats(*operand)  # type: ignore[misc]
+                data = tensors[i] if tensors and i in tensors else self.floats(*operand)
                 feed[f"x{i}"] = data
                 inputs.append(
                     helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)

@@ -92,7 +92,7 @@ def test_big_weights_are_included_by_the_assembler(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("weights", ["string", "incbin", "blob"])
 @pytest.mark.parametrize("flags", [(), ("-DNET_SCALAR", "-pedantic", "-Wno-overlength-strings")], ids=["", "scalar"])
 def test_checks_itself(weights: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    emitted = write_program(load(NET), tmp_path, name="net", weights=weights)  # type: ignore[arg-type]
+    emitted = write_program(load(NET), tmp_path, name="net", weights=weights)
     sources = ["net.c", "net_example.c", "main.c"] + (["net_weights.c"] if weights != "blob" else [])
     assert {"net.h", "CMakeLists.txt", *sources} <= {p.name for p in tmp_path.iterdir()}
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
@@ -304,7 +304,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
     with pytest.raises(CodegenError, match="sse9"):
         write_program(load(SMALL), tmp_path, isas=["sse9"])
     with pytest.raises(CodegenError, match="hex"):
-        write_program(load(SMALL), tmp_path, weights="hex")  # type: ignore[arg-type]
+        write_program(load(SMALL), tmp_path, weights="hex")
     (tmp_path / "file").write_text("")
     with pytest.raises(CodegenError, match="file"):
         write_program(load(SMALL), tmp_path / "file")

@@ -137,7 +137,7 @@ MODELS["joined_bytes"] = (
 
 
 def emitted(name: str, **options: object) -> Emitted:
-    return generate(model(name), isas=(), **options)  # type: ignore[arg-type]
+    return generate(model(name), isas=(), **options)
 
 
 def copies(program: Emitted) -> int:

@@ -86,9 +86,9 @@ def test_other_objectives_give_programs(objective: str, seed: int) -> None:
     found = list(programs(problem))
     if not found:
         with pytest.raises(OptimizationError):
-            solve(problem, objective=objective)  # type: ignore[arg-type]
+            solve(problem, objective=objective)
         return
-    solution = solve(problem, objective=objective, incumbent=found[0], seed=seed)  # type: ignore[arg-type]
+    solution = solve(problem, objective=objective, incumbent=found[0], seed=seed)
     check(problem, solution.choices)
     assert solution.stop_reason == objective
     assert solution.cost == pytest.approx(cost(problem, solution.choices), abs=1e-15)

@@ -13,7 +13,7 @@ _MARK = {0: "", 1: "?", 2: "..."}
 
 
 def _default(attribute: object) -> object:
-    data = attribute._default_value  # type: ignore[attr-defined]
+    data = attribute._default_value
     if not data:
         return None
     value = onnx.helper.get_attribute_value(onnx.AttributeProto.FromString(data))

@@ -57,7 +57,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def _case(test: object) -> Case | None:
-    model: onnx.ModelProto = test.model  # type: ignore[attr-defined]
+    model: onnx.ModelProto = test.model
     if len(model.graph.node) != 1:
         return None
     node = model.graph.node[0]
@@ -69,10 +69,10 @@ def _case(test: object) -> Case | None:
     if not node.domain and defs.get_schema(node.op_type, version).since_version != schema.since_version:
         return None
     inner = ir.from_proto(model).graph[0]
-    given, expected = test.data_sets[0]  # type: ignore[attr-defined]
+    given, expected = test.data_sets[0]
     values = [*model.graph.input, *model.graph.output]
     return Case(
-        test.name,  # type: ignore[attr-defined]
+        test.name,
         model,
         op_key(inner),
         to_attrs(inner),

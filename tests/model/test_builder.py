@@ -299,12 +299,12 @@ ERRORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "outputs": (lambda: op.Relu(X, outputs=2), ("1 to 1 outputs of Relu are required; got 2",)),
     "twice": (lambda: op.Clip(X, 0.0, min=1.0), ("input `min` may be given once",)),
     "name of an input": (lambda: eqsat.input("", (2,)), ("a name is required",)),
-    "shape of an input": (lambda: eqsat.input("q", 5), ("a sequence of dimensions is required; got 5",)),  # type: ignore[arg-type]
+    "shape of an input": (lambda: eqsat.input("q", 5), ("a sequence of dimensions is required; got 5",)),
     "dimension": (lambda: eqsat.input("q", (2, -1)), ("sizes, symbols or None are required; got -1",)),
     "element type of an input": (lambda: eqsat.input("q", (2,), "flot32"), ("did you mean `float32`",)),
     "no outputs": (lambda: eqsat.graph([]), ("at least one output is required",)),
-    "no tensors": (lambda: eqsat.graph([3]), ("tensors as outputs are required; got int",)),  # type: ignore[list-item]
-    "nothing": (lambda: eqsat.graph(None), ("tensors as outputs are required; got NoneType",)),  # type: ignore[arg-type]
+    "no tensors": (lambda: eqsat.graph([3]), ("tensors as outputs are required; got int",)),
+    "nothing": (lambda: eqsat.graph(None), ("tensors as outputs are required; got NoneType",)),
     "two inputs of one name": (
         lambda: eqsat.graph(X @ eqsat.input("x", (3, 2))),
         ("input 'x': every input needs a name",),

@@ -264,7 +264,7 @@ class TestDims:
     def test_no_size(self) -> None:
         for size in (-1, 1.5, "2", True):
             with pytest.raises(ModelError, match="a size for the dimension `N` is required"):
-                load(self.TEXT, dims={"N": size})  # type: ignore[dict-item]
+                load(self.TEXT, dims={"N": size})
 
     def test_unnamed_dimensions_get_names(self) -> None:
         info = onnx.helper.make_tensor_value_info("in/x:0", 1, [None, 3])

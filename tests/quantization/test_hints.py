@@ -52,9 +52,9 @@ def integers(result: eqsat.Result) -> set[str]:
 @pytest.mark.parametrize("option", ["int8", "uint8"])
 def test_a_hint_decides_for_what_is_connected(dtype: str, option: str) -> None:
     model = network(hint(dtype))
-    result = eqsat.quantize(model, samples(), activation=option)  # type: ignore[arg-type]
+    result = eqsat.quantize(model, samples(), activation=option)
     assert integers(result) == {dtype} and result.share.floating == 0
-    assert integers(eqsat.quantize(network(lambda x: x), samples(), activation=option)) == {option}  # type: ignore[arg-type]
+    assert integers(eqsat.quantize(network(lambda x: x), samples(), activation=option)) == {option}
 
 
 def test_the_result_is_as_good_as_without() -> None:

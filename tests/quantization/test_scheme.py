@@ -70,7 +70,7 @@ def test_a_convolution():
     x, weight, bias, y = found.values()
     conv = next(node for node in model.graph if node.op_type == "Conv")
     assert x.name == "x" and x.readers == ((0, 0),) and y.name == model.graph.outputs[0].name and y.readers is None
-    assert (weight.name, bias.name) == (conv.inputs[1].name, conv.inputs[2].name)  # type: ignore[union-attr]
+    assert (weight.name, bias.name) == (conv.inputs[1].name, conv.inputs[2].name)
     assert weight.quantizer.axis == 0 and weight.quantizer.scale.shape == (16,)
     np.testing.assert_array_equal(bias.quantizer.scale, x.quantizer.scale * weight.quantizer.scale)
     assert y.quantizer.zero == 0, "what a Relu gives has no use for negative numbers"
@@ -159,14 +159,14 @@ def test_readers_without_an_integer_form_get_the_float():
     assert found["a", "activation"].readers == ((1, 0),)
     result = quantized(model)
     by_output = {node.outputs[0].name: node for node in result.graph}
-    assert by_output["z"].inputs[0].name == "a"  # type: ignore[union-attr]
+    assert by_output["z"].inputs[0].name == "a"
 
 
 def test_what_an_operator_writes_is_quantized_for_everybody():
     model = text("g (float[4] x) => (float[4] y, float[4] a) { a = Add(x, x)  y = Log(a) }")
     result = quantized(model)
     log = next(node for node in result.graph if node.op_type == "Log")
-    assert log.inputs[0] is result.graph.outputs[1] and log.inputs[0].name == "a"  # type: ignore[union-attr]
+    assert log.inputs[0] is result.graph.outputs[1] and log.inputs[0].name == "a"
 
 
 def test_bodies_read_the_quantized_form_too():
@@ -302,7 +302,7 @@ def test_skipped_layers():
         result = quantized(model, skip=[name])
         assert operators(result)["DequantizeLinear"] < everything["DequantizeLinear"]
         node = next(n for n in result.graph if n.outputs[0].name == conv[1].outputs[0].name)
-        assert node.inputs[1].name == conv[1].inputs[1].name  # type: ignore[union-attr]
+        assert node.inputs[1].name == conv[1].inputs[1].name
     every = [v.name or "" for node in model.graph for v in node.outputs]
     assert operators(quantized(model, skip=every)) == operators(model)
 

@@ -103,7 +103,7 @@ class _Samples(CalibrationDataReader):
         rng = np.random.default_rng(5)
         self.samples = iter([{"x": rng.normal(0, 1, shape).astype(np.float32)} for _ in range(6)])
 
-    def get_next(self) -> dict[str, Array] | None:  # type: ignore[override]
+    def get_next(self) -> dict[str, Array] | None:
         return next(self.samples, None)
 
 

@@ -24,7 +24,7 @@ LAYOUTS = sorted(p.stem for p in (Path(__file__).parent / "layouts").glob("*.bef
 def layout(name: str) -> tuple[str, str]:
     """A text as someone might type it, and its canonical form."""
     folder = Path(__file__).parent / "layouts"
-    return tuple((folder / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("before", "after"))  # type: ignore[return-value]
+    return tuple((folder / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("before", "after"))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

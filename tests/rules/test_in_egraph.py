@@ -110,10 +110,7 @@ def test_it_fires_and_all_programs_are_equal(name: str) -> None:
     found = operators(read(graph, rules), graph)
     assert wanted <= found
     rng = np.random.default_rng(0)
-    feeds = {
-        v.name: rng.standard_normal([int(d) for d in v.shape]).astype(np.float32)  # type: ignore[union-attr, arg-type]
-        for v in graph.graph.inputs
-    }
+    feeds = {v.name: rng.standard_normal([int(d) for d in v.shape]).astype(np.float32) for v in graph.graph.inputs}
     session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     (expected,) = session.run(None, feeds)
     for objective, seed in (("best", 0), ("worst", 0), *(("random", s) for s in range(3))):

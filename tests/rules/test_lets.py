@@ -34,13 +34,13 @@ def test_in_a_condition() -> None:
 def test_a_subterm_of_the_pattern_has_its_name() -> None:
     found = rule("let c = Conv(x, w)\n    Relu(c)  =>  Conv(x, w, **c)\n    where c.rank == 4, c.group == 1")
     assert isinstance(found.left[0], Match)
-    assert found.left[0].args[0].bind == "c"  # type: ignore[union-attr]
+    assert found.left[0].args[0].bind == "c"
 
 
 def test_used_twice_it_is_one_value() -> None:
     found = pattern("let s = x + y | x\n        s * Sigmoid(s)")
     assert isinstance(found, Match)
-    assert found.args[0] is found.args[1].args[0]  # type: ignore[union-attr]
+    assert found.args[0] is found.args[1].args[0]
     assert isinstance(found.args[0], Alternatives)
     assert len(expand((found,))) == 2
 
@@ -53,7 +53,7 @@ def test_the_same_macro_used_twice_is_two_terms() -> None:
 def test_alternatives_have_one_name() -> None:
     found = composite("let xp = maybe(Pad)(x, widths, zero)\n        Conv(xp, w)\n        where xp.rank == 4")
     padded, plain = expand((found.pattern,))
-    assert padded.roots[0].args[0].bind == "xp"  # type: ignore[union-attr]
+    assert padded.roots[0].args[0].bind == "xp"
     assert plain.aliases == {"xp": "x"}
     assert plain.absent == {"widths", "zero"}
 
@@ -113,7 +113,7 @@ def test_other_names_of_a_macro_are_those_of_the_rule() -> None:
 
 def test_a_variable_of_a_comprehension_hides_nothing() -> None:
     text = "let shifted(n) = [i + n for i in [1, 2]]\n    Transpose(x, perm=i)  =>  Transpose(x, perm=shifted(i[0]))"
-    value = rule(text).right[0].attrs[0][1]  # type: ignore[union-attr]
+    value = rule(text).right[0].attrs[0][1]
     assert format_expression(value) == "[i_1 + i[0] for i_1 in [1, 2]]"
 
 
@@ -134,7 +134,7 @@ def test_a_let_belongs_to_what_is_indented_less() -> None:
         "rule r : exact\n    h(x) => x\n"
     )
     found = read_text(text)
-    names = [c.pattern.ops[0].name for c in found.targets[0].composites]  # type: ignore[union-attr]
+    names = [c.pattern.ops[0].name for c in found.targets[0].composites]
     assert names == ["Exp", "Log"]
     assert len(found.rules) == 1
 
@@ -142,8 +142,8 @@ def test_a_let_belongs_to_what_is_indented_less() -> None:
 def test_a_rule_may_hide_a_name_of_its_file() -> None:
     text = "let k = 2\nrule a : exact\n    x + x => k * x\nrule b : exact\n    let k = 3\n    x + x => k * x"
     a, b = read_text(text).rules
-    assert a.right[0].args[0].value == 2  # type: ignore[union-attr]
-    assert b.right[0].args[0].value == 3  # type: ignore[union-attr]
+    assert a.right[0].args[0].value == 2
+    assert b.right[0].args[0].value == 3
 
 
 def test_a_macro_may_have_the_name_of_a_variable() -> None:
@@ -153,30 +153,30 @@ def test_a_macro_may_have_the_name_of_a_variable() -> None:
 
 def test_the_type_of_a_built_term_can_be_asked() -> None:
     found = rule("BatchNormalization(x, s, b, m, v, epsilon=e)  =>  x * per_channel(k, k)\n    let k = s / Sqrt(v + e)")
-    reshape = found.right[0].args[1]  # type: ignore[union-attr]
+    reshape = found.right[0].args[1]
     assert isinstance(reshape, Build)
     assert isinstance(reshape.args[0], Build)
     assert reshape.args[0].name == "k"
-    assert format_expression(reshape.args[1].value) == "[-1] + [1] * (k.rank - 1)"  # type: ignore[union-attr]
+    assert format_expression(reshape.args[1].value) == "[-1] + [1] * (k.rank - 1)"
 
 
 def test_the_type_of_an_argument_can_be_asked() -> None:
     found = rule("x + y  =>  flat(x * y)\n    let flat(t) = Reshape(t, [t.size])")
     reshape = found.right[0]
     assert isinstance(reshape, Build)
-    name = reshape.args[0].name  # type: ignore[union-attr]
+    name = reshape.args[0].name
     assert name is not None
-    assert format_expression(reshape.args[1].value) == f"[{name}.size]"  # type: ignore[union-attr]
+    assert format_expression(reshape.args[1].value) == f"[{name}.size]"
 
 
 def test_the_type_of_an_argument_that_is_a_name_is_that_of_the_name() -> None:
     found = rule("x + y  =>  flat(x)\n    let flat(t) = Reshape(t, [t.size])")
-    assert format_expression(found.right[0].args[1].value) == "[x.size]"  # type: ignore[union-attr]
+    assert format_expression(found.right[0].args[1].value) == "[x.size]"
 
 
 def test_pattern_lets_may_be_used_on_the_right() -> None:
     found = rule("let m = MatMul(x, w)\n    Relu(m + b)  =>  Max(m + b, 0)")
-    assert isinstance(found.right[0].args[0].args[0], Var)  # type: ignore[union-attr]
+    assert isinstance(found.right[0].args[0].args[0], Var)
 
 
 def test_lets_of_both_directions() -> None:

@@ -108,16 +108,16 @@ def test_bound_node() -> None:
     assert isinstance(found.left[0], Match)
     assert found.left[0].bind == "c"
     spread = rule("Relu(c: Conv(x, w))  =>  Relu(Conv(x, w, **c))").right[0]
-    assert spread.args[0].spread == ("c",)  # type: ignore[union-attr]
+    assert spread.args[0].spread == ("c",)
     value = rule("Relu(c: Conv(x, w))  =>  Max(c, 0)").right[0]
-    assert isinstance(value.args[0], Var)  # type: ignore[union-attr]
+    assert isinstance(value.args[0], Var)
 
 
 def test_outputs() -> None:
     found = pattern("Relu(Split(x, s)[1])")
     assert isinstance(found, Match)
-    assert found.args[0].output == 1  # type: ignore[union-attr]
-    assert pattern("Split(x, s)[0]").output == 0  # type: ignore[union-attr]
+    assert found.args[0].output == 1
+    assert pattern("Split(x, s)[0]").output == 0
 
 
 def test_choice_of_operators() -> None:
@@ -128,7 +128,7 @@ def test_choice_of_operators() -> None:
     unnamed = pattern("(Add | Mul)(x, c)")
     assert isinstance(unnamed, Match)
     assert unnamed.op_name is None
-    assert rule("(op: Add | Mul)(x, c)  =>  op(c, x)").right[0].op == "op"  # type: ignore[union-attr]
+    assert rule("(op: Add | Mul)(x, c)  =>  op(c, x)").right[0].op == "op"
 
 
 def test_optional_node() -> None:
@@ -183,8 +183,8 @@ def test_precedence_is_that_of_arithmetic() -> None:
 
 
 def test_domains() -> None:
-    assert pattern("com.microsoft.Gelu(x)").ops == (OpKey("com.microsoft", "Gelu"),)  # type: ignore[union-attr]
-    assert pattern("ai.onnx.Relu(x)").ops == (OpKey("", "Relu"),)  # type: ignore[union-attr]
+    assert pattern("com.microsoft.Gelu(x)").ops == (OpKey("com.microsoft", "Gelu"),)
+    assert pattern("ai.onnx.Relu(x)").ops == (OpKey("", "Relu"),)
 
 
 def test_an_operand_may_be_a_constant_value() -> None:
@@ -200,17 +200,17 @@ def test_an_operand_may_be_a_constant_value() -> None:
 def test_several_roots() -> None:
     found = rule("a = MatMul(x, u), b = MatMul(x, v)  =>  b = v, a = u")
     assert [m.bind for m in found.left] == ["a", "b"]
-    assert [t.name for t in found.right] == ["u", "v"]  # type: ignore[union-attr]
+    assert [t.name for t in found.right] == ["u", "v"]
 
 
 def test_several_outputs_of_one_node_as_roots() -> None:
     found = rule(
         "a = MatMul(x, u), b = MatMul(x, v)  =>  (a, b) = Split(x @ Concat(u, v, axis=-1), axis=-1, num_outputs=2)"
     )
-    assert [t.output for t in found.right] == [0, 1]  # type: ignore[union-attr]
-    assert same(found.right[0].args, found.right[1].args)  # type: ignore[union-attr]
+    assert [t.output for t in found.right] == [0, 1]
+    assert same(found.right[0].args, found.right[1].args)
     matched = rule("(a, b) = Split(x, s, axis=0)  =>  a = x, b = x")
-    assert [m.output for m in matched.left] == [0, 1]  # type: ignore[union-attr]
+    assert [m.output for m in matched.left] == [0, 1]
 
 
 def test_both_directions() -> None:

@@ -89,7 +89,7 @@ def test_documentation_is_above_beside_and_below_the_header() -> None:
 
 def test_a_hash_in_a_string_is_no_comment() -> None:
     text = 'rule a : exact\n    Gelu(x, approximate="#")  =>  x  # but this is\n'
-    assert rule(text).left[0].attrs[0].equals.value == "#"  # type: ignore[union-attr]
+    assert rule(text).left[0].attrs[0].equals.value == "#"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_places() -> None:
     root = found.left[0]
     assert isinstance(root, Match)
     assert root.place == Place("f.rules", 2, 5)
-    assert root.args[0].place == Place("f.rules", 2, 10)  # type: ignore[union-attr]
-    assert root.args[0].args[1].place == Place("f.rules", 3, 9)  # type: ignore[union-attr]
+    assert root.args[0].place == Place("f.rules", 2, 10)
+    assert root.args[0].args[1].place == Place("f.rules", 3, 9)
     assert found.where[0].place == Place("f.rules", 4, 11)
     assert str(found.place) == "f.rules:1:6"
 
@@ -141,7 +141,7 @@ def test_line_breaks_mean_nothing() -> None:
 
 def test_a_bracket_that_begins_a_line_does_not_continue_a_let() -> None:
     found = rule("let s = x\n    (s + y) * (s - y)  =>  s\n")
-    assert found.left[0].ops == (OpKey("", "Mul"),)  # type: ignore[union-attr]
+    assert found.left[0].ops == (OpKey("", "Mul"),)
 
 
 def test_the_shipped_rules_are_found_and_read_together() -> None:

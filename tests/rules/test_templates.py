@@ -56,7 +56,7 @@ def test_a_subtree_of_attributes_and_numbers_is_one_constant() -> None:
 
 def test_mixed_subtrees_are_operators() -> None:
     found = built("BatchNormalization(x, s, b, m, v, epsilon=e)  =>  s / Sqrt(v + e)")
-    added = found.args[1].args[0]  # type: ignore[union-attr]
+    added = found.args[1].args[0]
     assert isinstance(added, Build)
     assert added.op == OpKey("", "Add")
     assert isinstance(added.args[1], Tensor)
@@ -136,5 +136,5 @@ def test_absent_values_are_neutral_in_arithmetic_and_pass_on(text: str) -> None:
 
 def test_names_are_kept_only_where_a_type_is_asked() -> None:
     text = "Relu(x)  =>  Reshape(k, [0] * k.rank)\n    let k = Exp(x)"
-    assert built(text).args[0].name == "k"  # type: ignore[union-attr]
-    assert built("Relu(x)  =>  Sqrt(k)\n    let k = Exp(x)").args[0].name is None  # type: ignore[union-attr]
+    assert built(text).args[0].name == "k"
+    assert built("Relu(x)  =>  Sqrt(k)\n    let k = Exp(x)").args[0].name is None

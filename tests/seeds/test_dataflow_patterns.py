@@ -123,7 +123,7 @@ def attention(model: ir.Model) -> ir.Node:
 def operands(node: ir.Node) -> list[str | None]:
     """The graph inputs behind a node's operands, reshaped or not."""
     inputs = [v for v in node.inputs if v is not None]
-    return [(v.producer().inputs[0] if v.producer() else v).name for v in inputs]  # type: ignore[union-attr]
+    return [(v.producer().inputs[0] if v.producer() else v).name for v in inputs]
 
 
 @pytest.mark.parametrize("scale", [SCALE, 0.3])

@@ -71,7 +71,7 @@ def relative_rms(model: ir.Model, result: eqsat.Result, data: Samples) -> float:
 def float_operators(nodes: object) -> list[str]:
     """Operators that compute with floats; pairs at the border do not."""
     found = []
-    for node in nodes:  # type: ignore[attr-defined]
+    for node in nodes:
         kinds = {v.dtype for v in (*node.inputs, *node.outputs) if v is not None and v.dtype is not None}
         data = [v for v in (node.inputs[0], node.outputs[0]) if v is not None]
         if any(v.dtype == ir.DataType.FLOAT for v in data) and node.op_type not in (
@@ -88,7 +88,7 @@ def float_operators(nodes: object) -> list[str]:
 def test_every_graph_in_every_mode(graph: str, mode: str) -> None:
     model = build(graph)
     data = samples(model)
-    result = eqsat.quantize(model, data, conversions=mode)  # type: ignore[arg-type]
+    result = eqsat.quantize(model, data, conversions=mode)
     assert relative_rms(model, result, data) < 0.02
     plain = load(inline(result.model))
     if mode != "disabled":

@@ -165,7 +165,7 @@ def model_of(
             constants.append(numpy_helper.from_array(np.asarray(operands[name]), name))
             continue
         dtype = fact.type.dtype.numpy()
-        shape = [int(d) for d in fact.type.shape or ()]  # type: ignore[arg-type]
+        shape = [int(d) for d in fact.type.shape or ()]
         info = None if dtype == np.float32 else np.iinfo(dtype)
         feed[name] = (
             rng.normal(0, 1, shape).astype(dtype)

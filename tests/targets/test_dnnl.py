@@ -223,7 +223,7 @@ def test_channel_shuffle_is_the_shuffle_primitive(dnnl: Target) -> None:
     (clause,) = expand((composite.pattern,))
     operands, attributes = CASES["dnnl"]["channel_shuffle"]
     made = instance(clause, operands, attributes)
-    groups = made.env["a"].output.type.shape[2]  # type: ignore[attr-defined]
+    groups = made.env["a"].output.type.shape[2]
     x = draw(2, 12, 5, 5)
     expected = x.reshape(2, 3, 4, 5, 5).transpose(0, 2, 1, 3, 4).reshape(x.shape)
     shuffled = np.empty_like(x)

@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def names(targets: object) -> list[str]:
-    return [t.name for t in load_targets(targets)]  # type: ignore[arg-type]
+    return [t.name for t in load_targets(targets)]
 
 
 def test_the_host_is_always_there_and_first() -> None:
@@ -96,8 +96,8 @@ def test_options_change_numbers(tmp_path: Path, options: str, changed: dict[str,
     path = tmp_path / "npu.target"
     path.write_text(NPU)
     (npu,) = read_target_file(path)
-    assert load_targets(f"{path} {options}, cpu")[1] == replace(npu, **changed)  # type: ignore[arg-type]
-    assert load_targets([f"{path}  {options}"])[1] == replace(npu, **changed)  # type: ignore[arg-type]
+    assert load_targets(f"{path} {options}, cpu")[1] == replace(npu, **changed)
+    assert load_targets([f"{path}  {options}"])[1] == replace(npu, **changed)
 
 
 def test_options_of_the_host() -> None:
@@ -130,7 +130,7 @@ def test_options_of_the_host() -> None:
 )
 def test_wrong_requests(asked: object, message: str) -> None:
     with pytest.raises(TargetError) as error:
-        load_targets(asked)  # type: ignore[arg-type]
+        load_targets(asked)
     assert message in str(error.value)
     assert "\n" not in message
 

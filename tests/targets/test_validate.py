@@ -57,7 +57,7 @@ def test_a_good_target() -> None:
     ],
 )
 def test_numbers_and_names(changes: dict[str, object], message: str) -> None:
-    target = replace(read(GOOD), **changes)  # type: ignore[arg-type]
+    target = replace(read(GOOD), **changes)
     assert any(message in m and m.startswith("npu.target:2:") for m in messages(target))
     with pytest.raises(TargetError):
         validate(target)
