@@ -159,7 +159,7 @@ def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarra
         given: ``NAME=x.npy``, ``x.npy`` or ``all.npz``.
         names: The model's inputs.
     """
-    import numpy as np
+    from eqsat.execute.array_files import read_arrays
 
     arrays: dict[str, np.ndarray] = {}
     for text in given:
@@ -168,12 +168,11 @@ def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarra
         if not path.is_file():
             raise click.BadParameter(f"{file!r} is no file", param_hint="'--input'")
         try:
-            # Pickled objects would run code on loading.
-            content = np.load(path, allow_pickle=False)
-            loaded = dict(content) if isinstance(content, np.lib.npyio.NpzFile) else {name: content}
-        except (ValueError, OSError, EOFError) as error:
+            content = read_arrays(path)
+        except ValueError as error:
             raise click.BadParameter(f"{file}: not a .npy or .npz file ({error})", param_hint="'--input'") from error
-        if isinstance(content, np.lib.npyio.NpzFile) and name is not None:
+        loaded: dict[str | None, np.ndarray] = {**content} if isinstance(content, dict) else {name: content}
+        if isinstance(content, dict) and name is not None:
             raise click.BadParameter(f"{text}: a .npz file names its arrays itself", param_hint="'--input'")
         for key, array in loaded.items():
             if key is None:

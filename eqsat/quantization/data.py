@@ -8,7 +8,6 @@ symbolic). The files of a folder are read in the order of their names.
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError, QuantizationError
+from eqsat.execute.array_files import read_arrays
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.model import opset
 from eqsat.ops.evaluate import describe
@@ -259,13 +259,8 @@ class _File:
     def load(self) -> Any:
         place = f"calibration data {str(self.path)!r}"
         try:
-            # Pickled objects would run code on loading.
-            content = np.load(self.path, allow_pickle=False)
-            if isinstance(content, np.lib.npyio.NpzFile):
-                with content:
-                    return {name: content[name] for name in content.files}
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            return read_arrays(self.path)
+        except ValueError as error:
             raise QuantizationError(
                 "a .npz or .npy file of plain arrays is required", place=place, actual=str(error)
             ) from error
-        return content

@@ -151,6 +151,9 @@ def test_unfit_files(tmp_path: Path):
         CalibrationData(tmp_path, two())
     with pytest.raises(QuantizationError, match=r"a .npz file with an array for each input is required"):
         list(CalibrationData(tmp_path / "image.npy", two()))
+    (tmp_path / "image.npy").write_bytes(b"not an array")
+    with pytest.raises(QuantizationError, match="plain arrays is required; got a file of another kind"):
+        list(CalibrationData(tmp_path / "image.npy", one()))
     np.save(tmp_path / "image.npy", np.array([object()]), allow_pickle=True)
     with pytest.raises(QuantizationError, match="plain arrays is required"):
         list(CalibrationData(tmp_path / "image.npy", one()))
