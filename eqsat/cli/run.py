@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eqsat.search import Backend
+
+    Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 
 
 @click.command(short_help="Execute a model.")
@@ -96,13 +99,19 @@ def run(
     return 0
 
 
-def describe(array: np.ndarray, *, full: bool = False) -> str:
-    """Type, shape, range and elements of an array."""
+def describe(value: Value, *, full: bool = False) -> str:
+    """Type, shape, range and elements of an array, of each in a sequence."""
     import numpy as np
 
+    if value is None:
+        return "absent"
+    if isinstance(value, list):
+        parts = [f"sequence of {len(value)}", *(describe(v, full=full) for v in value)]
+        return "\n".join(parts)
+    array = value
     facts = statistics(array)
     shape = ", ".join(map(str, array.shape))
-    parts = [f"{array.dtype}[{shape}]"]
+    parts = [f"{facts['dtype']}[{shape}]"]
     if "min" in facts:
         parts.append(f"min {facts['min']:.6g}, mean {facts['mean']:.6g}, max {facts['max']:.6g}")
     if facts.get("nonfinite"):
@@ -114,11 +123,17 @@ def describe(array: np.ndarray, *, full: bool = False) -> str:
     return "  ".join(parts) + "\n" + elements
 
 
-def statistics(array: np.ndarray) -> dict[str, object]:
+def statistics(value: Value) -> dict[str, object]:
     """Type and shape; of numbers also the range and the mean of what is finite."""
     import numpy as np
 
-    facts: dict[str, object] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if value is None:
+        return {"absent": True}
+    if isinstance(value, list):
+        return {"sequence": [statistics(v) for v in value]}
+    array = value
+    dtype = "string" if array.dtype.kind in "OUS" else str(array.dtype)
+    facts: dict[str, object] = {"dtype": dtype, "shape": list(array.shape)}
     if array.dtype.kind in "OUSc":
         return facts
     values = array.astype(np.float64)  # also for ml_dtypes, whose kind is "V"
@@ -130,13 +145,15 @@ def statistics(array: np.ndarray) -> dict[str, object]:
     return facts
 
 
-def _save(arrays: dict[str, np.ndarray], path: Path) -> None:
+def _save(results: Mapping[str, Value], path: Path) -> None:
     import numpy as np
 
+    from eqsat.execute.array_files import storable
     from eqsat.report.write import replacing
 
+    arrays = storable(results)
     if path.suffix == ".npy" and len(arrays) != 1:
-        raise click.BadParameter(f"{path}: a .npy file holds one array, the model has {len(arrays)} outputs: use .npz")
+        raise click.BadParameter(f"{path}: a .npy file holds one array, there are {len(arrays)}: use .npz")
     with replacing(path) as file:
         if path.suffix == ".npy":
             np.save(file, next(iter(arrays.values())), allow_pickle=False)

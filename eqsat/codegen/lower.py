@@ -23,7 +23,7 @@ from eqsat.codegen.program import IDENTITY, Dequantized, Group, Node, Operand, P
 from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, ModelError
-from eqsat.model.attributes import op_key, to_attrs
+from eqsat.model.attributes import array_of, op_key, to_attrs
 from eqsat.model.infer import infer_types, tensor_type
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
@@ -110,7 +110,7 @@ class _Lowering:
                 self.values[value] = tensor
         for value in graph.initializers.values():
             assert value.const_value is not None
-            self.values[value] = value.const_value.numpy()
+            self.values[value] = array_of(value.const_value)
         for node in self._needed():
             self._node(node)
         outputs = []

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.model.attributes import array_of, tensor_of
 from eqsat.model.types import Attrs, TensorType
 
 SMALL = 4096
@@ -60,7 +61,7 @@ class Constant:
 
     def numpy(self) -> np.ndarray | None:
         """The contents, None for the absent input."""
-        return None if self.tensor is None else self.tensor.numpy()
+        return None if self.tensor is None else array_of(self.tensor)
 
 
 class Constants:
@@ -74,7 +75,7 @@ class Constants:
     def of_tensor(self, tensor: ir.TensorProtocol) -> int:
         kind = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
         if (kind.elements or 0) <= SMALL:
-            array = tensor.numpy()
+            array = array_of(tensor)
             key: Hashable = (kind, array.tobytes() if array.dtype != object else tuple(array.ravel().tolist()))
         else:
             key = id(tensor)
@@ -86,7 +87,7 @@ class Constants:
         return found
 
     def of_array(self, array: np.ndarray, dtype: ir.DataType) -> int:
-        return self.of_tensor(ir.Tensor(np.asarray(array, order="C"), dtype=dtype, shape=ir.Shape(array.shape)))
+        return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype))
 
     def __getitem__(self, number: int) -> Constant:
         return self._items[number]

@@ -17,7 +17,7 @@ from eqsat.errors import ExecutionError
 from eqsat.execute import control
 from eqsat.execute.program import Program, Step
 from eqsat.model import opset
-from eqsat.model.attributes import captured_values, plain_value, subgraphs
+from eqsat.model.attributes import array_of, captured_values, plain_value, subgraphs
 from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.functions import function_body
@@ -95,7 +95,7 @@ class _Compiler:
         initializers = self._graph.initializers.values() if isinstance(self._graph, ir.Graph) else ()
         for value in initializers:
             slot = self._slots[value] if value in self._slots else self._new(value)
-            self._initial[slot] = constant_value(value.const_value)
+            self._initial[slot] = None if value.const_value is None else array_of(value.const_value)
             if value not in variable:
                 self._constant.add(slot)
         steps: list[tuple[Operation, tuple[int, ...], tuple[int, ...]]] = []
@@ -193,7 +193,7 @@ class _Compiler:
             return call, [*inputs, *captured], False
         attributes = self._attributes(node)
         if op == _CONSTANT and "value" in attributes:
-            array = constant_value(attributes["value"].as_tensor())
+            array = array_of(attributes["value"].as_tensor())
             return (lambda given: (array,)), inputs, True
         plain = {name: plain_value(attr) for name, attr in attributes.items()}
         bundle = tuple(sorted(plain.items()))
@@ -319,14 +319,3 @@ def _undefined(value: ir.Value, place: str) -> ExecutionError:
     return ExecutionError(
         "every value must be an input, a constant, or computed before its use", place=place, actual=f"{value.name!r}"
     )
-
-
-def constant_value(tensor: ir.TensorProtocol | None) -> np.ndarray | None:
-    """Array of a constant tensor; strings are Python strings."""
-    if tensor is None:
-        return None
-    array = tensor.numpy()
-    if tensor.dtype == ir.DataType.STRING:
-        decoded = [s.decode() if isinstance(s, bytes) else s for s in array.reshape(-1).tolist()]
-        array = np.array(decoded, object).reshape(array.shape)
-    return array

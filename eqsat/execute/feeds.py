@@ -56,7 +56,7 @@ class Feed:
         if self._string:
             if array.dtype.kind not in "OUS":
                 raise ExecutionError("strings are required", place=self._place, actual=describe(array))
-            array = array.astype(object)
+            array = self._strings(array)
         elif self._dtype is not None and array.dtype != self._dtype:
             message = f"an array of {self._dtype} is required"
             hint = f"convert it: .astype({self._dtype.name!r})"
@@ -73,7 +73,25 @@ class Feed:
     def _container(self, given: Any) -> Any:
         if self._kind == "sequence" and not isinstance(given, list | tuple):
             raise ExecutionError("a sequence is required", place=self._place, actual=describe(given))
-        return [np.asarray(x) for x in given] if isinstance(given, list | tuple) else given
+        if not isinstance(given, list | tuple):
+            return given
+        arrays = [np.asarray(x) for x in given]
+        return [self._strings(a) if a.dtype.kind in "OUS" else a for a in arrays]
+
+    def _strings(self, array: np.ndarray) -> np.ndarray:
+        """Strings as kernels take them: Python's, in an array of objects, which numpy neither pads nor cuts."""
+        given = array.astype(object).reshape(-1).tolist()
+        made = np.empty(len(given), object)
+        for i, text in enumerate(given):
+            try:
+                made[i] = text.decode() if isinstance(text, bytes) else text
+            except UnicodeDecodeError:
+                raise ExecutionError(
+                    "strings in UTF-8 are required", place=self._place, actual=repr(text[:40])
+                ) from None
+            if not isinstance(made[i], str):
+                raise ExecutionError("strings are required", place=self._place, actual=repr(text)[:60])
+        return made.reshape(array.shape)
 
     def _check_shape(self, array: np.ndarray, symbols: Symbols) -> None:
         if self._dims is None:

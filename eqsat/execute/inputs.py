@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import onnx_ir as ir
 from eqsat.errors import ExecutionError
 
 _INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
+_WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
+_NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
 _MOVEMENT = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
@@ -30,7 +32,8 @@ def complete_inputs(
     """The given inputs, and random ones for the rest.
 
     Floats are drawn from N(0, 1), 8-bit integers from their whole range, wider integers from the range of what
-    they index where a Gather shows it and else from {0, 1}. Each input has a stream of its own, by name.
+    they index where a Gather shows it and else from {0, 1}, strings from a few words, or numerals where a Cast makes
+    them numbers. Each input has a stream of its own, by name.
 
     Args:
         model: The model.
@@ -82,7 +85,27 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
     if value.dtype.is_integer():
         low, high = _integer_range(model, value)
         return rng.integers(low, high, shape).astype(dtype)
+    if value.dtype == ir.DataType.STRING:
+        words = _NUMERALS if _is_cast(model, value) else _WORDS
+        return words[rng.integers(0, len(words), shape)]
     raise ExecutionError("numbers are required to draw a random input", place=place, actual=value.dtype.name, hint=hint)
+
+
+def _is_cast(model: ir.Model, value: ir.Value) -> bool:
+    """Whether strings become numbers."""
+    return any(node.op_type == "Cast" for node, _ in _readers(model, value))
+
+
+def _readers(model: ir.Model, value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+    """What reads a value and as which input, looking through movement and into functions."""
+    for node, index in value.uses():
+        function = model.functions.get(node.op_identifier())
+        if function is not None:
+            yield from _readers(model, function.inputs[index])
+            continue
+        yield node, index
+        if node.op_type in _MOVEMENT and index == 0:
+            yield from _readers(model, node.outputs[0])
 
 
 def _integer_range(model: ir.Model, value: ir.Value) -> tuple[int, int]:
@@ -95,15 +118,10 @@ def _integer_range(model: ir.Model, value: ir.Value) -> tuple[int, int]:
 
 
 def _indexed_sizes(model: ir.Model, value: ir.Value) -> list[int]:
-    """Lengths of the axes that a value indexes, looking through movement and into functions."""
+    """Lengths of the axes that a value indexes."""
     found: list[int] = []
-    for node, index in value.uses():
-        function = model.functions.get(node.op_identifier())
-        if function is not None:
-            found += _indexed_sizes(model, function.inputs[index])
-        elif node.op_type in _MOVEMENT and index == 0:
-            found += _indexed_sizes(model, node.outputs[0])
-        elif (node.domain, node.op_type) in _INDEXED_BY and index == 1:
+    for node, index in _readers(model, value):
+        if (node.domain, node.op_type) in _INDEXED_BY and index == 1:
             data = node.inputs[0]
             axis = node.attributes.get("axis")
             if data is None or data.shape is None or (axis is not None and axis.ref_attr_name):

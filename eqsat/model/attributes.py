@@ -124,6 +124,16 @@ def tensor_of(array: np.ndarray, dtype: ir.DataType, name: str | None = None) ->
     return ir.Tensor(array, dtype=dtype, name=name)
 
 
+def array_of(tensor: ir.TensorProtocol) -> np.ndarray:
+    """The contents of a tensor as kernels take them: strings are Python strings, in an array of objects."""
+    array = tensor.numpy()
+    if tensor.dtype != ir.DataType.STRING:
+        return array
+    decoded = np.empty(array.size, object)
+    decoded[:] = [s.decode() if isinstance(s, bytes) else str(s) for s in array.reshape(-1).tolist()]
+    return decoded.reshape(array.shape)
+
+
 def captured_values(graph: ir.Graph) -> tuple[ir.Value, ...]:
     """Outer values that a subgraph and the subgraphs in it read, in order of first use."""
     found: dict[ir.Value, None] = {}
@@ -187,7 +197,7 @@ def plain_value(attr: ir.Attr) -> AttrValue:
             return tuple(attr.value)
         case _Kind.TENSOR:
             tensor = attr.value  # as_tensor() checks the protocol at run time, which takes longer than all the rest
-            return TensorAttr(tensor.numpy(), tensor.dtype)
+            return TensorAttr(array_of(tensor), tensor.dtype)
         case _Kind.GRAPH:
             graph = attr.as_graph()
             return GraphAttr(graph, tuple(v.name or "" for v in captured_values(graph)))
@@ -263,7 +273,7 @@ def _coerce(value: Any, kind: _Kind | None) -> AttrValue:
                 value = ir.from_proto(value)
             if not isinstance(value, ir.TensorProtocol):
                 value = ir.tensor(np.asarray(value))
-            return TensorAttr(value.numpy(), value.dtype)
+            return TensorAttr(array_of(value), value.dtype)
         case _Kind.GRAPH:
             graph = value.graph if isinstance(value, ir.Model) else value
             if not isinstance(graph, ir.Graph):

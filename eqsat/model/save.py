@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.model.attributes import tensor_of
 from eqsat.model.concise import is_concise, make_concise
 from eqsat.model.functions import with_definitions
 
@@ -85,5 +86,5 @@ def _in_memory(model: ir.Model) -> ir.Model:
         for value in graph.initializers.values():
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor):
-                value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+                value.const_value = tensor_of(tensor.numpy(), tensor.dtype, tensor.name)
     return copy

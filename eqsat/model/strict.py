@@ -18,6 +18,7 @@ from eqsat.model import opset
 from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
 from eqsat.model.strict_node import check_call, check_node, check_text, require_text
+from eqsat.model.tensor_data import check_strings
 
 
 def check(source: Source) -> None:
@@ -150,6 +151,7 @@ class _Checker:
         own = {value.name: "input" for value in graph.input}
         for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
             own[tensor.name] = "initializer"
+            check_strings(tensor, self.source.at(f"tensor {tensor.name!r}"))
         known = outer | own
         self._nodes(graph.node, known, own, versions, "the graph", attributes)
         for output in graph.output:

@@ -10,6 +10,7 @@ from onnx import AttributeProto, defs
 from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.opset import did_you_mean
+from eqsat.model.tensor_data import check_strings
 from eqsat.model.types import OpKey
 
 _Kinds = dict[str, AttributeProto.AttributeType.ValueType]
@@ -82,6 +83,8 @@ def check_text(node: onnx.NodeProto, place: str) -> None:
                 content.decode()
             except UnicodeDecodeError:
                 require_text(content, f"{place}, attribute {attribute.name!r}")
+        for tensor in (attribute.t, *attribute.tensors):
+            check_strings(tensor, f"{place}, attribute {attribute.name!r}")
     for name in names:
         require_text(name, place)
 

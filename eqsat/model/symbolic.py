@@ -15,7 +15,7 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from eqsat.model import opset
-from eqsat.model.attributes import from_attrs
+from eqsat.model.attributes import from_attrs, tensor_of
 from eqsat.model.checks import contradiction
 from eqsat.model.sound import make_sound
 from eqsat.model.types import Attrs, Dim, OpKey, TensorType
@@ -47,7 +47,7 @@ def infer(
         value = ir.Value(name=f"%{i}", type=ir.TensorType(known.dtype))
         value.shape = None if known.shape is None else ir.Shape(known.shape)
         if i < len(values) and (array := values[i]) is not None:
-            value.const_value = ir.Tensor(array, dtype=known.dtype)
+            value.const_value = tensor_of(array, known.dtype)
         operands.append(value)
     node = ir.Node(op.domain, op.name, operands, from_attrs(attrs, op), num_outputs=outputs)
     for i, value in enumerate(node.outputs):

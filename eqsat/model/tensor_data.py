@@ -45,6 +45,19 @@ def check_content(tensor: onnx.TensorProto, place: str) -> None:
         raise ModelError(f"{wanted} elements of data for {what} are required", place=place, actual=f"{max(counts)}")
 
 
+def check_strings(tensor: onnx.TensorProto, place: str) -> None:
+    """The tensor's strings, if it has any, are UTF-8, as the specification wants them.
+
+    Raises:
+        ModelError: One is not.
+    """
+    for content in tensor.string_data:
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            raise ModelError("strings in UTF-8 are required", place=place, actual=repr(content[:40])) from None
+
+
 def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) -> None:
     """The file that holds the tensor's data is there and long enough."""
     where = {entry.key: entry.value for entry in tensor.external_data}
@@ -64,6 +77,8 @@ def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
             hint=hint or "copy it beside the model: a model with external data is more than one file",
         )
     dtype = ir.DataType(tensor.data_type)
+    if dtype == ir.DataType.STRING:
+        raise ModelError("strings in the model's own file are required", place=place, actual="external data")
     size = math.ceil(math.prod(tensor.dims) * dtype.bitwidth / 8)
     try:
         offset, length = int(where.get("offset", 0)), int(where.get("length", size))

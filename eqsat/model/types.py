@@ -16,6 +16,14 @@ Dim = int | str | None
 """A dimension: a number, a symbol such as ``"N"``, or unknown."""
 
 
+_POINTER = 64
+
+
+def bits(dtype: ir.DataType) -> int:
+    """Bits that an element takes in a tensor; strings lie elsewhere, a tensor of them holds pointers."""
+    return _POINTER if dtype == ir.DataType.STRING else dtype.bitwidth
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """Element type and shape of a tensor.
@@ -50,7 +58,7 @@ class TensorType:
     def bytes(self) -> int | None:
         """Size in bytes (sub-byte types are packed), ``None`` unless static."""
         n = self.elements
-        return None if n is None else math.ceil(n * self.dtype.bitwidth / 8)
+        return None if n is None else math.ceil(n * bits(self.dtype) / 8)
 
     def __str__(self) -> str:
         dims = "?" if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)

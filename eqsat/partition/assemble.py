@@ -16,6 +16,7 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice
+from eqsat.model.attributes import array_of, tensor_of
 from eqsat.model.types import GraphAttr
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
@@ -130,7 +131,7 @@ class _Constants:
         array = self._array(eclass)
         if kind is None:
             return ir.Tensor(array)
-        return ir.Tensor(array, dtype=kind.dtype, shape=ir.Shape(array.shape))
+        return tensor_of(array, kind.dtype)
 
     def _leaf(self, eclass: int) -> ir.TensorProtocol | None:
         value = self.snapshot.value[eclass]
@@ -145,7 +146,7 @@ class _Constants:
     def _array(self, eclass: int) -> np.ndarray:
         if eclass not in self._arrays:
             leaf = self._leaf(eclass)
-            self._arrays[eclass] = leaf.numpy() if leaf is not None else self._compute(eclass)
+            self._arrays[eclass] = array_of(leaf) if leaf is not None else self._compute(eclass)
         return self._arrays[eclass]
 
     def _compute(self, eclass: int) -> np.ndarray:

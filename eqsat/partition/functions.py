@@ -17,6 +17,7 @@ import onnx_ir as ir
 from eqsat import __version__
 from eqsat.errors import OptimizationError
 from eqsat.model import opset
+from eqsat.model.attributes import tensor_of
 from eqsat.model.types import OpKey
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
@@ -245,12 +246,11 @@ class _Writer:
 
     def _embedded(self, vid: int, scope: _Scope) -> ir.Node:
         tensor = self.plan.constants[vid]
-        copy = ir.StringTensor(tensor.numpy()) if tensor.dtype == ir.DataType.STRING else None
         value = ir.Value(
             name=self.names.of[vid], type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape.numpy())
         )
         scope[vid] = value
-        attribute = ir.AttrTensor("value", copy or ir.tensor(tensor.numpy(), dtype=tensor.dtype))
+        attribute = ir.AttrTensor("value", tensor_of(tensor.numpy(), tensor.dtype))
         return make_node(_CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))
 
     def _kernel(self, node: PlanNode, scope: _Scope, marks: dict[str, str]) -> ir.Node:

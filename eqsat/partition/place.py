@@ -17,7 +17,7 @@ from eqsat.egraph.limits import Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.model import opset
-from eqsat.model.attributes import op_key, to_attrs
+from eqsat.model.attributes import op_key, tensor_of, to_attrs
 from eqsat.model.load import load
 from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.functions import ANNOTATIONS
@@ -135,7 +135,7 @@ class _Writer:
         found = self.egraph.value[eclass] or (None if number is None else self.egraph.tables.constants[number])
         if found is None or found.tensor is None:
             return None
-        tensor = ir.tensor(found.tensor.numpy(), dtype=found.tensor.dtype, name=self.namer.keep("constant"))
+        tensor = tensor_of(found.tensor.numpy(), found.tensor.dtype, self.namer.keep("constant"))
         value = ir.Value(name=tensor.name, const_value=tensor)
         set_type(value, found.type)
         self.graph.register_initializer(value)

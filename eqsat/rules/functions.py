@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.model.types import bits
 from eqsat.rules.dtypes import limits
 from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.rules.values import as_number, equal, items
@@ -207,7 +208,7 @@ FUNCTIONS: dict[str, Function] = {
     "zip": Function(_zip, _LISTS, "list", most=None, doc="lists of corresponding items"),
     "lowest": Function(_limit(0), _TYPE, "number", doc="least finite value of an element type"),
     "highest": Function(_limit(1), _TYPE, "number", doc="greatest finite value of an element type"),
-    "bits": Function(lambda x: _dtype(x).bitwidth, _TYPE, "number", doc="bits of an element type"),
+    "bits": Function(lambda x: bits(_dtype(x)), _TYPE, "number", doc="bits of an element type; a string is a pointer"),
     "element_type": Function(_dtype, _TYPE, "type", doc="the type that Cast's `to` names"),
     "broadcast": Function(_broadcast, _COLLECTION, "list", most=None, doc="shape that shapes broadcast to"),
 }  # fmt: skip

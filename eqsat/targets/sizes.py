@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import re
 
-import onnx_ir as ir
-
 from eqsat.errors import OptimizationError
 from eqsat.model.types import TensorType
 
 UNKNOWN_ELEMENTS = 1 << 16
 """Elements assumed of a tensor whose shape depends on data, where the caller has no better bound."""
 
-_POINTER = 8
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _INVENTED = re.compile(r"_d\d+|unk__\d+")
 """Symbols that shape inference makes up for a dimension that data decide (onnx-shape-inference, onnx)."""
@@ -58,7 +55,5 @@ def static(kind: TensorType, unknown_elements: int, *, what: str, place: str) ->
 
 
 def size_in_bytes(kind: TensorType) -> int:
-    """Bytes of a static type; of a tensor of strings those of the pointers to them."""
-    if kind.dtype == ir.DataType.STRING:
-        return (kind.elements or 0) * _POINTER
+    """Bytes of a static type."""
     return kind.bytes or 0

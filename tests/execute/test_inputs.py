@@ -85,7 +85,7 @@ def test_initialisers_among_the_inputs_need_no_value() -> None:
     assert list(complete_inputs(loaded)) == ["x"]
 
 
-@pytest.mark.parametrize("kind", ["string[2]", "seq(float[2])", "complex64[2]"])
+@pytest.mark.parametrize("kind", ["seq(float[2])", "complex64[2]"])
 def test_what_cannot_be_drawn_is_said(kind: str) -> None:
     with pytest.raises(ExecutionError, match="to draw a random input"):
         complete_inputs(model(f"g ({kind} x) => ({kind} y) {{ y = Identity(x) }}"))

@@ -22,6 +22,7 @@ from eqsat.ops.kernels import (
     sequences,
     shaping,
     slicing,
+    strings,
     unary,
 )
 from eqsat.ops.kernels.registry import KERNELS, find
@@ -48,5 +49,6 @@ __all__ = [
     "sequences",
     "shaping",
     "slicing",
+    "strings",
     "unary",
 ]

@@ -1,0 +1,26 @@
+"""Operators on strings whose reference implementation is not what the specification says.
+
+``onnx.reference`` strips accents in StringNormalizer and sets the locale of the whole process.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eqsat.ops.kernels.registry import Attributes, kernel
+
+_CASES = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
+
+
+@kernel("StringNormalizer")
+def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """Remove stop words, then change case; what is left of nothing is one empty string."""
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
+        raise ValueError("the input has the shape [C] or [1, C]")
+    change = _CASES[str(attrs.get("case_change_action", "NONE"))]
+    compared = _CASES["NONE" if attrs.get("is_case_sensitive", 0) else "LOWER"]
+    stops = {compared(word) for word in attrs.get("stopwords", ())}
+    kept = [change(word) for word in x.reshape(-1).tolist() if compared(word) not in stops] or [""]
+    result = np.empty(len(kept), object)
+    result[:] = kept
+    return result if x.ndim == 1 else result[np.newaxis]
