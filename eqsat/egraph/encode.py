@@ -43,7 +43,8 @@ class Encoding:
         values: All encoded values; ``(ref k)`` is the class of the k-th.
         number: Value -> k.
         nodes: In the model's order.
-        constructors: In order of first use.
+        constructors: In order of first use, but for wide ones.
+        wide: Per wide e-node a node that it stands for; ``(Wide k)`` is the k-th.
     """
 
     inputs: list[ir.Value] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Encoding:
     number: dict[ir.Value, int] = field(default_factory=dict)
     nodes: list[EncodedNode] = field(default_factory=list)
     constructors: list[Constructor] = field(default_factory=list)
+    wide: list[EncodedNode] = field(default_factory=list)
 
     def add(self, value: ir.Value) -> int:
         self.number[value] = len(self.values)
@@ -82,6 +84,8 @@ class Encoder:
         self.encoding = Encoding()
         self._actions: list[Any] = []
         self._local: dict[int, bindings.Var] = {}
+        self._wide_numbers: dict[tuple[Constructor, int, tuple[int | None, ...]], int] = {}
+        self._constant: set[int] = set()
 
     def number(self, model: ir.Model) -> Encoding:
         """Numbers values and nodes; nothing is written yet."""
@@ -102,7 +106,7 @@ class Encoder:
             used = node.outputs if constructor.outputs else node.outputs[:1]
             results = tuple(encoding.add(v) for v in used)
             encoding.nodes.append(EncodedNode(constructor, number, attrs, read, results))
-        encoding.constructors = list(dict.fromkeys(n.constructor for n in encoding.nodes))
+        encoding.constructors = [c for c in dict.fromkeys(n.constructor for n in encoding.nodes) if not c.is_wide]
         return encoding
 
     def write(self, types: Sequence[int | None], values: Sequence[int | None]) -> None:
@@ -121,9 +125,12 @@ class Encoder:
         for number, value in enumerate(encoding.inputs):
             self._define(encoding.number[value], call("Input", integer(number)), types, values)
         for index, node in enumerate(encoding.nodes):
-            args = [integer(node.number), *(self._read(o) for o in node.operands)]
-            self._actions.append(bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(ORIGINAL)))
-            expression = call(node.constructor.name, *args)
+            if node.constructor.is_wide:
+                expression = self._wide(node)
+            else:
+                args = [integer(node.number), *(self._read(o) for o in node.operands)]
+                self._actions.append(bindings.Set(SPAN, f"made_{node.constructor.name}", args, integer(ORIGINAL)))
+                expression = call(node.constructor.name, *args)
             if node.constructor.outputs:
                 name = f"m{index}"
                 self._actions.append(bindings.Let(SPAN, name, expression))
@@ -134,6 +141,20 @@ class Encoder:
             if len(self._actions) > 4 * CHUNK:
                 self._flush()
         self._flush()
+
+    def _wide(self, node: EncodedNode) -> Any:
+        """The leaf of a node with very many operands, with what no rule can find out: whether it is constant."""
+        key = (node.constructor, node.number, node.operands)
+        if key not in self._wide_numbers:
+            self._wide_numbers[key] = len(self.encoding.wide)
+            self.encoding.wide.append(node)
+        several = bool(node.constructor.outputs)
+        expression = call("WideM" if several else "Wide", integer(self._wide_numbers[key]))
+        if not self._constant:
+            self._constant = constant_values(self.encoding)
+        fact = ("iscm" if several else "isc") if node.results[0] in self._constant else ("livem" if several else "live")
+        self._actions.append(bindings.Expr_(SPAN, call(fact, expression)))
+        return expression
 
     def _define(self, k: int, expression: Any, types: Sequence[int | None], values: Sequence[int | None]) -> None:
         variable = bindings.Var(SPAN, f"v{k}")
@@ -154,6 +175,16 @@ class Encoder:
         self.engine.run_once(self._actions)
         self._actions.clear()
         self._local.clear()
+
+
+def constant_values(encoding: Encoding) -> set[int]:
+    """Numbers of the values that follow from constants alone."""
+    found = {k for k, value in enumerate(encoding.values) if value.const_value is not None and value.is_initializer()}
+    for node in encoding.nodes:
+        follows = bool(node.operands) and all(o is None or o in found for o in node.operands)
+        if follows and is_deterministic(node.constructor.op, node.attrs):
+            found.update(node.results)
+    return found
 
 
 def operands(node: ir.Node) -> tuple[list[ir.Value | None], Attrs]:

@@ -198,7 +198,7 @@ class Facts:
         if c.outputs:
             number = self.tables.tuples.id(found)
             facts += [("part", (number, k), part) for k, part in enumerate(found) if part]
-        if number or c.outputs:
+        if (number or c.outputs) and not c.is_wide:
             facts.append((f"{kind}_{c.name}", key, number))
         return found
 

@@ -3,6 +3,10 @@
 A value has sort ``T``. An operator of which several outputs are used is one e-node of the tuple sort ``M``;
 ``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that remembers which rule made an
 e-node first; egglog keeps its keys canonical, so the answer survives merges.
+
+An operator of very many operands is a leaf, ``(Wide k)``: its operands are kept in Python
+(:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type signature of hundreds of columns would cost the
+square of their number, and every smaller arity that rules could build would come with its own.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ PRELUDE = (
     "(constructor Input (i64) T)",
     "(constructor out (M i64) T)",
     "(constructor ref (i64) T)",
+    "(constructor Wide (i64) T)",
+    "(constructor WideM (i64) M)",
     "(function type (T) i64 :merge old)",
     "(function cval (T) i64 :merge old)",
     "(relation isc (T))",
@@ -40,6 +46,9 @@ PRELUDE = (
     '(rule ((= e (Input k))) ((live e)) :ruleset analysis :name "live input")',
     '(rule ((= e (out m k)) (livem m)) ((live e)) :ruleset analysis :name "live part")',
 )
+
+MOST_OPERANDS = 48
+"""With more operands an operator is a leaf of the e-graph, which rules cannot look into."""
 
 ABSENT = "(Const 0)"
 ORIGINAL = 0
@@ -69,6 +78,11 @@ class Constructor:
         head = f"composite__{domain}__" if self.composite else f"{domain}__" if domain else ""
         tail = f"_{self.outputs}" if self.outputs else ""
         return f"{head}{self.op.name}_{self.inputs}{tail}"
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the operator is a leaf, because it has too many operands."""
+        return self.inputs > MOST_OPERANDS and not self.composite
 
     @property
     def sort(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -66,6 +67,7 @@ class QueryBuilder:
         options = [self._options(m) for m in matches.values()]
         if not all(options):
             return
+        _limit(options)
         nodes = [node_of(m) for m in matches.values()]
         for choice in itertools.product(*options):
             if len(set(zip(nodes, choice, strict=True))) > len(set(nodes)):
@@ -92,6 +94,17 @@ class QueryBuilder:
 
     def _trimmed(self, match: Match) -> list[Pattern | None]:
         return trim(match.args, self.absent)
+
+
+MOST_CHOICES = 4096
+"""Choices of constructors for one clause; several ``xs...`` in a pattern multiply theirs."""
+
+
+def _limit(options: list[list[Constructor]]) -> None:
+    """Leaves out the largest arities until the choices are few enough; only patterns of many ``xs...`` lose some."""
+    while math.prod(map(len, options)) > MOST_CHOICES:
+        widest = max(options, key=len)
+        widest.remove(max(widest, key=lambda c: c.inputs))
 
 
 def trim(args: Sequence[Pattern | None], absent: frozenset[str]) -> list[Pattern | None]:

@@ -215,7 +215,7 @@ class Saturation:
     def count(self) -> int:
         """Number of e-nodes."""
         frozen = self.engine.tables()
-        return sum(len(frozen[name].rows) for name in self.vocabulary.constructors)
+        return sum(len(frozen[name].rows) for name in (*self.vocabulary.constructors, "Wide", "WideM"))
 
     def _collect(self) -> None:
         for state in [*self._states, *self._composite_states]:

@@ -91,6 +91,7 @@ class _Reader:
         refs = {self.to_int(row.inputs[0]): self._class(row.output) for row in self.tables["ref"].rows}
         encoding = saturation.encoding
         nodes = self._leaves()
+        nodes += self._wide(refs)
         for constructor in saturation.vocabulary.constructors.values():
             nodes += self._nodes_of(constructor)
         size = len(self.ids)
@@ -136,6 +137,17 @@ class _Reader:
         for row in self.tables["out"].rows:
             tuple_class, index = self._class(row.inputs[0]), self.to_int(row.inputs[1])
             nodes.append(ENode("part", _NO_OP, (), (tuple_class,), self._class(row.output), index))
+        return nodes
+
+    def _wide(self, refs: dict[int, int]) -> list[ENode]:
+        """E-nodes of very many operands, which are those of the model."""
+        nodes = []
+        for table in ("Wide", "WideM"):
+            for row in self.tables[table].rows:
+                node = self.saturation.encoding.wide[self.to_int(row.inputs[0])]
+                children = tuple(None if o is None else refs[o] for o in node.operands)
+                op, outputs = node.constructor.op, node.constructor.outputs
+                nodes.append(ENode("op", op, node.attrs, children, self._class(row.output), 0, outputs))
         return nodes
 
     def _nodes_of(self, constructor: Constructor) -> list[ENode]:

@@ -1,7 +1,8 @@
 """All constructors of one e-graph, and the clauses that can match in it.
 
 Rules build operators that the model does not contain, which lets further rules match: rules are compiled
-until no new constructor comes up. Rules whose operators never occur cost nothing.
+until no new constructor comes up. Rules whose operators never occur cost nothing, and a rule is compiled again only if
+one of its operators has a new constructor: a rule that takes one operand off a `Sum` makes one arity in each pass.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.egraph.compile import CompiledClause, Compiler
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import MOST_OPERANDS, Constructor
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Rule, Target
+from eqsat.rules.expand import operators
 
 
 class Vocabulary:
@@ -33,14 +35,24 @@ class Vocabulary:
             self.add(constructor.first)
 
     def compile_rules(self, rules: Sequence[Rule], numbers: Sequence[int]) -> list[CompiledClause]:
-        """All clauses that can match; variadic operators may grow to about twice the model's largest arity."""
-        largest = 2 * max((c.inputs for c in self.constructors.values()), default=1) + 8
+        """All clauses that can match; variadic operators may grow to about twice the model's largest arity.
+
+        Their number is bounded, since each arity costs a table and clauses of its own.
+        """
+        largest = min(2 * max((c.inputs for c in self.constructors.values()), default=1) + 8, MOST_OPERANDS)
         compiler = Compiler(self._by_op)
         clauses: list[CompiledClause] = []
+        read = [operators(rule.left) for rule in rules]
+        known: list[tuple[int, ...]] = [()] * len(rules)
+        compiled: list[list[CompiledClause]] = [[] for _ in rules]
         size = -1
         while size != len(self.constructors):
             size = len(self.constructors)
-            clauses = [c for rule, number in zip(rules, numbers, strict=True) for c in compiler.rule(rule, number)]
+            for i, (rule, number) in enumerate(zip(rules, numbers, strict=True)):
+                now = tuple(len(self._by_op.get(op, ())) for op in read[i])
+                if now != known[i]:
+                    known[i], compiled[i] = now, list(compiler.rule(rule, number))
+            clauses = [c for of_rule in compiled for c in of_rule]
             for constructor in (b for clause in clauses for b in clause.built if b.inputs <= largest):
                 self.add(constructor)
         clauses = [c for c in clauses if all(b.name in self.constructors for b in c.built)]

@@ -11,7 +11,7 @@ first label earlier, which keeps the program acyclic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -22,6 +22,10 @@ from eqsat.extract.problem import Choice, Problem
 
 INF = float("inf")
 PENALTIES = (0.0, 0.25, 1.0, 4.0, 16.0)
+LARGEST = 1e250
+"""Of labels that count shared work each time it is read; they double with each residual connection."""
+MOST_ITEMS = 5_000_000
+"""Items of all labels that are sets. On a chain of n classes they are n² / 2."""
 
 
 def greedy(problem: Problem) -> dict[int, Choice] | None:
@@ -130,7 +134,13 @@ class Queue:
                 yield node
 
 
-def _tree_labels(problem: Problem) -> Labels:
+def _tree_labels(problem: Problem) -> Labels | None:
+    """What a class costs as a tree; on networks too deep for that, what its costliest path costs."""
+    return _added_labels(problem, math.fsum) or _added_labels(problem, lambda costs: max(costs, default=0.0))
+
+
+def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float]) -> Labels | None:
+    """Labels of the own cost of an e-node and that of its inputs together; None if one exceeds ``LARGEST``."""
     labels = Labels(problem)
     queue = Queue(problem)
     heap: list[tuple[float, int, int]] = []
@@ -155,13 +165,17 @@ def _tree_labels(problem: Problem) -> Labels:
         for node in queue.completed(klass, target):
             reader = queue.klass[node]
             if labels.held[reader][target] == INF:
-                total = queue.cost[node][target] + math.fsum(labels.held[k][target] for k in problem.children[node])
-                heappush(heap, (total, reader, target))
+                below = together([labels.held[k][target] for k in problem.children[node]])
+                if below > LARGEST:
+                    return None
+                heappush(heap, (queue.cost[node][target] + below, reader, target))
     return labels
 
 
-def _set_labels(problem: Problem) -> Labels:
+def _set_labels(problem: Problem) -> Labels | None:
+    """What a class costs if all below it counts once; None where the sets would take too much memory."""
     labels = Labels(problem)
+    left = MOST_ITEMS
     queue = Queue(problem)
     targets = queue.targets
     # Computing class c on d has a key, and so have copies from and to d.
@@ -189,6 +203,9 @@ def _set_labels(problem: Problem) -> Labels:
             continue
         labels.held[klass][target] = value
         paid[klass, target] = items
+        left -= len(items)
+        if left < 0:
+            return None
         if labels.rank[klass] < 0:
             labels.rank[klass] = order
             order += 1
@@ -208,8 +225,10 @@ def _set_labels(problem: Problem) -> Labels:
     return labels
 
 
-def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels]) -> dict[int, Choice] | None:
+def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None]) -> dict[int, Choice] | None:
     labels = find_labels(problem)
+    if labels is None:
+        return None
     rank = labels.rank
     options: list[list[int]] = [[] for _ in range(problem.classes)]
     for node, klass in enumerate(problem.node_class.tolist()):

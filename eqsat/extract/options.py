@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,6 +12,23 @@ from eqsat.extract.cost import HOST, needed
 from eqsat.extract.problem import Choice, Problem
 
 INF = float("inf")
+
+Origin: TypeAlias = "int | tuple[Origin, Origin]"
+"""The original e-nodes that an option stands for: one, or those of two others. A long chain is folded link by link;
+to copy what it consists of at each link would take the square of its length."""
+
+
+def nodes_of(origin: Origin | None) -> tuple[int, ...]:
+    """The e-nodes of an origin, in order; none where there is none."""
+    found: list[int] = []
+    todo = [] if origin is None else [origin]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, int):
+            found.append(part)
+        else:
+            todo += (part[1], part[0])
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -57,7 +75,7 @@ class Option:
 
     reads: frozenset[int]
     cost: list[float]
-    origin: list[tuple[int, ...] | None]
+    origin: list[Origin | None]
     weight: tuple[float, ...]
     dropped: bool = False
 
@@ -88,7 +106,7 @@ class Options:
         rows = zip(problem.node_class.tolist(), problem.children, problem.cost.tolist(), strict=True)
         for node, (klass, reads, cost) in enumerate(rows):
             weight = tuple(w[node] for w in weights)
-            origin: list[tuple[int, ...] | None] = [(node,)] * len(cost)
+            origin: list[Origin | None] = [node] * len(cost)
             self.of.setdefault(klass, []).append(Option(frozenset(reads), cost, origin, weight))
 
     def readers(self) -> dict[int, list[tuple[int, Option]]]:
@@ -134,7 +152,10 @@ class Options:
             ),
         )
         origin = [
-            tuple(o if cost < INF else None for o, cost in zip(option.origin, option.cost, strict=True))
+            tuple(
+                nodes_of(o) if cost < INF and o is not None else None
+                for o, cost in zip(option.origin, option.cost, strict=True)
+            )
             for _, option in flat
         ]
         return Reduced(smaller, origin, self.free, problem)

@@ -14,7 +14,7 @@ import numpy as np
 
 from eqsat.extract.cost import HOST
 from eqsat.extract.dominators import Dominators
-from eqsat.extract.options import INF, Option, Options, Reduced
+from eqsat.extract.options import INF, Option, Options, Origin, Reduced, nodes_of
 from eqsat.extract.problem import Problem
 
 
@@ -184,7 +184,7 @@ def drop_free(options: Options) -> None:
             barred.add(klass)
             continue
         gone.add(klass)
-        for node in option.origin[HOST] or ():
+        for node in nodes_of(option.origin[HOST]):
             options.free[int(options.problem.node_class[node])] = node
         todo += {reader for reader, _ in readers[klass]}
     for klass in gone:
@@ -193,6 +193,10 @@ def drop_free(options: Options) -> None:
         for option in group:
             if not option.reads.isdisjoint(gone):
                 option.reads -= gone
+
+
+MOST_READS = 256
+"""What reads more classes is left as it is: to fold each of them into it would take the square of their number."""
 
 
 def fold(options: Options) -> None:
@@ -204,13 +208,16 @@ def fold(options: Options) -> None:
     readers = options.readers()
     settled = {klass: _settled(options, group) for klass, group in options.of.items()}
     touched: set[int] = set()
+    roots = set(options.roots)
     for klass, target in settled.items():
-        if target is None or klass in options.roots:
+        if target is None or klass in roots:
             continue
         inner = [option for option in options.of[klass] if not option.dropped]
         above = [(reader, option) for reader, option in readers[klass] if not option.dropped]
         outside = {reader for reader, _ in above}
         if not inner or not above or klass in outside or any(settled[reader] != target for reader in outside):
+            continue
+        if max(len(option.reads) for _, option in above) > MOST_READS:
             continue
         free = len(inner) == 1 and inner[0].cost[target] == 0 and not any(inner[0].weight)
         alone = len(outside) == 1 and len(inner) * len(above) <= max(len(inner), len(above))
@@ -246,8 +253,10 @@ def _settled(options: Options, group: list[Option]) -> int | None:
 def _folded(klass: int, option: Option, below: Option, target: int) -> Option:
     cost = [INF] * len(option.cost)
     cost[target] = option.cost[target] + below.cost[target]
-    origin: list[tuple[int, ...] | None] = [None] * len(cost)
-    origin[target] = (option.origin[target] or ()) + (below.origin[target] or ())
+    origin: list[Origin | None] = [None] * len(cost)
+    upper, lower = option.origin[target], below.origin[target]
+    assert upper is not None and lower is not None
+    origin[target] = upper, lower
     weight = tuple(a + b for a, b in zip(option.weight, below.weight, strict=True))
     return Option((option.reads - {klass}) | below.reads, cost, origin, weight)
 

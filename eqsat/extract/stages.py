@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.graph import topological_order
+from eqsat.extract.graph import DisjointSets, topological_order
 from eqsat.extract.merging import ALONE, minimal_parts
 
 
@@ -56,6 +56,8 @@ def stages(preds: Sequence[Sequence[int]], target: Sequence[int], dispatch: Sequ
         raise ValueError("a program must be acyclic")
     # Nodes on a target with a free launch stay single at first: pieces of theirs could only stand in the way.
     price = [dispatch[t] for t in target]
+    if not any(price) and len(set(target)) < 2:
+        return _staging(reads, _connected(reads), target, dispatch, True)
     charged, proven = minimal_parts(reads, [t if dispatch[t] > 0 else ALONE for t in target], price)
     members = _members(charged)
     between = _quotient(reads, charged, len(members))
@@ -63,6 +65,16 @@ def stages(preds: Sequence[Sequence[int]], target: Sequence[int], dispatch: Sequ
     merged, _ = minimal_parts(between, free, [1.0] * len(members))
     part = [merged[piece] for piece in charged]
     return _staging(reads, part, target, dispatch, proven)
+
+
+def _connected(reads: Sequence[Sequence[int]]) -> list[int]:
+    """The number of the connected piece of each node, which is its region where one target executes everything."""
+    sets = DisjointSets(len(reads))
+    for node, inputs in enumerate(reads):
+        for earlier in inputs:
+            sets.union(node, earlier)
+    number: dict[int, int] = {}
+    return [number.setdefault(sets.find(node), len(number)) for node in range(len(reads))]
 
 
 def _members(part: Sequence[int]) -> list[list[int]]:

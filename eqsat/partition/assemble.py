@@ -144,14 +144,27 @@ class _Constants:
         return None
 
     def _array(self, eclass: int) -> np.ndarray:
-        if eclass not in self._arrays:
-            leaf = self._leaf(eclass)
-            self._arrays[eclass] = array_of(leaf) if leaf is not None else self._compute(eclass)
+        """The contents of a class; what it is computed from comes first, without recursion: chains may be long."""
+        todo = [eclass]
+        while todo:
+            top = todo[-1]
+            if top in self._arrays:
+                todo.pop()
+                continue
+            leaf = self._leaf(top)
+            if leaf is not None:
+                self._arrays[top] = array_of(leaf)
+                continue
+            node, index = self._producer(top)
+            missing = [c for c in node.children if c is not None and c not in self._arrays]
+            if missing:
+                todo += reversed(missing)
+            else:
+                self._arrays[top] = self._compute(node, index)
         return self._arrays[eclass]
 
-    def _compute(self, eclass: int) -> np.ndarray:
-        node, index = self._producer(eclass)
-        inputs = [None if c is None else self._array(c) for c in node.children]
+    def _compute(self, node: ENode, index: int) -> np.ndarray:
+        inputs = [None if c is None else self._arrays[c] for c in node.children]
         with np.errstate(all="ignore"):
             results = evaluate(node.op, node.attrs, inputs, max(node.outputs, 1))
         result = results[index]
@@ -192,19 +205,24 @@ class _Constants:
     def _derive(self) -> dict[int, int]:
         """Per constant class the height of its lowest derivation: an order in which all can be computed."""
         if self._ranks is None:
-            ranks = {c: 0 for c, v in enumerate(self.snapshot.value) if v is not None}
-            waiting = [c for c, fixed in enumerate(self.snapshot.constant) if fixed and c not in ranks]
+            snapshot = self.snapshot
+            ranks = {c: 0 for c, v in enumerate(snapshot.value) if v is not None}
+            waiting = [c for c, fixed in enumerate(snapshot.constant) if fixed and c not in ranks]
+            readers: dict[int, list[int]] = {}
+            for c in waiting:
+                for child in dict.fromkeys(k for n in snapshot.classes[c] for k in snapshot.nodes[n].children):
+                    if child is not None:
+                        readers.setdefault(child, []).append(c)
             height = 0
             while waiting:
                 height += 1
                 ready = []
                 for c in waiting:
-                    found = (self._rank(self.snapshot.nodes[n], ranks) for n in self.snapshot.classes[c])
+                    found = (self._rank(snapshot.nodes[n], ranks) for n in snapshot.classes[c])
                     if any(r is not None for r in found):
                         ready.append(c)
-                if not ready:
-                    break
                 ranks.update(dict.fromkeys(ready, height))
-                waiting = [c for c in waiting if c not in ranks]
+                # Only what reads a class that became derivable can be so in the next round.
+                waiting = sorted({r for c in ready for r in readers.get(c, ()) if r not in ranks})
             self._ranks = ranks
         return self._ranks

@@ -210,6 +210,25 @@ def _names(pattern: Pattern | None) -> set[str]:
             return set()
 
 
+def operators(patterns: Sequence[Pattern | None]) -> tuple[OpKey, ...]:
+    """All operators that stand in patterns, each once."""
+    found: dict[OpKey, None] = {}
+    seen: set[int] = set()
+    todo = list(patterns)
+    while todo:
+        pattern = todo.pop()
+        if not isinstance(pattern, Match | Alternatives) or id(pattern) in seen:
+            continue
+        # What a `let` names stands there as one object however often it is used.
+        seen.add(id(pattern))
+        if isinstance(pattern, Match):
+            found.update(dict.fromkeys(pattern.ops))
+            todo += pattern.args
+        else:
+            todo += pattern.options
+    return tuple(found)
+
+
 def without_places(node: Any) -> Any:
     """A syntax tree (or a tuple of them) with all places equal, to compare what is said and not where."""
     if isinstance(node, Place):

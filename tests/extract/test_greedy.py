@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eqsat.extract.cost import check, program_cost
-from eqsat.extract.greedy import greedy, guided
+from eqsat.extract.greedy import _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.problem import Problem
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network
@@ -88,3 +88,39 @@ def test_a_solution_that_is_a_program_is_found_again(seed: int) -> None:
         if found is not None:
             check(problem, found[1])
             assert found[0] == pytest.approx(cost(problem, found[1]), abs=1e-15)
+
+
+def residual_chain(length: int) -> Problem:
+    """Each class reads the one below twice over: as a tree the last costs 2 ** length."""
+    rows: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
+    for layer in range(length):
+        rows += [(2 * layer + 1, (2 * layer,), 1e-6), (2 * layer + 2, (2 * layer, 2 * layer + 1), 1e-6)]
+    return host_problem(2 * length + 1, rows, (2 * length,))
+
+
+@pytest.mark.parametrize("length", [10, 900, 10_000, 40_000])
+def test_labels_stay_finite_on_deep_networks(length: int) -> None:
+    problem = residual_chain(length)
+    chosen = greedy(problem)
+    assert chosen is not None
+    check(problem, chosen)
+    assert program_cost(problem, chosen) == pytest.approx(2e-6 * length)
+    assert np.isfinite(np.array(_tree_labels(problem).held)).all()
+
+
+def test_the_cheaper_of_two_is_found_also_where_labels_overflow() -> None:
+    problem = residual_chain(3000)
+    last = problem.classes
+    rows = [
+        (int(c), reads, float(price[0]))
+        for c, reads, price in zip(problem.node_class, problem.children, problem.cost, strict=True)
+    ]
+    rows += [(last, (last - 1,), 5.0), (last, (last - 1, last - 2), 1.0), (last, (last - 2,), 3.0)]
+    chosen = greedy(host_problem(last + 1, rows, (last,)))
+    assert chosen is not None and chosen[last].node == len(rows) - 2
+
+
+def test_sets_that_would_take_too_much_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eqsat.extract.greedy.MOST_ITEMS", 1000)
+    assert _set_labels(residual_chain(20)) is not None
+    assert _set_labels(residual_chain(40)) is None
