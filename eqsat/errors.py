@@ -6,6 +6,8 @@ Every public function raises one of these for bad input and nothing else; the co
 
 from __future__ import annotations
 
+from eqsat.text import shown, shown_lines
+
 
 class EqsatError(Exception):
     """Base of all errors that are the input's fault and not a defect of eqsat.
@@ -29,11 +31,12 @@ class EqsatError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        head = f"{self.place}: " if self.place else ""
-        found = f"; got {self.actual}" if self.actual else ""
-        excerpt = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
-        hint = f"\n  hint: {self.hint}" if self.hint else ""
-        return f"{head}{self.requirement}{found}{excerpt}{hint}"
+        # Names in it may come from the input, and who prints this may be a terminal.
+        head = f"{shown(self.place)}: " if self.place else ""
+        found = f"; got {shown_lines(self.actual)}" if self.actual else ""
+        excerpt = "".join(f"\n    {shown_lines(line)}" for line in self.excerpt.splitlines())
+        hint = f"\n  hint: {shown_lines(self.hint)}" if self.hint else ""
+        return f"{head}{shown_lines(self.requirement)}{found}{excerpt}{hint}"
 
 
 class ModelError(EqsatError):

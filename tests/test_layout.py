@@ -12,7 +12,9 @@ PACKAGE = ROOT / "eqsat"
 
 # A room may import from itself and from those above it; docs/architecture.md says what each is for.
 ROOMS = (
+    "text",
     "errors",
+    "files",
     "model",
     "ops",
     "frontends",

@@ -96,7 +96,7 @@ def format_(files: tuple[Path, ...], check: bool) -> int:
 
     All of them are read first: if one is wrong, none is written.
     """
-    from eqsat.report.write import replacing
+    from eqsat.files import replacing
     from eqsat.rules.format import format_file
     from eqsat.rules.reader import read_file
 

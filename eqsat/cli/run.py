@@ -149,7 +149,7 @@ def _save(results: Mapping[str, Value], path: Path) -> None:
     import numpy as np
 
     from eqsat.execute.array_files import storable
-    from eqsat.report.write import replacing
+    from eqsat.files import replacing
 
     arrays = storable(results)
     if path.suffix == ".npy" and len(arrays) != 1:

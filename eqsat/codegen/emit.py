@@ -24,9 +24,10 @@ from eqsat.codegen.onednn.tables import onednn_files
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import Group, Node, Program, Tensor
-from eqsat.codegen.text import printable, render
+from eqsat.codegen.text import render
 from eqsat.codegen.vendor import call_text, header
 from eqsat.codegen.weights import Weights
+from eqsat.text import plain
 
 BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
@@ -300,7 +301,7 @@ class _Emitter:
         if re.search(r"void \*restrict scratch$", made.signature):
             arguments.append(f"arena + {scratch}")
         function = self._name(node, made, isa)
-        comment = printable(f"{node.name}: {node.describe()}")[:160]
+        comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
     def _location(self, tensor: Tensor, const: bool) -> str:

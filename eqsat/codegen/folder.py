@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
+from eqsat.files import filling, reason
 from eqsat.rules.ast import Target
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
@@ -35,7 +35,7 @@ class Stored:
     """An array of the stored run.
 
     Attributes:
-        label: Name of the tensor, fit for C text.
+        label: Name of the tensor.
         offset: Bytes from the beginning of the block.
         exact: Whether results must be equal.
         allowed: Largest difference, as a C literal.
@@ -120,7 +120,7 @@ def write_folder(
     Args:
         emitted: From :func:`eqsat.codegen.generate.generate`, with ``embedded`` unless ``weights`` is ``"blob"``.
         model: That it came from; the stored outputs are those of the numpy executor.
-        folder: Made if it is not there. Files of the same names are replaced, each in one step.
+        folder: Made if it is not there. Files of the same names are replaced: all of them, or none if one cannot be.
         weights: As string literals, as a file for the assembler, or as a file that the program loads; by default
             literals, and a file for the assembler where these would take the compiler long.
         inputs: Of the stored run, by name; what is not given is drawn at random.
@@ -190,32 +190,18 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
         exact, allowed = False, f"{relative * max(float(finite.max()) if finite.size else 0.0, 1e-2):.6g}"
     elif dtype.bitwidth == 8:
         exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
-    label = "".join(c if 32 <= ord(c) < 127 and c not in '"\\%*/' else "?" for c in argument.name)
     return Stored(
-        label, argument.c_name, argument.c_type, argument.dtype, argument.shape, offset, exact, allowed
+        argument.name, argument.c_name, argument.c_type, argument.dtype, argument.shape, offset, exact, allowed
     )  # fmt: skip
 
 
 def _write(folder: Path, files: dict[str, str | bytes | memoryview]) -> list[Path]:
-    written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            data = content.encode() if isinstance(content, str) else content
-            descriptor, part = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                mask = os.umask(0)
-                os.umask(mask)
-                Path(part).chmod(0o666 & ~mask)
-                Path(part).replace(folder / name)
-            except BaseException:
-                Path(part).unlink(missing_ok=True)
-                raise
-            written.append(folder / name)
+        with filling(folder) as part:
+            for name, content in files.items():
+                (part / name).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise CodegenError(
-            "a folder that can be written to is required", place=str(folder), actual=error.strerror or str(error)
+            "a folder that can be written to is required", place=str(folder), actual=reason(error)
         ) from error
-    return written
+    return [folder / name for name in files]

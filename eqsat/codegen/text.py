@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import jinja2
+
+from eqsat.text import c_string, plain
 
 
 @lru_cache(maxsize=2)
@@ -20,13 +21,9 @@ def environment(folder: str) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["comment"] = lambda text: printable(str(text))
+    made.filters["comment"] = plain
+    made.filters["string"] = c_string
     return made
-
-
-def printable(text: str) -> str:
-    """Text for a comment."""
-    return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
 def render(template: str, **values: object) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.files import reason, staged
 from eqsat.model.attributes import tensor_of
 from eqsat.model.concise import is_concise, make_concise
 from eqsat.model.functions import with_definitions
@@ -18,7 +18,7 @@ EXTERNAL_FROM = 1 << 30
 
 
 def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM) -> None:
-    """Writes a model; a reader sees the old file or the new one, never a part.
+    """Writes a model; a reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
 
     Args:
         model: The model, not changed.
@@ -46,31 +46,18 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
         model = _in_memory(model)
     data = f"{target.name}.data"
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=folder) as scratch:
-            part = Path(scratch) / target.name
+        # Who reads a link looks for the weights beside it, not beside the file that it names.
+        with staged(target, follow=not is_big) as part:
             if is_big:
                 ir.save(model, part, external_data=data, size_threshold_bytes=1024)
-                if (Path(scratch) / data).exists():
-                    _publish(Path(scratch) / data, folder / data)
             else:
                 ir.save(model, part)
-            _publish(part, target)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ModelError("a place that can be written to is required", place=place, actual=reason) from error
+        raise ModelError("a place that can be written to is required", place=place, actual=reason(error)) from error
     except ir.serde.SerdeError as error:
         cause = error.__cause__ or error
-        reason = " ".join(str(cause).split())
-        raise ModelError("a consistent onnx_ir model is required", place=place, actual=reason) from error
-
-
-def _publish(part: Path, target: Path) -> None:
-    """Moves a finished file to its place in one step, with the permissions that a new file has there."""
-    mask = os.umask(0)
-    os.umask(mask)
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
-    part.chmod(mode)
-    part.replace(target)
+        found = " ".join(str(cause).split())
+        raise ModelError("a consistent onnx_ir model is required", place=place, actual=found) from error
 
 
 def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:

@@ -11,7 +11,8 @@ import numpy as np
 from eqsat.codegen.onednn.assign import memories
 from eqsat.codegen.onednn.description import DTYPES, Memory, Operation, Piece, Post
 from eqsat.codegen.program import Group
-from eqsat.codegen.text import printable, render
+from eqsat.codegen.text import render
+from eqsat.text import c_string
 
 Offset = Callable[[np.ndarray], int]
 """Where a constant lies in the weights, in bytes."""
@@ -67,7 +68,7 @@ class _Tables:
             "first_output": len(self.list),
             "outputs": len(piece.outputs),
             "inputs": len(piece.inputs),
-            "name": _text(piece.name),
+            "name": c_string(piece.name),
         }
         self.list += [numbers[memory] for memory in piece.outputs]
         self.regions.append(_row(row))
@@ -87,7 +88,7 @@ class _Tables:
         def at(memory: Memory | None) -> int:
             return -1 if memory is None else numbers[memory]
 
-        row: dict[str, object] = {"name": _text(operation.name), "kind": operation.kind}
+        row: dict[str, object] = {"name": c_string(operation.name), "kind": operation.kind}
         if operation.algorithm:
             row["algorithm"] = operation.algorithm
         row |= {
@@ -116,10 +117,6 @@ class _Tables:
 def _told(number: object) -> bool:
     """Whether it is other than what C fills in."""
     return any(number) if isinstance(number, tuple) else number != 0
-
-
-def _text(name: str) -> str:
-    return '"' + printable(name).replace('"', "'")[:160].replace("?", "_") + '"'
 
 
 def _row(fields: Mapping[str, object]) -> str:

@@ -1,0 +1,224 @@
+"""Writing: what is written is there whole or not at all, and only files are replaced.
+
+Everything is made in a hidden folder beside its place and moved there by renaming. When that fails in between, what was
+moved goes back. A device, a pipe or an open stream (``/dev/null``, ``/dev/stdout``, a FIFO) is no file that could be
+replaced: it gets what was made as one piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from eqsat.errors import EqsatError
+
+PATIENCE = 10.0
+"""Seconds in which somebody has to open a FIFO for reading."""
+_PREFIX = ".eqsat-"
+_LINKS = 40
+"""Symbolic links in a row that are followed; as many as Linux follows."""
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        EqsatError: If the file cannot be written.
+    """
+    try:
+        with staged(path) as part, part.open("wb") as file:
+            yield file
+    except OSError as error:
+        raise EqsatError("the file can be written", place=os.fspath(path), actual=reason(error)) from error
+
+
+@contextmanager
+def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Path]:
+    """Where to make a file that is then moved to ``path``; what is made beside it is moved along.
+
+    Args:
+        path: May name a device, a pipe or a stream, which gets the contents.
+        follow: Whether a symbolic link stays and the file that it names is replaced.
+
+    Raises:
+        OSError: From writing or moving; everything is as it was before.
+    """
+    stream = _own_stream(path)
+    place = Path(os.path.realpath(path) if follow and stream is None else path)
+    if stream is not None or _is_device(place):
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
+            part = Path(scratch) / Path(path).name
+            yield part
+            if os.listdir(scratch) != [part.name]:
+                raise OSError(errno.EINVAL, "one file is written there, not several")
+            _pour(part, _opened(place) if stream is None else os.dup(stream))
+        return
+    with _scratch(place.parent) as scratch:
+        part = scratch / "made" / Path(path).name
+        part.parent.mkdir()
+        yield part
+        if part.name != place.name:  # Through a link; its name has said in which format.
+            part = part.rename(part.with_name(place.name))
+        names = sorted(os.listdir(part.parent), key=lambda name: (name == part.name, name))
+        _move(part.parent, place.parent, names, scratch)
+
+
+@contextmanager
+def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to make files in. They are moved to ``folder``, which is made if it is not there.
+
+    Raises:
+        OSError: From writing or moving; everything is as it was before.
+    """
+    place = Path(os.path.realpath(folder))
+    missing = [p for p in (place, *place.parents) if not p.exists()]
+    made: list[Path] = []
+    try:
+        for parent in reversed(missing[1:]):
+            parent.mkdir()
+            made.append(parent)
+        with _scratch(place.parent if missing else place) as scratch:
+            part = scratch / "made"
+            part.mkdir()
+            yield part
+            if missing:
+                # In one step; file by file only if somebody else has made it in between.
+                try:
+                    part.rename(place)
+                    return
+                except OSError as error:
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
+            _move(part, place, sorted(os.listdir(part)), scratch)
+    except BaseException:
+        for parent in reversed(made):
+            with contextlib.suppress(OSError):  # Others may have put something there.
+                parent.rmdir()
+        raise
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, in the words of the system."""
+    return error.strerror or str(error)
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    if not parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory") if parent.exists() else FileNotFoundError(
+            errno.ENOENT, "No such file or directory"
+        )
+    scratch = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+    try:
+        yield Path(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path) -> None:
+    """Moves files to a folder, or none of them."""
+    for name in names:
+        target = folder / name
+        if target.is_dir() or (target.exists() and not target.is_file()):
+            raise OSError(errno.EEXIST, f"{name} is there and is no file")
+    kept = scratch / "kept"
+    kept.mkdir()
+    moved: list[str] = []
+    try:
+        for name in names:
+            target = folder / name
+            if target.is_symlink() or target.exists():
+                if not target.is_symlink():
+                    (source / name).chmod(stat.S_IMODE(target.stat().st_mode))
+                _keep(target, kept / name)
+            moved.append(name)
+            (source / name).replace(target)
+    except BaseException:
+        for name in moved:
+            with contextlib.suppress(OSError):
+                if os.path.lexists(kept / name):
+                    (kept / name).replace(folder / name)
+                elif not (source / name).exists():
+                    (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def _keep(file: Path, copy: Path) -> None:
+    """A second name for a file, so that it can come back; readers see it at its place all the time."""
+    try:
+        os.link(file, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # File systems without such links.
+        shutil.copy2(file, copy, follow_symlinks=False)
+
+
+# ---- what is no file ------------------------------------------------------------------------------------------
+
+
+def _own_stream(path: str | os.PathLike[str]) -> int | None:
+    """The descriptor that a path such as ``/dev/stdout`` or ``/dev/fd/3`` stands for.
+
+    Opening the file behind it would begin at its beginning, and replacing it would cut it off from who reads it.
+    """
+    at = os.path.abspath(path)
+    for _ in range(_LINKS):
+        folder = os.path.realpath(os.path.dirname(at))
+        at = os.path.join(folder, os.path.basename(at))
+        found = re.fullmatch(rf"/proc/{os.getpid()}(?:/task/\d+)?/fd/(\d+)|/dev/fd/(\d+)", at)
+        if found is not None:
+            return int(found[1] or found[2])
+        if not os.path.islink(at):
+            return None
+        at = os.path.join(folder, os.readlink(at))
+    return None
+
+
+def _is_device(path: Path) -> bool:
+    """Whether something is there that takes bytes and cannot be replaced."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise OSError(errno.EINVAL, "a disk or a socket, which is not overwritten")
+    return not stat.S_ISREG(mode)
+
+
+def _opened(path: Path) -> int:
+    """A device or a FIFO opened for writing."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        return os.open(path, os.O_WRONLY | getattr(os, "O_NOCTTY", 0))
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > end:
+                raise OSError(errno.ENXIO, "a pipe that nobody reads") from error
+            time.sleep(0.01)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
+
+
+def _pour(part: Path, descriptor: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    with part.open("rb") as source, os.fdopen(descriptor, "wb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)

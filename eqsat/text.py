@@ -1,0 +1,64 @@
+"""Text that somebody else wrote, made harmless for what reads it next.
+
+Names, documentation and strings of a model come from its author, and none of them is to be an instruction: to a
+compiler, to CMake, to a terminal, to a browser. Each medium has one function here that all text goes through on its way
+there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+LONGEST = 160
+"""Characters of a name that are shown in C."""
+_OTHER = re.compile(r"[^0-9A-Za-z _.,:;+=()\[\]<>/-]")
+
+
+def plain(text: object) -> str:
+    """Text for a comment or a string of C, or a comment of CMake: letters, digits and a few marks, one line.
+
+    Neither a comment nor a string can end in what is left, and no preprocessor finds a splice or a trigraph in it.
+    """
+    kept = _OTHER.sub("_", str(text)[: LONGEST + 1])
+    return kept if len(kept) <= LONGEST else f"{kept[: LONGEST - 3]}..."
+
+
+def c_string(text: object) -> str:
+    """A string literal of C that holds a name as :func:`plain` leaves it."""
+    return f'"{plain(text)}"'
+
+
+def c_bytes(text: str) -> str:
+    """A string literal of C that holds exactly this text in UTF-8; all but letters and digits are in octal."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    # Three digits, since a digit behind a shorter escape would belong to it.
+    return '"' + "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in encoded) + '"'
+
+
+def shown(text: object) -> str:
+    """Text as people can read it, on one line: what a terminal or a page would obey or hide becomes an escape."""
+    given = str(text)
+    return given if given.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in given)
+
+
+def shown_lines(text: object) -> str:
+    """The same for text of several lines."""
+    return "\n".join("\t".join(shown(cell) for cell in line.split("\t")) for line in str(text).split("\n"))
+
+
+def json_text(value: Any) -> str:
+    """JSON, indented, that can be printed: what is not printable is an escape of JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1].replace("\x7f", "\\u007f") for c in text)
+
+
+def _escape(character: str) -> str:
+    found = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
+    if found is not None:
+        return found
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
