@@ -56,12 +56,12 @@ def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Pat
         OSError: From writing or moving; everything is as it was before.
     """
     stream = _own_stream(path)
-    place = Path(os.path.realpath(path) if follow and stream is None else path)
+    place = Path(os.path.realpath(path)) if follow and stream is None else Path(path)
     if stream is not None or _is_device(place):
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as scratch:
             part = Path(scratch) / Path(path).name
             yield part
-            if os.listdir(scratch) != [part.name]:
+            if list(Path(scratch).iterdir()) != [part]:
                 raise OSError(errno.EINVAL, "one file is written there, not several")
             _pour(part, _opened(place) if stream is None else os.dup(stream))
         return
@@ -71,7 +71,7 @@ def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Pat
         yield part
         if part.name != place.name:  # Through a link; its name has said in which format.
             part = part.rename(part.with_name(place.name))
-        names = sorted(os.listdir(part.parent), key=lambda name: (name == part.name, name))
+        names = sorted((p.name for p in part.parent.iterdir()), key=lambda name: (name == part.name, name))
         _move(part.parent, place.parent, names, scratch)
 
 
@@ -101,7 +101,7 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
                 except OSError as error:
                     if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                         raise
-            _move(part, place, sorted(os.listdir(part)), scratch)
+            _move(part, place, sorted(p.name for p in part.iterdir()), scratch)
     except BaseException:
         for parent in reversed(made):
             with contextlib.suppress(OSError):  # Others may have put something there.
@@ -117,8 +117,10 @@ def reason(error: OSError) -> str:
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "Not a directory") if parent.exists() else FileNotFoundError(
-            errno.ENOENT, "No such file or directory"
+        raise (
+            NotADirectoryError(errno.ENOTDIR, "Not a directory")
+            if parent.exists()
+            else FileNotFoundError(errno.ENOENT, "No such file or directory")
         )
     scratch = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
     try:
@@ -171,16 +173,15 @@ def _own_stream(path: str | os.PathLike[str]) -> int | None:
 
     Opening the file behind it would begin at its beginning, and replacing it would cut it off from who reads it.
     """
-    at = os.path.abspath(path)
+    at = Path(path)
     for _ in range(_LINKS):
-        folder = os.path.realpath(os.path.dirname(at))
-        at = os.path.join(folder, os.path.basename(at))
-        found = re.fullmatch(rf"/proc/{os.getpid()}(?:/task/\d+)?/fd/(\d+)|/dev/fd/(\d+)", at)
+        at = Path(os.path.realpath(at.parent)) / at.name
+        found = re.fullmatch(rf"/proc/{os.getpid()}(?:/task/\d+)?/fd/(\d+)|/dev/fd/(\d+)", str(at))
         if found is not None:
             return int(found[1] or found[2])
-        if not os.path.islink(at):
+        if not at.is_symlink():
             return None
-        at = os.path.join(folder, os.readlink(at))
+        at = at.parent / at.readlink()
     return None
 
 

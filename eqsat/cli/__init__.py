@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ import click
 from eqsat import __version__
 from eqsat.cli.codegen import codegen
 from eqsat.cli.compare import compare
+from eqsat.cli.console import echo, never_fail
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
 from eqsat.cli.quantize import quantize
@@ -39,20 +41,23 @@ for _command in (optimize, quantize, run, codegen, compare, rules, targets):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the console script exits with what this returns."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    never_fail()
     try:
         return cli.main(arguments, prog_name="eqsat", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
     except click.ClickException as error:  # wrong usage: click shows the command's usage with it
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        echo(text.getvalue(), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted", "yellow")
         return 130
     except EqsatError as error:
         if "--debug" in arguments:
-            traceback.print_exc()
+            echo(traceback.format_exc(), err=True)
         _say(f"error: {error}", "red")
         return 1
     except BrokenPipeError:
@@ -64,13 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         if "--debug" in arguments:
-            traceback.print_exc()
+            echo(traceback.format_exc(), err=True)
         place = f"{error.filename}: " if error.filename else ""
         _say(f"error: {place}{error.strerror or error}", "red")
         return 1
     except Exception as error:
         if "--debug" in arguments:
-            traceback.print_exc()
+            echo(traceback.format_exc(), err=True)
             return 1
         _say(f"internal error: {type(error).__name__}: {_first_line(error)}", "red")
         _say(
@@ -85,5 +90,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _say(message: str, colour: str | None = None) -> None:
-    head, colon, rest = message.partition(":")
-    click.echo(click.style(head + colon, fg=colour, bold=True) + rest if colour else message, err=True)
+    head, colon, rest = message.partition(":") if colour else ("", "", message)
+    echo(rest, head=head + colon, colour=colour, bold=True, err=True)

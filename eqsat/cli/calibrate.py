@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import debug_option, json_option, quiet_option
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet:
     """
     from eqsat.cli.progress import showing_progress
     from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
-    from eqsat.report.event import Event
     from eqsat.files import replacing
+    from eqsat.report.event import Event
     from eqsat.targets.registry import load_host
 
     load_host(name)
@@ -55,7 +55,7 @@ def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet:
         with replacing(output) as file:
             file.write(found.text.encode())
     if as_json:
-        click.echo(json.dumps(_as_dict(found, output), indent=2, ensure_ascii=False))
+        echo_json(_as_dict(found, output))
     elif not quiet:
         _print(found, name, output)
 
@@ -91,15 +91,15 @@ def _print(found: Calibration, name: str, output: Path | None) -> None:
 
     rows = [(n.name, n.text, written(v), _change(v / n.value)) for n, v in found.changes.items()]
     print_table(("number", ">old", ">new", ">new / old"), rows)
-    click.echo()
-    click.echo(
+    echo()
+    echo(
         f"{len(found.measured)} kernels measured; half of them are predicted within a factor of "
         f"{found.after:.2f} ({found.before:.2f} before)"
     )
     if output is not None:
-        click.echo(f"{'saved':<10}{output}")
+        echo(f"{'saved':<10}{output}")
     else:
-        click.echo(f"nothing is written without -o: `eqsat targets calibrate {name} -o my_cpu.target`")
+        echo(f"nothing is written without -o: `eqsat targets calibrate {name} -o my_cpu.target`")
 
 
 def _change(ratio: float) -> str:

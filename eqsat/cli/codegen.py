@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
     debug_option,
@@ -18,6 +18,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
+from eqsat.text import shown
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
@@ -114,23 +115,22 @@ def codegen(
         select=not no_select,
     )
     if as_json:
-        shown = as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)}
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        echo_json(as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)})
     if quiet or as_json:
         return 0
     if memory_map:
         show_memory_map(emitted)
     bound = emitted.plan.bound
     above = f", {emitted.plan.size / bound - 1:.1%} above what lives at once" if emitted.plan.size > bound else ""
-    click.echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
-    click.echo(f"kernels   {len(emitted.kernels):,}")
+    echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
+    echo(f"kernels   {len(emitted.kernels):,}")
     if emitted.selection is not None:
-        click.echo(f"chosen    {chosen(emitted.selection)}")
-    click.echo(f"arena     {emitted.arena:,} bytes{above}")
-    click.echo(f"weights   {len(emitted.weights):,} bytes")
+        echo(f"chosen    {chosen(emitted.selection)}")
+    echo(f"arena     {emitted.arena:,} bytes{above}")
+    echo(f"weights   {len(emitted.weights):,} bytes")
     if spelled := dequantized_products(loaded):
         operators = "1 quantized operator is" if spelled == 1 else f"{spelled:,} quantized operators are"
-        click.echo(
+        echo(
             f"hint      {operators} spelled with DequantizeLinear and QuantizeLinear and computed in floats; "
             f"`eqsat optimize {model} -o FILE` first makes integer operators of them"
         )
@@ -182,9 +182,9 @@ def chosen(selection: Selection) -> str:
 
 def show_coverage(target: str, coverage: Coverage) -> None:
     """How many kernels a vendor's library executes, and why it does not execute the others."""
-    click.echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {LIBRARIES.get(target, target)}")
+    echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {LIBRARIES.get(target, target)}")
     for name, operator, reason in coverage.refused:
-        click.echo(f"          {name} ({operator}) runs in portable C: {reason}")
+        echo(f"          {shown(name)} ({operator}) runs in portable C: {reason}")
 
 
 LIBRARIES = {"dnnl": "oneDNN"}

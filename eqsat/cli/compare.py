@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
     debug_option,
@@ -18,6 +18,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
+from eqsat.text import shown
 
 if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
@@ -68,7 +69,7 @@ def compare(
         a, b, given, dims=dims, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
     )
     if as_json:
-        click.echo(json.dumps(_to_dict(comparison), indent=2, allow_nan=False))
+        echo_json(_to_dict(comparison))
     elif not quiet:
         _print(comparison, first, second)
     return 0 if comparison.agrees else 1
@@ -82,12 +83,12 @@ def _to_dict(comparison: Comparison) -> dict[str, Any]:
 
 def _print(comparison: Comparison, first: Path, second: Path) -> None:
     for difference in comparison.outputs:
-        verdict = click.style("same", fg="green") if difference.agrees else click.style("DIFFERENT", fg="red")
-        click.echo(f"{verdict}  {difference.name}  {difference}")
+        verdict, colour = ("same", "green") if difference.agrees else ("DIFFERENT", "red")
+        echo(f"  {shown(difference.name)}  {difference}", head=verdict, colour=colour)
     if comparison.agrees:
-        click.echo(f"PASSED: {first} and {second} compute the same")
+        echo(f"PASSED: {first} and {second} compute the same")
         return
     if comparison.first is not None:
-        click.echo(f"first     {comparison.first.name}  {comparison.first}")
-        click.echo(f"          of {comparison.shared:,} tensors that both models name, in execution order")
-    click.echo(f"FAILED: {first} and {second} differ")
+        echo(f"first     {shown(comparison.first.name)}  {comparison.first}")
+        echo(f"          of {comparison.shared:,} tensors that both models name, in execution order")
+    echo(f"FAILED: {first} and {second} differ")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
     chosen_rules,
@@ -126,7 +127,7 @@ def optimize(
     if output is not None:
         result.save(output)
         if not quiet and not as_json:
-            click.echo(f"saved     {output}")
+            echo(f"saved     {output}")
     return 0
 
 

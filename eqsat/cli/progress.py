@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from eqsat.cli.console import terminal
+from eqsat.text import shown
+
 if TYPE_CHECKING:
     from eqsat.report.event import Event, Progress
 
@@ -30,11 +33,10 @@ def showing_progress(quiet: bool) -> Iterator[Progress | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
+    from rich.text import Text
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
-        yield lambda event: status.update(describe(event))
+    with terminal(err=True).status("starting") as status:
+        yield lambda event: status.update(Text(shown(describe(event))))
 
 
 def describe(event: Event) -> str:

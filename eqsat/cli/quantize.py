@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
     chosen_rules,
@@ -180,7 +181,7 @@ def quantize(
     if output is not None:
         result.save(output)
         if not quiet and not as_json:
-            click.echo(f"saved     {output}")
+            echo(f"saved     {output}")
     return 0
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import debug_option, json_option
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def list_(files: tuple[Path, ...], as_json: bool) -> None:
             for entry in listed
             for r in entry.rules[:1]
         ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        echo_json(rows)
         return
     from eqsat.cli.tables import print_table
 
@@ -77,14 +77,14 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
                 hint=did_you_mean(name, by_name) or "`eqsat rules list` lists them",
             )
         if i:
-            click.echo()
-        click.echo(f"# {short_place(entry.rules[0].place)}")
+            echo()
+        echo(f"# {short_place(entry.rules[0].place)}")
         if egg:
             from eqsat.egraph.show import egg_text
 
-            click.echo("\n".join(egg_text(rule) for rule in entry.rules), nl=False)
+            echo("\n".join(egg_text(rule) for rule in entry.rules), nl=False)
         else:
-            click.echo(entry.text)
+            echo(entry.text)
 
 
 @rules.command("format", short_help="Put rule and target files into canonical form.")
@@ -111,8 +111,8 @@ def format_(files: tuple[Path, ...], check: bool) -> int:
         if not check:
             with replacing(path) as file:
                 file.write(formatted.encode())
-        click.echo(f"{'would change' if check else 'formatted'}  {path}")
-    click.echo(f"{len(changed)} of {len(files)} files {'would change' if check else 'changed'}")
+        echo(f"{'would change' if check else 'formatted'}  {path}")
+    echo(f"{len(changed)} of {len(files)} files {'would change' if check else 'changed'}")
     return 1 if check and changed else 0
 
 

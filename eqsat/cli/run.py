@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
     debug_option,
@@ -19,6 +19,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
+from eqsat.text import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,16 +87,16 @@ def run(
     arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
     drawn = [name for name in names if name not in given]
     if drawn and not quiet and not as_json:
-        click.echo(f"random    {', '.join(drawn)} (seed {seed})", err=True)
+        echo(f"random    {', '.join(map(shown, drawn))} (seed {seed})", err=True)
 
     results = api.run(loaded, arrays, backend=backend, vendors=vendors)
     if output is not None:
         _save(results, output)
     if as_json:
-        click.echo(json.dumps({name: statistics(array) for name, array in results.items()}, indent=2))
+        echo_json({name: statistics(array) for name, array in results.items()})
     elif not quiet:
         for name, array in results.items():
-            click.echo(f"{name}  {describe(array, full=full)}")
+            echo(f"{shown(name)}  {describe(array, full=full)}")
     return 0
 
 
@@ -146,16 +147,11 @@ def statistics(value: Value) -> dict[str, object]:
 
 
 def _save(results: Mapping[str, Value], path: Path) -> None:
-    import numpy as np
-
-    from eqsat.execute.array_files import storable
+    from eqsat.execute.array_files import storable, write_arrays
     from eqsat.files import replacing
 
     arrays = storable(results)
     if path.suffix == ".npy" and len(arrays) != 1:
         raise click.BadParameter(f"{path}: a .npy file holds one array, there are {len(arrays)}: use .npz")
     with replacing(path) as file:
-        if path.suffix == ".npy":
-            np.save(file, next(iter(arrays.values())), allow_pickle=False)
-        else:
-            np.savez(file, allow_pickle=False, **arrays)
+        write_arrays(file, next(iter(arrays.values())) if path.suffix == ".npy" else arrays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
+from eqsat.cli.console import echo, terminal
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
@@ -15,14 +15,12 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
     if as_json:
         from eqsat.report.as_json import to_json
 
-        click.echo(to_json(summary), nl=False)
+        echo(to_json(summary), nl=False)
     elif not quiet:
-        from rich.console import Console
-
         from eqsat.report.table import as_text, render
 
-        terminal = Console()
-        if terminal.is_terminal:
-            terminal.print(render(summary, details=verbose), crop=False)
+        screen = terminal()
+        if screen.is_terminal:
+            screen.print(render(summary, details=verbose), crop=False)
         else:
-            click.echo(as_text(summary, details=verbose), nl=False)
+            echo(as_text(summary, details=verbose), nl=False)

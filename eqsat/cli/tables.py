@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-import click
+from eqsat.cli.console import echo, terminal
+from eqsat.text import shown
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -21,11 +22,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         justify = "right" if heading.startswith(">") else "left"
         table.add_column(heading.removeprefix(">"), justify=justify, no_wrap=not last, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    terminal = Console()
-    if terminal.is_terminal:
-        terminal.print(table)
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    screen = terminal()
+    if screen.is_terminal:
+        screen.print(table)
         return
     text = io.StringIO()
     Console(file=text, width=1000).print(table)
-    click.echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()))
+    echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()))

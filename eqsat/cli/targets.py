@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.cli.calibrate import calibrate
+from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import debug_option
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def list_(as_json: bool) -> None:
 
     found = [next(t for t in load_targets(name) if t.name == name) for name in list_targets()]
     if as_json:
-        click.echo(json.dumps([_as_dict(target) for target in found], indent=2, ensure_ascii=False))
+        echo_json([_as_dict(target) for target in found])
         return
     print_table(
         ("target", ">composites", ">operators", "summary"),
@@ -58,9 +58,11 @@ def show(name: str, as_json: bool) -> None:
     """
     for target in _asked(name):
         if as_json:
-            click.echo(json.dumps(_as_dict(target), indent=2, ensure_ascii=False))
+            echo_json(_as_dict(target))
         else:
-            click.echo("\n".join(_lines(target)))
+            lines = _lines(target)
+            echo(next(lines), head=target.name, bold=True)
+            echo("\n".join(lines))
 
 
 @targets.command(short_help="Check target files.")
@@ -84,10 +86,11 @@ def check(files: tuple[Path, ...]) -> int:
             declared, found = (), [error]
         wrong += len(found)
         for problem in found:
-            click.echo(f"{click.style('error', fg='red')}: {problem}", err=True)
+            echo(f": {problem}", head="error", colour="red", err=True)
         if not found:
             names = ", ".join(_counted(t) for t in declared)
-            click.echo(f"{file}: {click.style('OK', fg='green')}, {names}")
+            echo(f"{file}: ", nl=False)
+            echo(f", {names}", head="OK", colour="green")
     return 1 if wrong else 0
 
 
@@ -118,7 +121,7 @@ def _lines(target: Target) -> Iterator[str]:
     from eqsat.targets.wording import in_words
 
     kind = "the host" if target.is_host else "an accelerator"
-    yield click.style(target.name, bold=True) + f"  {kind}  {short_place(target.place)}"
+    yield f"  {kind}  {short_place(target.place)}"
     if target.summary:
         yield f"  {target.summary}"
     yield ""

@@ -1,15 +1,16 @@
-"""Arrays from files that numpy writes; one place that knows what can be wrong with them."""
+"""Arrays in files as numpy writes them; one place that knows what can be wrong with them."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from eqsat.errors import ExecutionError
+from eqsat.text import shown
 
 _SIGNATURES = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 
@@ -33,6 +34,39 @@ def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(error.strerror or str(error) if isinstance(error, OSError) else str(error)) from error
     return content
+
+
+def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray]) -> None:
+    """Writes an array as a ``.npy`` file, or arrays by name as a ``.npz`` file.
+
+    A name is that of a member of the archive. What unpacks it must stay in its folder, so a part ``..`` of a name
+    becomes ``__``, and what cannot be printed is an escape.
+
+    Raises:
+        ExecutionError: Two names are the same then.
+    """
+    if isinstance(content, np.ndarray):
+        np.lib.format.write_array(file, content, allow_pickle=False)
+        return
+    members = {name: f"{_member(name)}.npy" for name in content}
+    for name, member in members.items():
+        others = [n for n, m in members.items() if m == member and n != name]
+        if others:
+            raise ExecutionError(
+                "names that differ in a file are required", place=f"output {name!r}", actual=f"also {others[0]!r}"
+            )
+    # Not np.savez: an output called "file" would be one of its arguments.
+    with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in content.items():
+            # The same bytes each time, as far as the time of writing goes.
+            entry = zipfile.ZipInfo(members[name])
+            entry.external_attr = 0o600 << 16
+            with archive.open(entry, "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
+
+
+def _member(name: str) -> str:
+    return "/".join("__" if part == ".." else part for part in shown(name).replace("\\", "/").split("/"))
 
 
 def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:

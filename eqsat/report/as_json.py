@@ -7,11 +7,11 @@ and what is unknown or infinite is null.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from typing import Any
 
 from eqsat.report.summary import Summary
+from eqsat.text import json_text
 
 SCHEMA = "eqsat-summary-1"
 
@@ -25,7 +25,7 @@ def to_dict(summary: Summary) -> dict[str, Any]:
 
 def to_json(summary: Summary) -> str:
     """The summary as JSON text with a final newline; equal but for the seconds in each run."""
-    return json.dumps(to_dict(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(to_dict(summary)) + "\n"
 
 
 def plain(value: Any) -> Any:

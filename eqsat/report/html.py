@@ -8,9 +8,11 @@ from __future__ import annotations
 from functools import cache
 
 import jinja2
+import markupsafe
 
 from eqsat.report import units
 from eqsat.report.summary import Summary, group_host_operators
+from eqsat.text import shown
 
 
 def to_html(summary: Summary) -> str:
@@ -29,6 +31,11 @@ def to_html(summary: Summary) -> str:
     )
 
 
+def _visible(value: object) -> object:
+    """What a page would hide or obey besides markup, such as directions of writing; markup is escaped behind this."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
+
+
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
@@ -38,6 +45,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_visible,
     )
     environment.filters.update(
         time=units.seconds,

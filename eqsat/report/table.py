@@ -16,6 +16,7 @@ from rich.text import Text
 
 from eqsat.report import units
 from eqsat.report.summary import Quantization, Summary, group_host_operators
+from eqsat.text import shown
 
 _NAMES_SHOWN = 3
 _ROWS_SHOWN = 12
@@ -41,10 +42,10 @@ def before_after(summary: Summary) -> Table:
 def regions(summary: Summary, limit: int | None = None) -> Table:
     """The pieces of the program in execution order, at most ``limit`` of them."""
     table = _table("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost")
-    shown, left = _cut(summary.regions, limit)
-    for row in shown:
+    rows, left = _cut(summary.regions, limit)
+    for row in rows:
         counts = (row.kernels, row.operators, len(row.inputs), len(row.outputs))
-        table.add_row(_raw(row.name), row.target, *(f"{n:,}" for n in counts), units.seconds(row.cost))
+        table.add_row(_raw(row.name), _raw(row.target), *(f"{n:,}" for n in counts), units.seconds(row.cost))
     if left:
         table.add_row(f"… {left:,} more")
     return table
@@ -53,13 +54,20 @@ def regions(summary: Summary, limit: int | None = None) -> Table:
 def host_operators(summary: Summary, limit: int | None = None) -> Table:
     """What stays on the host: operators of one kind and one set of reasons share a row; at most ``limit`` rows."""
     table = _table("on the host", ">count", ">cost", "which", "why")
-    shown_groups, left = _cut(group_host_operators(summary.host_operators), limit)
-    for group in shown_groups:
-        shown = ", ".join(group.names[:_NAMES_SHOWN])
+    groups, left = _cut(group_host_operators(summary.host_operators), limit)
+    for group in groups:
+        names = ", ".join(group.names[:_NAMES_SHOWN])
         if len(group.names) > _NAMES_SHOWN:
-            shown += ", …"
-        why = "\n".join(r.reason if r.target in r.reason else f"{r.target}: {r.reason}" for r in group.refusals)
-        table.add_row(_raw(group.op), f"{len(group.names):,}", units.seconds(group.cost), _raw(shown), _raw(why))
+            names += ", …"
+        why = [r.reason if r.target in r.reason else f"{r.target}: {r.reason}" for r in group.refusals]
+        reasons = Text("\n").join(map(_raw, why))
+        table.add_row(
+            _raw(group.op),
+            f"{len(group.names):,}",
+            units.seconds(group.cost),
+            _raw(names),
+            reasons,
+        )
     if left:
         table.add_row(f"… {left:,} more")
     return table
@@ -121,8 +129,8 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
     table = _table("in floats", ">count", "which", "why")
     shown_groups, left = _cut(list(groups.items()), limit)
     for (op, reason), names in shown_groups:
-        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
-        table.add_row(_raw(op), f"{len(names):,}", _raw(shown), _raw(reason))
+        which = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+        table.add_row(_raw(op), f"{len(names):,}", _raw(which), _raw(reason))
     if left:
         table.add_row(f"… {left:,} more")
     return table
@@ -191,7 +199,7 @@ def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str
 def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     host, *accelerators = summary.targets
     where = " + ".join([*accelerators, host])
-    yield Text(f"{summary.model} for {where}", style="bold")
+    yield Text(shown(f"{summary.model} for {where}"), style="bold")
     yield before_after(summary)
     limit = None if details else _ROWS_SHOWN
     if summary.regions:
@@ -210,7 +218,7 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     for line in closing_lines(summary):
         failed = "FAILED" in line
         # A line stays one: in a pipe it is read by programs, and a terminal folds it by itself.
-        yield Text(line, style="bold red" if failed else "", no_wrap=True, overflow="ignore")
+        yield Text(shown(line), style="bold red" if failed else "", no_wrap=True, overflow="ignore")
 
 
 def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
@@ -235,5 +243,5 @@ def _table(*columns: str) -> Table:
 
 
 def _raw(text: str) -> Text:
-    """Text of the model's or the user's making: brackets in it are no markup."""
-    return Text(text, overflow="fold")
+    """Text of the model's or the user's making: brackets in it are no markup, escape sequences no commands."""
+    return Text(shown(text), overflow="fold")

@@ -1,0 +1,56 @@
+"""Printing: the one place from which text reaches the terminal.
+
+Names of models, files and rules are part of most lines. Whatever they contain, a terminal that shows them obeys nothing
+(escape sequences, directions of writing) and hides nothing; colours are given beside the text, never in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eqsat.text import json_text, shown_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def echo(
+    text: str = "", *, head: str = "", colour: str | None = None, bold: bool = False, err: bool = False, nl: bool = True
+) -> None:
+    """Print a line, or lines.
+
+    Args:
+        text: What to print.
+        head: Printed before it, in the colour.
+        colour: As click names it.
+        bold: Whether the head is bold.
+        err: Whether to print on stderr.
+        nl: Whether the line ends.
+    """
+    styled = click.style(shown_lines(head), fg=colour, bold=bold or None) if head else ""
+    click.echo(styled + shown_lines(text), err=err, nl=nl)
+
+
+def echo_json(value: Any) -> None:
+    """Print dictionaries, lists, strings and numbers, or dataclasses of them, as JSON; what is infinite is null."""
+    from eqsat.report.as_json import plain
+
+    click.echo(json_text(plain(value)))
+
+
+def terminal(*, err: bool = False) -> Console:
+    """What tables and the line of progress are drawn on."""
+    from rich.console import Console
+
+    return Console(stderr=err)
+
+
+def never_fail() -> None:
+    """What the encoding of the terminal has no character for is printed as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
