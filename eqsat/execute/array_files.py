@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from eqsat.errors import ExecutionError
 from eqsat.text import shown
 
 _SIGNATURES = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+
+_PARENT = re.compile(r"(?<![^/\\])\.\.(?![^/\\])")
 
 
 def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
@@ -66,7 +69,7 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
 
 
 def _member(name: str) -> str:
-    return "/".join("__" if part == ".." else part for part in shown(name).replace("\\", "/").split("/"))
+    return _PARENT.sub("__", shown(name))
 
 
 def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
