@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.egraph.compile import CompiledClause, const_names
-from eqsat.egraph.intern import Tables
-from eqsat.egraph.template import Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.egraph.intern import Numbers, Tables
+from eqsat.egraph.made_constants import OutOfRange
+from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.rules.ast import Composite
@@ -43,6 +44,8 @@ class Answerer:
     Attributes:
         mismatch: First message of a type mismatch, empty if there was none.
         mismatches: How many signatures had one.
+        misfit: First message of a constant that its element type cannot hold, empty if there was none.
+        misfits: How many signatures had one.
     """
 
     def __init__(self, clause: CompiledClause, tables: Tables) -> None:
@@ -50,10 +53,12 @@ class Answerer:
         self.tables = tables
         self.mismatch = ""
         self.mismatches = 0
+        self.misfit = ""
+        self.misfits = 0
         self._names = {v: k for k, v in clause.query.tensors.items()}
 
-    def answer(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Output columns for a signature, or None where the clause does not apply."""
+    def answer(self, key: tuple[int, ...]) -> Answer | None:
+        """The answer to a signature, None where the clause does not apply."""
         clause = self.clause
         facts, attrs = self._facts(key)
         if not self._numbers_match(facts):
@@ -70,10 +75,14 @@ class Answerer:
         if holds(conditions, env) is not None:
             return None
         if clause.layout is None:
-            return (self.tables.composites.id(self._instance(facts, attrs, env)),)
+            return Answer((self.tables.composites.id(self._instance(facts, attrs, env)),))
         roots = [self._root_type(facts, root) for root in clause.query.roots]
         try:
-            return Evaluation(clause.layout, self.tables, facts, env, roots).columns()
+            return Evaluation(clause.layout, self.tables, facts, env, roots, self._numbers(key)).answer()
+        except OutOfRange as error:
+            self.misfits += 1
+            self.misfit = self.misfit or str(error)
+            return None
         except NotApplicable:
             return None
         except TypeMismatch as error:
@@ -95,7 +104,7 @@ class Answerer:
                 attrs[column.variable] = self.tables.attrs[number]
             elif column.kind == "type":
                 types[column.variable] = self.tables.types[number]
-            else:
+            elif column.kind == "value":
                 constant = self.tables.constants[number]
                 values[column.variable] = constant.numpy()
                 types.setdefault(column.variable, constant.type)
@@ -106,6 +115,12 @@ class Answerer:
             constant = v in self.clause.constants or v in values
             facts[v] = TensorFacts(types.get(v), values.get(v), constant, True)
         return facts, attrs
+
+    def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:
+        """What is known of the operands that are constant."""
+        pairs = zip(self.clause.columns, key, strict=True)
+        found = ((c.variable, self.tables.numbers[n]) for c, n in pairs if c.kind == "numbers")
+        return {variable: numbers for variable, numbers in found if numbers is not None}
 
     def _numbers_match(self, facts: Mapping[str, TensorFacts]) -> bool:
         for variable, wanted in self.clause.query.numbers:

@@ -3,7 +3,8 @@
 Stage one finds the pattern and writes the match together with its *signature*: the ids of the attributes, types
 and small constants that conditions and computed attributes look at. Python answers each distinct signature
 once (:mod:`eqsat.egraph.answer`): does the rule apply, and with which attribute and constant ids. Stage two joins
-matches with answers, builds the right side and unites. A mismatch of types is thus found before anything
+matches with answers, builds the right side and unites; what is computed from small constants alone is a constant of the
+answer, so this stage has one rule for each set of operators that were folded. A mismatch of types is thus found before anything
 enters the e-graph.
 """
 
@@ -35,24 +36,27 @@ from eqsat.rules.ast import (
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
 
+_PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
+_FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a signature: an attribute id, a type id or a constant id of an egglog variable."""
+    """One column of a signature: the id of an egglog variable's attributes, type, value, or numbers if it is constant."""
 
     kind: str
     variable: str
 
     @property
     def name(self) -> str:
-        return self.variable if self.kind == "attrs" else f"{'t' if self.kind == 'type' else 'c'}_{self.variable}"
+        return self.variable if self.kind == "attrs" else f"{_PREFIXES[self.kind]}_{self.variable}"
 
     @property
     def premise(self) -> str | None:
         """The egglog fact that binds the column, None where the pattern does."""
         if self.kind == "attrs":
             return None
-        return f"(= {self.name} ({'type' if self.kind == 'type' else 'cval'} {self.variable}))"
+        return f"(= {self.name} ({_FUNCTIONS[self.kind]} {self.variable}))"
 
 
 @dataclass
@@ -93,37 +97,61 @@ class CompiledClause:
         return list(used)
 
     def commands(self) -> list[str]:
-        """Declarations and the two egglog rules."""
+        """Declarations and the rule that finds matches."""
         key, query = self.key, self.query
-        variables, signature = self._variables, [c.name for c in self.columns]
+        variables, signature = self._variables, self._signature
         facts = [c.premise for c in self.columns if c.premise]
         # Constant expressions are evaluated, not rewritten.
         facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in query.roots]
         premises = [*query.atoms, *facts]
-        matched = f"(match_{key} {' '.join([*variables, *signature])})"
-        outs = [f"o{i}" for i in range(self.outputs)]
-        yes = f"(yes_{key} {' '.join([*signature, *outs])})"
         return [
             f"(relation match_{key} ({' '.join(['T'] * len(variables) + ['i64'] * len(signature))}))",
             f"(relation need_{key} ({' '.join(['i64'] * len(signature))}))",
-            f"(relation yes_{key} ({' '.join(['i64'] * (len(signature) + len(outs)))}))",
             f"(ruleset find_{key})",
             f"(ruleset apply_{key})",
-            f"(rule ({' '.join(premises)})\n      ({matched} (need_{key} {' '.join(signature)}))\n"
+            f"(rule ({' '.join(premises)})\n      ({self._matched} (need_{key} {' '.join(signature)}))\n"
             f'      :ruleset find_{key} :name "find {key}")',
-            f"(rule ({matched} {yes})\n      ({' '.join(self._actions())})\n"
-            f'      :ruleset apply_{key} :name "apply {key}")',
         ]
 
-    def _actions(self) -> list[str]:
+    @property
+    def _signature(self) -> list[str]:
+        return [c.name for c in self.columns]
+
+    @property
+    def _matched(self) -> str:
+        return f"(match_{self.key} {' '.join([*self._variables, *self._signature])})"
+
+    def yes(self, folded: frozenset[int]) -> str:
+        """The relation of the signatures on which the clause applies with these operators folded.
+
+        The name ends with no digit, see ``key``.
+        """
+        return f"yes_{self.key}{''.join(f'{i}_' for i in sorted(folded))}"
+
+    def apply_commands(self, folded: frozenset[int]) -> list[str]:
+        """Declaration and rule that applies the clause to the signatures of :meth:`yes`."""
+        key, yes, signature = self.key, self.yes(folded), self._signature
+        outs = [f"o{i}" for i in range(self.outputs)]
+        return [
+            f"(relation {yes} ({' '.join(['i64'] * (len(signature) + len(outs)))}))",
+            f"(rule ({self._matched} ({yes} {' '.join([*signature, *outs])}))\n"
+            f"      ({' '.join(self._actions(folded))})\n"
+            f'      :ruleset apply_{key} :name "{self.applying(folded)}")',
+        ]
+
+    def applying(self, folded: frozenset[int]) -> str:
+        """The name of that rule."""
+        return f"apply {self.yes(folded)}"
+
+    def _actions(self, folded: frozenset[int]) -> list[str]:
         if self.layout is None:
             (composite,) = self.built
             operands = list(self.query.leaves)
             call = composite.call("o0", operands)
             return [composite.made("o0", operands, str(self.number)), f"(union {self.query.roots[0]} {call})"]
         roots = zip(self.query.roots, self.layout.roots, strict=True)
-        unions = [f"(union {left} {self.layout.expression(right)})" for left, right in roots]
-        return [*self.layout.actions(self.number), *unions]
+        unions = [f"(union {left} {self.layout.expression(right, folded)})" for left, right in roots]
+        return [*self.layout.actions(self.number, folded), *unions]
 
 
 class Compiler:
@@ -140,7 +168,8 @@ class Compiler:
         """All clauses of a rule whose operators occur in the e-graph."""
         for clause in expanded(rule.left):
             for query in self._queries(clause):
-                layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place).layout(rule.right)
+                constants = _constants(rule, query)
+                layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place, constants).layout(rule.right)
                 built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
                 yield self._clause(rule, number, "", clause, query, layout, built)
 
@@ -176,7 +205,7 @@ class Compiler:
             target=target,
             query=query,
             columns=signature.columns(),
-            constants=signature.constants(),
+            constants=_constants(definition, query),
             layout=layout,
             absent=clause.absent,
             operators=clause.operators,
@@ -200,15 +229,6 @@ class _Signature:
         self.query = query
         self.layout = layout
 
-    def constants(self) -> tuple[str, ...]:
-        """Variables of ``const(...)`` and ``x.is_const`` conditions, which egglog itself checks."""
-        found: dict[str, None] = {}
-        for condition in self.definition.where:
-            for name in const_names(condition):
-                for variable in self._variables_of(name):
-                    found.setdefault(variable)
-        return tuple(found)
-
     def columns(self) -> tuple[Column, ...]:
         query, columns = self.query, {}
         nodes = {s.match.bind: s for s in query.sites if s.match.bind}
@@ -228,10 +248,10 @@ class _Signature:
                 if name in nodes:
                     add("attrs", nodes[name].attrs)
             for name in used.types:
-                for variable in self._variables_of(name):
+                for variable in _variables_of(name, query):
                     add("type", variable)
             for name in used.values:
-                for variable in self._variables_of(name):
+                for variable in _variables_of(name, query):
                     add("value", variable)
         if self.layout is not None:
             for name in _spreads(self._templates()):
@@ -242,14 +262,11 @@ class _Signature:
                 add("type", variable)
             for variable in self.layout.by_value:
                 add("value", variable)
+            for variable in self.layout.by_numbers:
+                add("numbers", variable)
         if not columns:
             add("attrs", query.sites[-1].attrs)
         return tuple(columns)
-
-    def _variables_of(self, name: str) -> tuple[str, ...]:
-        if name in self.query.rests:
-            return self.query.rests[name]
-        return (self.query.tensors[name],) if name in self.query.tensors else ()
 
     def _templates(self) -> tuple[Template, ...]:
         return self.definition.right if isinstance(self.definition, Rule) else ()
@@ -266,6 +283,18 @@ class _Signature:
                     yield bind.equals
         for template in self._templates():
             yield from _template_expressions(template)
+
+
+def _variables_of(name: str, query: Query) -> tuple[str, ...]:
+    if name in query.rests:
+        return query.rests[name]
+    return (query.tensors[name],) if name in query.tensors else ()
+
+
+def _constants(definition: Rule | Composite, query: Query) -> tuple[str, ...]:
+    """Variables of ``const(...)`` and ``x.is_const`` conditions, which egglog itself checks."""
+    names = (name for condition in definition.where for name in const_names(condition))
+    return tuple(dict.fromkeys(variable for name in names for variable in _variables_of(name, query)))
 
 
 def const_names(condition: Condition) -> tuple[str, ...]:

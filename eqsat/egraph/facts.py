@@ -15,11 +15,12 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import Encoding, type_of
 from eqsat.egraph.engine import Engine, Fact
-from eqsat.egraph.intern import SMALL, Tables
+from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.errors import EqsatError
 from eqsat.model.infer import infer_types
 from eqsat.model.types import GraphAttr, OpKey, TensorType
+from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic, value_inputs
 
@@ -77,6 +78,14 @@ def analysis_rules(c: Constructor) -> list[str]:
         f"(function value_{name} ({sorts}) i64 :merge old)",
         f"(rule ({node} {values}) ((need_value_{name} {keys})) :ruleset analysis)",
     ]
+    numbers = " ".join(f"(= f{i} (nums x{i}))" for i in range(c.inputs))
+    known = f"{node} {numbers} (= r (nums_{name} {keys}))"
+    rules += [
+        f"(relation need_nums_{name} ({sorts}))",
+        f"(function nums_{name} ({sorts}) i64 :merge old)",
+        f"(rule ({node} {constant} {numbers}) ((need_nums_{name} {keys})) :ruleset analysis)",
+        f"(rule ({known}{' (= e (out m k))' if c.outputs else ''}) ((set (nums e) r)) :ruleset analysis)",
+    ]
     known = f"{node} {values} (= r (value_{name} {keys}))"
     if c.outputs:
         rules.append(f"(rule ({known} (= e (out m k)) (= v (part r k))) ((set (cval e) v)) :ruleset analysis)")
@@ -123,6 +132,7 @@ class Facts:
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
             facts.append(("const_type", (number,), self.tables.types.id(constant.type)))
+            facts.append(("const_nums", (number,), self.tables.numbers.id(Numbers(number))))
             if constant.is_small or number == 0:
                 facts.append(("const_small", (number,), None))
         self._constants = len(self.tables.constants)
@@ -176,7 +186,7 @@ class Facts:
         frozen = self.engine.tables()
         facts: list[Fact] = []
         for c in self._constructors:
-            for kind in ("type", "value"):
+            for kind in ("type", "value", "nums"):
                 table = frozen.get(f"need_{kind}_{c.name}")
                 if table is None or len(table.rows) == len(self._served.get((kind, c), ())):
                     continue
@@ -191,9 +201,12 @@ class Facts:
         if key in served:
             return served[key]
         self.calls += 1
-        found = served[key] = self._infer(c, key) if kind == "type" else self._values_of(c, key)
+        found = served[key] = self._ask(kind, c, key)
         if found is None:
             return None
+        if kind == "nums":
+            facts.append((f"nums_{c.name}", key, found[0]))
+            return found
         number = found[0]
         if c.outputs:
             number = self.tables.tuples.id(found)
@@ -201,6 +214,26 @@ class Facts:
         if (number or c.outputs) and not c.is_wide:
             facts.append((f"{kind}_{c.name}", key, number))
         return found
+
+    def _ask(self, kind: str, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        if kind == "nums":
+            return self._numbers_of(c, key)
+        return self._infer(c, key) if kind == "type" else self._values_of(c, key)
+
+    def _numbers_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """What is known of the numbers in a constant expression, for all of its outputs in one."""
+        tables = self.tables
+        operands = [tables.numbers[k] for k in key[1:]]
+        if any(o is None for o in operands):
+            return None
+        given = [o for o in operands if o is not None]
+        types = [tables.constants[o.constant].type for o in given]
+        if all(o.bounds is None and (t is None or tables.constants[o.constant].is_small) for o, t in zip(given, types)):
+            value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
+            if value is not None and not c.outputs:
+                return (tables.numbers.id(Numbers(value[0])),)
+        bounds = operator_bounds(c.op, tables.attrs[key[0]], [tables.bounds(o) for o in given], types)
+        return (tables.numbers.id(Numbers(0, bounds)),)
 
     def _infer(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""

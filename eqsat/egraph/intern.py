@@ -15,6 +15,8 @@ import onnx_ir as ir
 
 from eqsat.model.attributes import array_of, tensor_of
 from eqsat.model.types import Attrs, TensorType
+from eqsat.ops.bounds import Bounds, bounds_of_array, bounds_of_wide
+from eqsat.ops.wide import Wide, widen
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""
@@ -96,6 +98,19 @@ class Constants:
         return len(self._items)
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is known of the numbers in a constant expression.
+
+    Attributes:
+        constant: Which constant it is; 0 where it is not computed, or absent.
+        bounds: Where it is not computed.
+    """
+
+    constant: int = 0
+    bounds: Bounds | None = None
+
+
 class Types(Table[TensorType | None]):
     """Tensor types; 0 is the type of an absent input."""
 
@@ -111,5 +126,34 @@ class Tables:
         self.attrs: Table[Attrs] = Table()
         self.types = Types()
         self.constants = Constants()
+        self.numbers: Table[Numbers | None] = Table()
+        self.numbers.id(None)
         self.tuples: Table[tuple[int, ...]] = Table()
         self.composites: Table[Hashable] = Table()
+        self._wide: dict[int, Wide] = {}
+        self._bounds: dict[int, Bounds] = {}
+
+    def wide(self, numbers: Numbers) -> Wide | None:
+        """A small constant in a wider type, None where it is not known or large."""
+        constant = self.constants[numbers.constant]
+        if constant.type is None or not constant.is_small:
+            return None
+        if numbers.constant not in self._wide:
+            array = constant.numpy()
+            assert array is not None
+            self._wide[numbers.constant] = widen(array, constant.type.dtype)
+        return self._wide[numbers.constant]
+
+    def bounds(self, numbers: Numbers) -> Bounds | None:
+        """The bounds of a constant expression, None of an absent operand."""
+        if numbers.bounds is not None:
+            return numbers.bounds
+        constant = self.constants[numbers.constant]
+        if constant.type is None:
+            return None
+        if numbers.constant not in self._bounds:
+            wide, array = self.wide(numbers), constant.numpy()
+            assert array is not None
+            found = bounds_of_array(array, constant.type.dtype) if wide is None else bounds_of_wide(wide)
+            self._bounds[numbers.constant] = found
+        return self._bounds[numbers.constant]

@@ -1,6 +1,7 @@
 """The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
 
-A value has sort ``T``. An operator of which several outputs are used is one e-node of the tuple sort ``M``;
+A value has sort ``T``; ``type``, ``cval`` and ``nums`` say of a class which type it has, which small constant it is, and
+what is known of its numbers (0 where it is no constant). An operator of which several outputs are used is one e-node of the tuple sort ``M``;
 ``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that remembers which rule made an
 e-node first; egglog keeps its keys canonical, so the answer survives merges.
 
@@ -35,12 +36,16 @@ PRELUDE = (
     "(relation livem (M))",
     "(function const_type (i64) i64 :merge old)",
     "(relation const_small (i64))",
+    "(function nums (T) i64 :merge (max old new))",
+    "(function const_nums (i64) i64 :merge old)",
     "(function part (i64 i64) i64 :merge old)",
     "(ruleset analysis)",
     "(ruleset settle)",
     "(ruleset commute)",
     '(rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")',
     '(rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")',
+    '(rule ((= e (Const c)) (= n (const_nums c))) ((set (nums e) n)) :ruleset analysis :name "const numbers")',
+    '(rule ((live e)) ((set (nums e) 0)) :ruleset analysis :name "live numbers")',
     '(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")',
     '(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")',
     '(rule ((= e (Input k))) ((live e)) :ruleset analysis :name "live input")',

@@ -49,10 +49,27 @@ Step = ConstantStep | BuildStep
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Steps in order and, per root, where its new value comes from."""
+    """Steps in order and, per root, where its new value comes from.
+
+    Attributes:
+        constant: Operators that may have only constant operands, so that they make a constant.
+    """
 
     steps: tuple[Step, ...]
     roots: tuple[Operand, ...]
+    constant: tuple[int, ...] = ()
+
+    @property
+    def by_numbers(self) -> list[str]:
+        """egglog variables that may be operands of a constant."""
+        found: dict[str, None] = {}
+        for i in self.constant:
+            step = self.steps[i]
+            assert isinstance(step, BuildStep)
+            for operand in step.operands:
+                if operand is not None and operand.variable is not None:
+                    found.setdefault(operand.variable)
+        return list(found)
 
     @property
     def variables(self) -> list[str]:
@@ -81,17 +98,34 @@ class Layout:
             if isinstance(step, BuildStep):
                 yield from (o for o in step.operands if o is not None)
 
-    def actions(self, rule: int) -> list[str]:
-        """egglog actions; output column i is the variable ``o{i}``, step i's value ``b{i}``."""
+    def actions(self, rule: int, folded: frozenset[int] = frozenset()) -> list[str]:
+        """egglog actions; output column i is the variable ``o{i}``, step i's value ``b{i}``.
+
+        Args:
+            folded: Operators in whose place a constant stands, which their column gives.
+        """
+        needed = self._needed(folded)
         actions = []
         for i, step in enumerate(self.steps):
-            if isinstance(step, BuildStep):
-                operands = [self.expression(o) for o in step.operands]
+            if isinstance(step, BuildStep) and i in needed and i not in folded:
+                operands = [self.expression(o, folded) for o in step.operands]
                 actions.append(f"(let b{i} {step.constructor.call(f'o{i}', operands)})")
                 actions.append(step.constructor.made(f"o{i}", operands, str(rule)))
         return actions
 
-    def expression(self, operand: Operand | None) -> str:
+    def _needed(self, folded: frozenset[int]) -> set[int]:
+        """Steps that are read where some are folded."""
+        needed: set[int] = set()
+        waiting = [o.step for o in self.roots if o.step is not None]
+        while waiting:
+            i = waiting.pop()
+            step = self.steps[i]
+            if i not in needed and isinstance(step, BuildStep) and i not in folded:
+                waiting += [o.step for o in step.operands if o is not None and o.step is not None]
+            needed.add(i)
+        return needed
+
+    def expression(self, operand: Operand | None, folded: frozenset[int] = frozenset()) -> str:
         """The egglog expression of an operand."""
         if operand is None:
             return ABSENT
@@ -99,16 +133,28 @@ class Layout:
             return operand.variable
         assert operand.step is not None
         step = self.steps[operand.step]
-        if isinstance(step, ConstantStep):
+        if isinstance(step, ConstantStep) or operand.step in folded:
             return f"(Const o{operand.step})"
         return f"(out b{operand.step} {operand.output})" if step.constructor.outputs else f"b{operand.step}"
 
 
 class LayoutBuilder:
-    """Lays out the templates of one clause over one of its queries."""
+    """Lays out the templates of one clause over one of its queries.
 
-    def __init__(self, query: Query, absent: frozenset[str], operators: Mapping[str, OpKey], place: Place) -> None:
+    Args:
+        constants: egglog variables that are required to be constant.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        absent: frozenset[str],
+        operators: Mapping[str, OpKey],
+        place: Place,
+        constants: Sequence[str] = (),
+    ) -> None:
         self.query = query
+        self.constants = frozenset(constants)
         self.absent = absent
         self.operators = operators
         self.place = place
@@ -125,7 +171,32 @@ class LayoutBuilder:
             if root is None:
                 raise RuleError("a right side that is present is required", place=str(self.place), actual="absent")
             roots.append(root)
-        return Layout(tuple(self._steps), tuple(roots))
+        return Layout(tuple(self._steps), tuple(roots), self._constant_steps())
+
+    def _constant_steps(self) -> tuple[int, ...]:
+        """Steps that may make a constant although no root is one: each root has another leaf that need not be one."""
+        leaves = self.query.leaves_of
+        roots = [leaves(root) - self.constants for root in self.query.roots]
+        found: dict[int, frozenset[str]] = {}
+        for i, step in enumerate(self._steps):
+            if not isinstance(step, BuildStep):
+                continue
+            read: set[str] = set()
+            for operand in step.operands:
+                if operand is None or (
+                    operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
+                ):
+                    continue
+                if operand.variable is not None:
+                    read |= leaves(operand.variable)
+                elif operand.step in found:
+                    read |= found[operand.step]
+                else:
+                    break
+            else:
+                if not any(root <= read for root in roots):
+                    found[i] = frozenset(read)
+        return tuple(found)
 
     def _count_outputs(self, template: Template | None) -> None:
         """Notes how many outputs each built operator must have: as many as the templates name, or as it says."""

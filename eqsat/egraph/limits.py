@@ -42,6 +42,8 @@ class RuleStatistics:
         held_back: Rounds in which it was held back because it matched too often.
         mismatches: Signatures on which its two sides have different types; there it is not applied.
         mismatch: The first such contradiction, empty if none.
+        misfits: Signatures on which it would make a constant that its element type cannot hold; there it is not applied.
+        misfit: The first such constant, empty if none.
     """
 
     name: str
@@ -52,3 +54,5 @@ class RuleStatistics:
     held_back: int = 0
     mismatches: int = 0
     mismatch: str = ""
+    misfits: int = 0
+    misfit: str = ""

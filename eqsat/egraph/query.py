@@ -48,6 +48,13 @@ class Query:
     numbers: list[tuple[str, int | float]] = field(default_factory=list)
     names_of: dict[str, str] = field(default_factory=dict)
 
+    def leaves_of(self, variable: str) -> frozenset[str]:
+        """The leaves that an egglog variable is computed from: itself if it is one."""
+        site = next((s for s in self.sites if s.value == variable), None)
+        if site is None:
+            return frozenset({variable} & self.leaves.keys())
+        return frozenset().union(*(self.leaves_of(v) for v in site.operands))
+
 
 class QueryBuilder:
     """Builds the queries of one clause, one for each choice of arities and tuple sizes.

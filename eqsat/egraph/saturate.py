@@ -36,6 +36,7 @@ class _State:
     answerer: Answerer
     statistics: RuleStatistics
     served: set[tuple[int, ...]] = field(default_factory=set)
+    variants: set[frozenset[int]] = field(default_factory=set)
     pending: int = 0
     banned_until: int = 0
     bans: int = 0
@@ -207,7 +208,10 @@ class Saturation:
                 found = state.answerer.answer(key)
                 if found is not None:
                     state.statistics.applied += 1
-                    facts.append((f"yes_{state.clause.key}", (*key, *found), None))
+                    if found.folded not in state.variants:
+                        state.variants.add(found.folded)
+                        self.engine.run_text(state.clause.apply_commands(found.folded))
+                    facts.append((state.clause.yes(found.folded), (*key, *found.columns), None))
             state.statistics.seconds += time.perf_counter() - start
         self.facts.announce_constants()
         self.engine.set_facts(facts)
@@ -221,6 +225,9 @@ class Saturation:
         for state in [*self._states, *self._composite_states]:
             key, statistics = state.clause.key, state.statistics
             statistics.matches += self.engine.matches[f"find {key}"]
-            statistics.seconds += self.engine.seconds[f"find {key}"] + self.engine.seconds[f"apply {key}"]
+            statistics.seconds += self.engine.seconds[f"find {key}"]
+            statistics.seconds += sum(self.engine.seconds[state.clause.applying(v)] for v in state.variants)
             statistics.mismatches += state.answerer.mismatches
             statistics.mismatch = statistics.mismatch or state.answerer.mismatch
+            statistics.misfits += state.answerer.misfits
+            statistics.misfit = statistics.misfit or state.answerer.misfit

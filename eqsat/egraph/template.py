@@ -6,23 +6,38 @@ The type of the result must be that of the left side; so a wrong rule is found b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.intern import Tables
+from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
+from eqsat.egraph.made_constants import MadeConstants, OutOfRange
 from eqsat.errors import EqsatError
 from eqsat.model.attributes import make_attrs
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.model.opset import find_schema
 from eqsat.model.types import OpKey, TensorType
-from eqsat.rules.ast import Build, Expr, Number, Tensor
+from eqsat.rules.ast import Build, Expr, Literal_, Number, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
 
 LARGEST_FILL = 1 << 20
 """A template that is only a number becomes a constant of the root's shape, up to this many elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a clause applies to a signature.
+
+    Attributes:
+        columns: One id a step: of its attributes, or of the constant that it is.
+        folded: Operators that are constants.
+    """
+
+    columns: tuple[int, ...]
+    folded: frozenset[int] = frozenset()
 
 
 class NotApplicable(Exception):
@@ -40,6 +55,7 @@ class Evaluation:
         facts: egglog variable -> facts.
         env: Names of the rule -> facts, attributes, numbers.
         roots: Types of the left side's roots.
+        numbers: egglog variable -> what is known of it, where it is constant.
     """
 
     def __init__(
@@ -49,20 +65,24 @@ class Evaluation:
         facts: Mapping[str, TensorFacts],
         env: dict[str, object],
         roots: list[TensorType],
+        numbers: Mapping[str, Numbers],
     ) -> None:
         self.layout = layout
         self.tables = tables
         self.facts = facts
         self.env = env
         self.roots = roots
+        self._made = MadeConstants(layout, tables, numbers)
         self._results: list[tuple[TensorFacts, ...] | None] = [None] * len(layout.steps)
         self._columns = [0] * len(layout.steps)
 
-    def columns(self) -> tuple[int, ...]:
+    def answer(self) -> Answer:
         """The output columns.
 
         Raises:
-            NotApplicable, TypeMismatch
+            NotApplicable: A type is unknown, or an attribute cannot be computed.
+            TypeMismatch: The right side has another type than the left.
+            OutOfRange: The element type of a constant cannot hold it.
         """
         for i, step in enumerate(self.layout.steps):
             if isinstance(step, BuildStep):
@@ -75,7 +95,10 @@ class Evaluation:
                 raise NotApplicable("the type of the right side is unknown")
             if found != root:
                 raise TypeMismatch(f"left is {root}, right is {found}")
-        return tuple(self._columns)
+        self._made.check()
+        for step, constant in self._made.folded().items():
+            self._columns[step] = constant
+        return Answer(tuple(self._columns), frozenset(self._made.folded()))
 
     def _facts(self, operand: Operand) -> TensorFacts:
         if operand.variable is not None:
@@ -104,18 +127,19 @@ class Evaluation:
             types[i], values[i] = facts.type, facts.value
         if any(t is None for t, o in zip(types, step.operands, strict=True) if o is not None):
             raise NotApplicable("the type of an operand is unknown")
-        attrs = self._attributes(op, step.template)
+        attrs = self._attributes(op, step.template, types)
         try:
             bundle = complete(op, make_attrs(op, attrs, place=str(step.template.place)), types)
             found = infer_types(op, bundle, types, values, max(step.constructor.outputs, 1))
         except EqsatError as error:
             raise TypeMismatch(str(error)) from error
+        self._made.built(index, step, bundle, found)
         self._columns[index] = self.tables.attrs.id(bundle)
         self._results[index] = results = tuple(TensorFacts(t) for t in found)
         if step.template.name is not None:
             self.env[step.template.name] = results[step.template.output]
 
-    def _attributes(self, op: OpKey, template: Build) -> dict[str, object]:
+    def _attributes(self, op: OpKey, template: Build, types: Sequence[TensorType | None]) -> dict[str, object]:
         schema = find_schema(op)
         allowed = None if schema is None else set(schema.attributes)
         attrs: dict[str, object] = {}
@@ -125,6 +149,8 @@ class Evaluation:
             attrs.update({k: v for k, v in node.attrs if allowed is None or k in allowed})
         for name, expr in template.attrs:
             value = self._evaluate(expr)
+            if isinstance(value, float) and not isinstance(expr, Literal_):
+                _require_single(value, name, types)
             attrs[name] = value.tolist() if isinstance(value, np.ndarray) else value
         return attrs
 
@@ -173,9 +199,19 @@ class Evaluation:
                 raise NotApplicable("the constant would be too large")
             shape = tuple(d for d in root.shape or () if isinstance(d, int))
             array = np.broadcast_to(array, shape)
+        self._made.literal(index, value, dtype)
         self._columns[index] = number = self.tables.constants.of_array(array, dtype)
         facts = TensorFacts(self.tables.constants[number].type, array, True, True)
         self._results[index] = (facts,)
+
+
+def _require_single(value: float, name: str, types: Sequence[TensorType | None]) -> None:
+    """ONNX's attributes are float32: what was computed for one must fit there, beside float64 to the last bit."""
+    with np.errstate(all="ignore"):
+        single = float(np.float32(value))
+    double = any(t is not None and t.dtype == ir.DataType.DOUBLE for t in types)
+    if not np.isfinite(single) or (value and abs(single) < np.finfo(np.float32).tiny) or (double and single != value):
+        raise OutOfRange(f"attribute `{name}`, a float32, cannot hold {value!r}")
 
 
 def _dtype_named(name: str) -> ir.DataType:
@@ -193,7 +229,8 @@ def literal(value: object, dtype: ir.DataType) -> np.ndarray:
     source = np.asarray(value)
     if source.dtype == object:
         raise ValueError(f"{value!r} is no tensor")
-    array = source.astype(dtype.numpy())
+    with np.errstate(over="ignore"):
+        array = source.astype(dtype.numpy())
     exact = dtype.numpy().kind in "iub"
     if exact and source.size and not np.array_equal(array.astype(np.float64), source.astype(np.float64)):
         raise ValueError(f"{value!r} is not exact")

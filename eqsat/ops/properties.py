@@ -111,6 +111,24 @@ _DATA_MOVEMENT = frozenset(
     }
 )  # fmt: skip
 
+_CONTRACTED_INPUTS: dict[OpKey, tuple[int, ...]] = {
+    OpKey("", "Conv"): (0, 1),
+    OpKey("", "ConvTranspose"): (0, 1),
+    OpKey("", "MatMul"): (0, 1),
+    OpKey("", "Gemm"): (0, 1),
+    OpKey(opset.MICROSOFT, "FusedConv"): (0, 1),
+    OpKey(opset.MICROSOFT, "FusedGemm"): (0, 1),
+    OpKey(opset.MICROSOFT, "FusedMatMul"): (0, 1),
+}
+
+_SELECTION = frozenset(
+    OpKey("", name)
+    for name in (
+        "Cast", "CastLike", "Clip", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "LeakyRelu", "Less",
+        "LessOrEqual", "Max", "MaxPool", "Min", "PRelu", "ReduceMax", "ReduceMin", "Relu", "TopK", "Where",
+    )
+)  # fmt: skip
+
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
 
 
@@ -163,6 +181,22 @@ def _graph_is_deterministic(graph: ir.Graph) -> bool:
 def is_data_movement(op: OpKey) -> bool:
     """Whether the operator only moves, copies, generates or selects elements: no arithmetic on them."""
     return op in _DATA_MOVEMENT
+
+
+def contracted_inputs(op: OpKey) -> tuple[int, ...]:
+    """Indices of the inputs whose elements are multiplied and summed up, as weights are.
+
+    What a small element is rounded by counts there beside the largest one of the sum.
+    """
+    return _CONTRACTED_INPUTS.get(op, ())
+
+
+def computes(op: OpKey) -> bool:
+    """Whether the operator computes with its elements, so that infinities and NaN can breed there.
+
+    False for those that move, compare or select: an infinite bound of ``Clip`` is as good as any.
+    """
+    return not is_data_movement(op) and op not in _SELECTION
 
 
 def schema_operators(opset: int) -> tuple[OpKey, ...]:

@@ -120,6 +120,8 @@ def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -
         held_back=statistics.held_back,
         mismatches=statistics.mismatches,
         mismatch=statistics.mismatch,
+        misfits=statistics.misfits,
+        misfit=statistics.misfit,
         seconds=statistics.seconds,
     )
 

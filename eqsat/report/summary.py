@@ -105,6 +105,8 @@ class RuleRow:
         held_back: Rounds in which it was held back because it matched too often.
         mismatches: On how many signatures its sides differ in type; there it is not applied.
         mismatch: The first such contradiction, empty if none.
+        misfits: On how many signatures it would make a constant that its type cannot hold; there it is not applied.
+        misfit: The first such constant, empty if none.
         seconds: Time of searching and applying.
     """
 
@@ -116,6 +118,8 @@ class RuleRow:
     held_back: int = 0
     mismatches: int = 0
     mismatch: str = ""
+    misfits: int = 0
+    misfit: str = ""
     seconds: float = 0.0
 
 

@@ -100,6 +100,8 @@ def rules(summary: Summary) -> Table:
             notes.append(f"held back in {row.held_back:,} rounds: it matched too often")
         if row.mismatches:
             notes.append(f"not applied {row.mismatches:,} times, as its sides differ in type: {row.mismatch}")
+        if row.misfits:
+            notes.append(f"not applied {row.misfits:,} times, as it would make a constant out of range: {row.misfit}")
         table.add_row(
             _raw(row.name),
             f"{row.matches:,}",

@@ -1,0 +1,124 @@
+"""The constants that a rule makes for one signature, and whether their element types can hold them.
+
+All rules compute constants sooner or later: the sum of two biases, a scale folded into weights, a literal. Over the reals
+that is right; in a type with a smallest and a largest number, an overflow would make everything that overflows equal.
+So what a right side computes from constants alone is computed here, in a wider type and rounded once, and a rule does
+not apply where the result does not fit (:func:`eqsat.ops.wide.misfit`). Of large constants only bounds are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.intern import SMALL, Numbers, Tables
+from eqsat.egraph.layout import BuildStep, Layout, Operand
+from eqsat.errors import EqsatError
+from eqsat.model.types import Attrs, TensorType
+from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.properties import contracted_inputs
+from eqsat.ops.wide import Wide, evaluate_wide, exactly, misfit
+
+
+class OutOfRange(Exception):
+    """The rule does not apply to this signature: an element type cannot hold a constant that it would make."""
+
+
+class MadeConstants:
+    """The constants among the steps of a layout.
+
+    Args:
+        numbers: egglog variable -> what is known of it, where it is constant.
+    """
+
+    def __init__(self, layout: Layout, tables: Tables, numbers: Mapping[str, Numbers]) -> None:
+        self.layout = layout
+        self.tables = tables
+        self.numbers = numbers
+        self._known: dict[int, Wide | Bounds] = {}
+        self._types: dict[int, Sequence[TensorType | None]] = {}
+        self._unlimited: set[int] = set()
+
+    def literal(self, index: int, value: object, dtype: ir.DataType) -> None:
+        """Notes a number of the template; one that is infinite is meant so."""
+        self._known[index] = exactly(value, dtype)
+        array = np.asarray(value)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            self._unlimited.add(index)
+
+    def built(self, index: int, step: BuildStep, attrs: Attrs, results: Sequence[TensorType | None]) -> None:
+        """Notes an operator of the template, whose operands are noted."""
+        self._types[index] = results
+        if index not in self.layout.constant:
+            return
+        operands = [None if o is None else self._of(o) for o in step.operands]
+        if any(k is None and o is not None for k, o in zip(operands, step.operands, strict=True)):
+            return
+        op = step.constructor.op
+        small = all(t is not None and t.elements is not None and t.elements <= SMALL for t in results)
+        if small and not step.constructor.outputs and not any(isinstance(k, Bounds) for k in operands):
+            wide = [k for k in operands if not isinstance(k, Bounds)]
+            try:
+                found = evaluate_wide(op, attrs, wide, results)[0]
+            except EqsatError:
+                found = None
+            self._known[index] = UNKNOWN if found is None else found
+            return
+        bounds = [bounds_of_wide(k) if isinstance(k, Wide) else k for k in operands]
+        types = [None if o is None else self._type(o) for o in step.operands]
+        self._known[index] = operator_bounds(op, attrs, bounds, types)
+
+    def folded(self) -> dict[int, int]:
+        """Operators in whose place a constant stands, and its number."""
+        found = {}
+        for index, known in self._known.items():
+            if isinstance(known, Wide) and isinstance(self.layout.steps[index], BuildStep):
+                found[index] = self.tables.constants.of_array(known.rounded(), known.dtype)
+        return found
+
+    def check(self) -> None:
+        """Looks at all constants that enter the e-graph.
+
+        Raises:
+            OutOfRange: One does not fit.
+        """
+        for index, step in enumerate(self.layout.steps):
+            if not isinstance(step, BuildStep) or isinstance(self._known.get(index), Wide):
+                continue
+            contracted = contracted_inputs(step.constructor.op)
+            for position, operand in enumerate(step.operands):
+                if operand is not None:
+                    self._require(operand, contracted=position in contracted)
+        for root in self.layout.roots:
+            self._require(root, contracted=False)
+
+    def _require(self, operand: Operand, *, contracted: bool) -> None:
+        """One that was matched stays as it is, so only those that are made are looked at."""
+        index = operand.step
+        known = None if index is None else self._known.get(index)
+        if index is None or known is None or index in self._unlimited:
+            return
+        if isinstance(known, Wide):
+            problem = misfit(known, contracted=contracted)
+        else:
+            kind = self._types[index][operand.output]
+            problem = "" if kind is None else misfit_of_bounds(known, kind.dtype, contracted=contracted)
+        if problem:
+            raise OutOfRange(problem)
+
+    def _of(self, operand: Operand) -> Wide | Bounds | None:
+        if operand.variable is None:
+            assert operand.step is not None
+            return self._known.get(operand.step)
+        numbers = self.numbers.get(operand.variable)
+        if numbers is None:
+            return None
+        return self.tables.wide(numbers) or self.tables.bounds(numbers)
+
+    def _type(self, operand: Operand) -> TensorType | None:
+        if operand.step is not None:
+            return self._types[operand.step][operand.output] if operand.step in self._types else None
+        numbers = self.numbers.get(operand.variable or "")
+        return None if numbers is None else self.tables.constants[numbers.constant].type

@@ -1,0 +1,234 @@
+"""Constant expressions in a wider type than their own, with the scale that rounding errors are measured by.
+
+Each rule can be right over the reals and the constants that it computes be wrong: ``300 * 300`` is infinite in float16,
+``1e-4 * 1e-4`` is zero. So what a rule computes from constants is computed here in float64 (float64 itself in the
+widest type of the machine) and rounded once. :func:`misfit` says whether the element type can hold the result.
+
+The *scale* of an element is the magnitude of the terms that it was computed from: ``|a| + |b|`` for ``a + b``, the
+product of both scales for ``a * b``. An error of half a unit in the last place of the scale is one that the operands
+already have. So a sum that cancels to something tiny may be rounded away, and a tiny product may not (running error
+analysis: Higham, Accuracy and Stability of Numerical Algorithms, chapter 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import EqsatError
+from eqsat.model.dtypes import dtype_name
+from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.properties import is_data_movement
+
+FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+"""Element types whose constants are computed in a wider one."""
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A constant before it is rounded to its element type.
+
+    Attributes:
+        dtype: Its element type.
+        values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
+        scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
+    """
+
+    dtype: ir.DataType
+    values: np.ndarray
+    scale: np.ndarray | None = None
+
+    def rounded(self) -> np.ndarray:
+        """The constant in its element type."""
+        with np.errstate(all="ignore"):
+            return self.values.astype(self.dtype.numpy()) if self.dtype in FLOATS else self.values
+
+
+def largest(dtype: ir.DataType) -> float:
+    """The largest finite number of a floating-point type."""
+    return float(ml_dtypes.finfo(dtype.numpy()).max)
+
+
+def smallest_normal(dtype: ir.DataType) -> float:
+    """The smallest positive number of a floating-point type that has its full precision."""
+    return float(ml_dtypes.finfo(dtype.numpy()).smallest_normal)
+
+
+def wide_type(dtype: ir.DataType) -> np.dtype:
+    """What constants of a floating-point type are computed in."""
+    return np.dtype(np.longdouble if dtype == ir.DataType.DOUBLE else np.float64)
+
+
+def widen(array: np.ndarray, dtype: ir.DataType) -> Wide:
+    """A constant as it is stored; below the normal numbers it is as uncertain as the smallest of them."""
+    if dtype not in FLOATS:
+        return Wide(dtype, array)
+    values = np.asarray(array).astype(wide_type(dtype))
+    size = np.abs(values)
+    return Wide(dtype, values, np.where(size > 0, np.maximum(size, smallest_normal(dtype)), 0))
+
+
+def exactly(value: object, dtype: ir.DataType) -> Wide:
+    """A number of a rule, which is exact however small."""
+    values = np.asarray(value)
+    if dtype not in FLOATS:
+        return Wide(dtype, values.astype(dtype.numpy()))
+    values = values.astype(wide_type(dtype))
+    return Wide(dtype, values, np.abs(values))
+
+
+def evaluate_wide(
+    op: OpKey, attrs: Attrs, operands: Sequence[Wide | None], results: Sequence[TensorType | None]
+) -> tuple[Wide | None, ...]:
+    """An operator on constants.
+
+    Args:
+        results: Types of its outputs.
+
+    Raises:
+        EqsatError: It cannot be evaluated on these operands.
+    """
+    values = _values(op, attrs, operands, results)
+    found: list[Wide | None] = []
+    scales = _scales(op, attrs, operands, values, results)
+    for kind, value, scale in zip(results, values, scales, strict=True):
+        if kind is None or value is None:
+            found.append(None)
+        elif kind.dtype in FLOATS:
+            wide = np.asarray(value).astype(wide_type(kind.dtype))
+            size = np.abs(wide)
+            least = size if scale is None else np.maximum(size, np.broadcast_to(scale, size.shape))
+            found.append(Wide(kind.dtype, wide, least))
+        else:
+            found.append(Wide(kind.dtype, np.asarray(value)))
+    return tuple(found)
+
+
+def _values(
+    op: OpKey, attrs: Attrs, operands: Sequence[Wide | None], results: Sequence[TensorType | None]
+) -> Sequence[np.ndarray | None]:
+    if op in _CASTS and results[0] is not None and results[0].dtype in FLOATS:
+        source = operands[0]
+        assert source is not None
+        return (source.values.astype(wide_type(results[0].dtype)),)
+    arrays = [None if o is None else o.values for o in operands]
+    try:
+        return evaluate(op, attrs, arrays, len(results))
+    except EqsatError:
+        # Some implementations know no longdouble; what they compute in float64 is exact enough for float64 itself.
+        narrow = [a.astype(np.float64) if a is not None and a.dtype == np.longdouble else a for a in arrays]
+        return evaluate(op, attrs, narrow, len(results))
+
+
+_CASTS = (OpKey("", "Cast"), OpKey("", "CastLike"))
+
+
+# ---- scales -------------------------------------------------------------------------------------------
+
+_Scale = Callable[[Sequence[Wide]], np.ndarray]
+
+
+def _scale_of(operand: Wide) -> np.ndarray:
+    return np.abs(operand.values.astype(np.float64)) if operand.scale is None else operand.scale
+
+
+def _amplification(operand: Wide) -> np.ndarray:
+    """By how much the scale exceeds the magnitude."""
+    size = np.abs(operand.values)
+    return np.where(size > 0, _scale_of(operand) / np.where(size > 0, size, 1), 1)
+
+
+def _sum(operands: Sequence[Wide]) -> np.ndarray:
+    total = _scale_of(operands[0])
+    for operand in operands[1:]:
+        total = total + _scale_of(operand)
+    return total
+
+
+_SCALES: Mapping[str, _Scale] = {
+    "Add": _sum,
+    "Sub": _sum,
+    "Sum": _sum,
+    "Mean": lambda o: _sum(o) / len(o),
+    "Neg": lambda o: _scale_of(o[0]),
+    "Abs": lambda o: _scale_of(o[0]),
+    "Mul": lambda o: _scale_of(o[0]) * _scale_of(o[1]),
+    "Div": lambda o: _scale_of(o[0]) * _amplification(o[1]) / np.abs(o[1].values),
+    "Reciprocal": lambda o: _amplification(o[0]) / np.abs(o[0].values),
+    "Sqrt": lambda o: np.sqrt(np.abs(o[0].values)) * _amplification(o[0]),
+}
+
+_LINEAR = frozenset(("MatMul", "ReduceSum", "ReduceMean", "GlobalAveragePool", "AveragePool", "CumSum"))
+"""The scale of a sum of products is the sum of the products of the scales."""
+
+
+def _scales(
+    op: OpKey,
+    attrs: Attrs,
+    operands: Sequence[Wide | None],
+    values: Sequence[np.ndarray | None],
+    results: Sequence[TensorType | None],
+) -> Sequence[np.ndarray | None]:
+    """The scales of the results, None where it is the magnitude."""
+    given = [o for o in operands if o is not None]
+    if results[0] is None or results[0].dtype not in FLOATS or op.domain:
+        return [None] * len(values)
+    if op.name in _SCALES:
+        with np.errstate(all="ignore"):
+            return [_SCALES[op.name](given)]
+    if (is_data_movement(op) or op.name in _LINEAR) and all(
+        o.scale is not None or o.dtype not in FLOATS for o in given
+    ):
+        scales = [None if o is None else Wide(o.dtype, o.values if o.scale is None else o.scale) for o in operands]
+        return _values(op, attrs, scales, results)
+    return [None] * len(values)
+
+
+# ---- whether a type can hold a constant ---------------------------------------------------------------
+
+
+def misfit(constant: Wide, *, contracted: bool = False) -> str:
+    """Why an element type cannot hold a constant; empty if it can.
+
+    It can if all elements are finite, and none that is not zero becomes zero or subnormal, unless by no more than
+    the error that it already has. As weights (``contracted``), small elements count beside the largest one of
+    their slice, since they are only ever added to it.
+    """
+    dtype, scale = constant.dtype, constant.scale
+    if scale is None or not constant.values.size:
+        return ""
+    rounded = constant.rounded()
+    finite = np.isfinite(rounded)
+    name = dtype_name(dtype)
+    if not finite.all():
+        value = constant.values[~finite].flat[0]
+        return (
+            f"{_show(value)} is beyond the largest {name}, {largest(dtype):.5g}" if value == value else "not a number"
+        )
+    tiny = smallest_normal(dtype)
+    if not ((scale > 0) & (scale < tiny)).any():
+        return ""
+    if contracted and peak_of(scale) >= tiny:
+        return ""
+    value = constant.values[(scale > 0) & (scale < tiny)].flat[0]
+    return f"{_show(value)} is below the smallest normal {name}, {tiny:.3g}"
+
+
+def _show(value: object) -> str:
+    return f"{float(value):.5g}" if np.isfinite(float(value)) else f"{value}"  # type: ignore[arg-type]
+
+
+def peak_of(scale: np.ndarray) -> float:
+    """The smallest, over all slices along all axes that are not zero, of the largest element; ``inf`` if all are."""
+    least = np.inf
+    for axis in range(max(scale.ndim, 1)):
+        slices = scale.max(axis=tuple(a for a in range(scale.ndim) if a != axis)) if scale.ndim else scale.reshape(1)
+        positive = slices[slices > 0]
+        if positive.size:
+            least = min(least, float(positive.min()))
+    return least
