@@ -120,7 +120,10 @@ class Answerer:
         """What is known of the operands that are constant."""
         pairs = zip(self.clause.columns, key, strict=True)
         found = ((c.variable, self.tables.numbers[n]) for c, n in pairs if c.kind == "numbers")
-        return {variable: numbers for variable, numbers in found if numbers is not None}
+        known = {variable: numbers for variable, numbers in found if numbers is not None}
+        if any(self.tables.is_infinite(known[v]) for v in self.clause.watched if v in known):
+            raise OutOfRange("an operand is a constant that is infinite or not a number")
+        return known
 
     def _numbers_match(self, facts: Mapping[str, TensorFacts]) -> bool:
         for variable, wanted in self.clause.query.numbers:
@@ -128,7 +131,9 @@ class Answerer:
             if fact.value is None or fact.type is None or fact.value.size == 0:
                 return False
             try:
-                if not np.all(fact.value == literal(wanted, fact.type.dtype)):
+                number = literal(wanted, fact.type.dtype)
+                # A type that cannot hold the number has none that equals it.
+                if not np.isfinite(number) or bool(number) != bool(wanted) or not np.all(fact.value == number):
                     return False
             except (ValueError, OverflowError, TypeError):
                 return False

@@ -3,9 +3,9 @@
 Stage one finds the pattern and writes the match together with its *signature*: the ids of the attributes, types
 and small constants that conditions and computed attributes look at. Python answers each distinct signature
 once (:mod:`eqsat.egraph.answer`): does the rule apply, and with which attribute and constant ids. Stage two joins
-matches with answers, builds the right side and unites; what is computed from small constants alone is a constant of the
-answer, so this stage has one rule for each set of operators that were folded. A mismatch of types is thus found before anything
-enters the e-graph.
+matches with answers, builds the right side and unites. What a right side computes from small constants alone is
+a constant of the answer, so that this stage has one egglog rule for each set of operators that were folded. Types that
+differ, and constants that do not fit, are thus found before anything enters the e-graph.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
+from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
     AttrBind,
     Build,
@@ -42,7 +43,7 @@ _FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a signature: the id of an egglog variable's attributes, type, value, or numbers if it is constant."""
+    """One column of a signature: the id of an egglog variable's attributes, type, value, or numbers."""
 
     kind: str
     variable: str
@@ -69,6 +70,7 @@ class CompiledClause:
         number: Of the rule, for provenance.
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.
+        watched: egglog variables that must not be infinite constants, see :meth:`watch`.
         absent, operators, aliases: Of the clause: names that did not match, chosen operators, further names.
     """
 
@@ -84,6 +86,24 @@ class CompiledClause:
     operators: Mapping[str, OpKey]
     aliases: Mapping[str, str]
     built: tuple[Constructor, ...] = field(default=())
+    watched: frozenset[str] = frozenset()
+
+    def watch(self) -> None:
+        """From now on, a rule over the reals applies only where the constants that it computes with are real numbers.
+
+        ``x * c + y * c`` is not ``(x + y) * c`` where c is infinite. Only for models that contain such a constant.
+        """
+        if not isinstance(self.definition, Rule) or self.definition.numerics.kind == "exact":
+            return
+        sites = [(s.constructor.op, s.operands) for s in self.query.sites]
+        steps = self.layout.steps if self.layout is not None else ()
+        built = [(s.constructor.op, [o.variable for o in s.operands if o]) for s in steps if isinstance(s, BuildStep)]
+        read = dict.fromkeys(
+            v for op, operands in [*sites, *built] if requires_finite(op) for v in operands if v is not None
+        )
+        self.watched = frozenset(v for v in read if v in self.query.leaves)
+        columns = [Column("numbers", v) for v in read if v in self.watched]
+        self.columns = tuple(dict.fromkeys([*self.columns, *columns]))
 
     @property
     def outputs(self) -> int:

@@ -22,7 +22,7 @@ from eqsat.model.infer import infer_types
 from eqsat.model.types import GraphAttr, OpKey, TensorType
 from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.properties import is_deterministic, value_inputs
+from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 
 STATIC_SHAPE = (OpKey("", "Shape"), OpKey("", "Size"))
 """Operators whose result follows from the operand's type alone."""
@@ -172,6 +172,20 @@ class Facts:
         self._tell(facts)
         return types, values
 
+    def has_infinities(self, encoding: Encoding) -> bool:
+        """Whether the model contains a constant that is not finite.
+
+        Weights are not looked at: infinite ones are not worth a pass over all of them.
+        """
+        tables = self.tables
+        weights = {
+            o for n in encoding.nodes for i, o in enumerate(n.operands) if i in contracted_inputs(n.constructor.op)
+        }
+        large = {tables.constants.of_tensor(v.const_value) for k, v in enumerate(encoding.values)
+                 if v.const_value is not None and v.is_initializer() and k not in weights}  # fmt: skip
+        candidates = (k for k in range(1, len(tables.constants)) if tables.constants[k].is_small or k in large)
+        return any(tables.is_infinite(Numbers(k)) for k in candidates)
+
     def _tell(self, facts: list[Fact]) -> None:
         """Writes answers, and those that were needed on the way to them."""
         self.announce_constants()
@@ -228,7 +242,7 @@ class Facts:
             return None
         given = [o for o in operands if o is not None]
         types = [tables.constants[o.constant].type for o in given]
-        if all(o.bounds is None and (t is None or tables.constants[o.constant].is_small) for o, t in zip(given, types)):
+        if all(o.bounds is None and tables.constants[o.constant].is_small for o in given if o.constant):
             value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
             if value is not None and not c.outputs:
                 return (tables.numbers.id(Numbers(value[0])),)

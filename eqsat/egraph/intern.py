@@ -6,6 +6,7 @@ and of the constants stands for an absent optional input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,7 +17,7 @@ import onnx_ir as ir
 from eqsat.model.attributes import array_of, tensor_of
 from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import Bounds, bounds_of_array, bounds_of_wide
-from eqsat.ops.wide import Wide, widen
+from eqsat.ops.wide import FLOATS, Wide, widen
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""
@@ -143,6 +144,14 @@ class Tables:
             assert array is not None
             self._wide[numbers.constant] = widen(array, constant.type.dtype)
         return self._wide[numbers.constant]
+
+    def is_infinite(self, numbers: Numbers) -> bool:
+        """Whether an element of a floating-point constant may be infinite or no number."""
+        kind = self.constants[numbers.constant].type
+        if kind is not None and kind.dtype not in FLOATS:
+            return False
+        bounds = self.bounds(numbers)
+        return bounds is not None and bounds.most == math.inf
 
     def bounds(self, numbers: Numbers) -> Bounds | None:
         """The bounds of a constant expression, None of an absent operand."""

@@ -1,9 +1,9 @@
 """The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
 
-A value has sort ``T``; ``type``, ``cval`` and ``nums`` say of a class which type it has, which small constant it is, and
-what is known of its numbers (0 where it is no constant). An operator of which several outputs are used is one e-node of the tuple sort ``M``;
-``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that remembers which rule made an
-e-node first; egglog keeps its keys canonical, so the answer survives merges.
+A value has sort ``T``; ``type``, ``cval`` and ``nums`` say of a class which type it has, which small constant it is,
+and what is known of its numbers (0 where it is no constant). An operator of which several outputs are used is one
+e-node of the tuple sort ``M``; ``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that
+remembers which rule made an e-node first; egglog keeps its keys canonical, so the answer survives merges.
 
 An operator of very many operands is a leaf, ``(Wide k)``: its operands are kept in Python
 (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type signature of hundreds of columns would cost the

@@ -183,9 +183,7 @@ class LayoutBuilder:
                 continue
             read: set[str] = set()
             for operand in step.operands:
-                if operand is None or (
-                    operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
-                ):
+                if operand is None or self._is_literal(operand):
                     continue
                 if operand.variable is not None:
                     read |= leaves(operand.variable)
@@ -197,6 +195,9 @@ class LayoutBuilder:
                 if not any(root <= read for root in roots):
                     found[i] = frozenset(read)
         return tuple(found)
+
+    def _is_literal(self, operand: Operand) -> bool:
+        return operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
 
     def _count_outputs(self, template: Template | None) -> None:
         """Notes how many outputs each built operator must have: as many as the templates name, or as it says."""

@@ -42,7 +42,7 @@ class RuleStatistics:
         held_back: Rounds in which it was held back because it matched too often.
         mismatches: Signatures on which its two sides have different types; there it is not applied.
         mismatch: The first such contradiction, empty if none.
-        misfits: Signatures on which it would make a constant that its element type cannot hold; there it is not applied.
+        misfits: Signatures on which it would make a constant that its type cannot hold; there it is not applied.
         misfit: The first such constant, empty if none.
     """
 

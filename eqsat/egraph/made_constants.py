@@ -1,7 +1,8 @@
 """The constants that a rule makes for one signature, and whether their element types can hold them.
 
-All rules compute constants sooner or later: the sum of two biases, a scale folded into weights, a literal. Over the reals
-that is right; in a type with a smallest and a largest number, an overflow would make everything that overflows equal.
+Rules compute constants: the sum of two biases, weights times a scale, a literal. Over the reals that is right. In a
+type with a smallest and a largest number, an overflow would make everything that overflows equal.
+
 So what a right side computes from constants alone is computed here, in a wider type and rounded once, and a rule does
 not apply where the result does not fit (:func:`eqsat.ops.wide.misfit`). Of large constants only bounds are known.
 """

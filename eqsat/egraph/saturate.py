@@ -104,6 +104,9 @@ class Saturation:
         for constructor in vocabulary.constructors.values():
             self.facts.declare(constructor)
         encoder.write(*self.facts.prime(self.encoding))
+        if self.facts.has_infinities(self.encoding):
+            for clause in clauses:
+                clause.watch()
         seed_unknown_types(engine, self.facts, self.tables.types, self.encoding)
         self._states = [self._state(c) for c in clauses]
         known = set(vocabulary.constructors)

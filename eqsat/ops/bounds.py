@@ -108,7 +108,7 @@ def misfit_of_bounds(bounds: Bounds, dtype: ir.DataType, *, contracted: bool = F
     if dtype not in FLOATS:
         return ""
     name = dtype_name(dtype)
-    if bounds is UNKNOWN:
+    if bounds == UNKNOWN:
         return f"the range of a folded {name} constant is not known"
     if not bounds.most <= largest(dtype):
         return f"up to {bounds.most:.5g} is beyond the largest {name}, {largest(dtype):.5g}"

@@ -129,6 +129,8 @@ _SELECTION = frozenset(
     )
 )  # fmt: skip
 
+_SUMS = frozenset(OpKey("", name) for name in ("Add", "Sub", "Sum"))
+
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
 
 
@@ -191,12 +193,13 @@ def contracted_inputs(op: OpKey) -> tuple[int, ...]:
     return _CONTRACTED_INPUTS.get(op, ())
 
 
-def computes(op: OpKey) -> bool:
-    """Whether the operator computes with its elements, so that infinities and NaN can breed there.
+def requires_finite(op: OpKey) -> bool:
+    """Whether algebra over the reals needs the operator's operands to be finite.
 
-    False for those that move, compare or select: an infinite bound of ``Clip`` is as good as any.
+    It does not where elements are moved, compared or selected: an infinite bound of ``Clip`` is as good as any. Neither
+    does it in sums, so that masks of ``-inf`` move freely: what is finite plus ``-inf`` is ``-inf`` in any order.
     """
-    return not is_data_movement(op) and op not in _SELECTION
+    return not is_data_movement(op) and op not in _SELECTION and op not in _SUMS
 
 
 def schema_operators(opset: int) -> tuple[OpKey, ...]:

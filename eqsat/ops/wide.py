@@ -181,9 +181,7 @@ def _scales(
     if op.name in _SCALES:
         with np.errstate(all="ignore"):
             return [_SCALES[op.name](given)]
-    if (is_data_movement(op) or op.name in _LINEAR) and all(
-        o.scale is not None or o.dtype not in FLOATS for o in given
-    ):
+    if is_data_movement(op) or op.name in _LINEAR:
         scales = [None if o is None else Wide(o.dtype, o.values if o.scale is None else o.scale) for o in operands]
         return _values(op, attrs, scales, results)
     return [None] * len(values)

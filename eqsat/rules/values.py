@@ -177,7 +177,10 @@ def _equal_scalars(a: Any, b: Any) -> bool:
     for narrow, other in ((a, b), (b, a)):
         if isinstance(narrow, np.generic) and type(other) is float and not isinstance(narrow, np.integer):
             with np.errstate(over="ignore"):
-                return bool(narrow == np.asarray(other).astype(narrow.dtype)[()])
+                rounded = np.asarray(other).astype(narrow.dtype)[()]
+            # Neither infinity nor zero stands for a number that the type cannot hold.
+            held = bool(np.isfinite(rounded)) == math.isfinite(other) and bool(rounded) == bool(other)
+            return held and bool(narrow == rounded)
     return as_number(a) == as_number(b)
 
 

@@ -339,7 +339,7 @@ def test_unknown_domains_and_operators():
 
 
 def test_light_models_agree_with_onnx_runtime_on_seeded_weights():
-    """All tensors before the Softmax: its inputs are equal up to rounding and large, so that it only shows the noise."""
+    """All tensors before the Softmax: its inputs are large and equal up to rounding, so that it shows only that."""
     folder = Path(onnx.__file__).parent / "backend/test/data/light"
     model = onnx.load(folder / "light_squeezenet.onnx")
     stored = {x.name for x in model.graph.initializer}

@@ -1,0 +1,116 @@
+"""Constants in a wider type: what they are, when their own cannot hold them, and bounds of those that are too large."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from eqsat.model.types import OpKey, TensorType
+from eqsat.ops.bounds import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.wide import FLOATS, evaluate_wide, exactly, misfit, smallest_normal, widen
+
+RNG = np.random.default_rng(0)
+
+
+def random(dtype: ir.DataType, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers over the whole range of a type, zeros, subnormals and the largest among them."""
+    info = ml_dtypes.finfo(dtype.numpy())
+    exponents = RNG.integers(info.minexp - info.nmant, info.maxexp, shape)
+    with np.errstate(all="ignore"):
+        values = np.ldexp(RNG.uniform(1, 2, shape).astype(np.longdouble), exponents) * RNG.choice([-1, 1, 0], shape)
+        return np.clip(values, -float(info.max), float(info.max)).astype(dtype.numpy())
+
+
+def kind(dtype: ir.DataType, shape: tuple[int, ...]) -> TensorType:
+    return TensorType(dtype, shape)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name.lower())
+@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div"])
+def test_a_constant_fits_exactly_where_fractions_say_so(name: str, dtype: ir.DataType) -> None:
+    info = ml_dtypes.finfo(dtype.numpy())
+    tiny, most = Fraction(float(info.smallest_normal)), Fraction(float(info.max))
+    for _ in range(200):
+        a, b = random(dtype, ()), random(dtype, ())
+        if name == "Div" and b == 0:
+            continue
+        (found,) = evaluate_wide(OpKey("", name), (), [widen(a, dtype), widen(b, dtype)], [kind(dtype, ())])
+        assert found is not None
+        p, q = Fraction(float(a)), Fraction(float(b))
+        exact = {"Add": p + q, "Sub": p - q, "Mul": p * q}[name] if name != "Div" else p / q
+        # The scale of a stored number is at least the smallest normal one.
+        terms = max(abs(p), tiny if p else Fraction(0)), max(abs(q), tiny if q else Fraction(0))
+        scale = sum(terms) if name in ("Add", "Sub") else terms[0] * terms[1] if name == "Mul" else abs(exact)
+        half = most * (1 + Fraction(float(info.eps)) / 4)
+        if name == "Div" and (abs(p) < tiny or abs(q) < tiny) and exact:
+            continue  # The amplified scale of a subnormal has a test of its own.
+        if abs(abs(exact) - most) <= half - most or (scale and abs(scale / tiny - 1) < Fraction(1, 10**6)):
+            continue  # Too close to call in the wider type.
+        fits = abs(exact) <= most and (exact == scale == 0 or scale >= tiny)
+        assert (misfit(found) == "") == fits, (name, a, b, misfit(found))
+        if fits and dtype != ir.DataType.DOUBLE:
+            assert found.rounded() == np.float64(float(exact)).astype(dtype.numpy())
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name.lower())
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 5), (4, 3, 2), (300, 40, 3)])
+def test_bounds_of_a_stored_constant(dtype: ir.DataType, shape: tuple[int, ...]) -> None:
+    array = random(dtype, shape)
+    found = bounds_of_array(array, dtype)
+    size = np.abs(array.astype(np.float64))
+    if not array.size:
+        assert misfit_of_bounds(found, dtype) == ""
+        return
+    assert found.most == size.max()
+    assert found.least == (size[size > 0].min() if size.any() else np.inf)
+    assert found.zero == bool((size == 0).any())
+    assert found.negative == bool(np.signbit(array.astype(np.float64)).any())
+    slices = [np.take(size, k, axis).max() for axis in range(size.ndim) for k in range(size.shape[axis])] or [
+        size.max()
+    ]
+    positive = [s for s in slices if s > 0]
+    assert found.peak == max(min(positive, default=np.inf), smallest_normal(dtype))
+
+
+def test_infinities_and_nan_are_out_of_bounds() -> None:
+    for value in (np.inf, -np.inf, np.nan):
+        assert bounds_of_array(np.array([1, value], np.float32), ir.DataType.FLOAT).most == np.inf
+        assert misfit(exactly(np.float64(value), ir.DataType.FLOAT))
+
+
+@pytest.mark.parametrize(
+    "name", ["Add", "Sub", "Mul", "Div", "Sqrt", "Neg", "Abs", "Reciprocal", "Transpose", "Concat"]
+)
+def test_bounds_of_an_operator_hold_for_its_result(name: str) -> None:
+    dtype = ir.DataType.FLOAT
+    for _ in range(100):
+        count = 1 if name in ("Sqrt", "Neg", "Abs", "Reciprocal", "Transpose") else 2
+        arrays = [
+            (RNG.standard_normal((4, 5)) * 10.0 ** RNG.integers(-12, 12)).astype(np.float32) for _ in range(count)
+        ]
+        if name == "Sqrt":
+            arrays = [np.abs(a) for a in arrays]
+        attrs = {"Transpose": (("perm", (1, 0)),), "Concat": (("axis", 0),)}.get(name, ())
+        shape = {"Transpose": (5, 4), "Concat": (8, 5)}.get(name, (4, 5))
+        types = [kind(dtype, a.shape) for a in arrays]
+        (wide,) = evaluate_wide(OpKey("", name), attrs, [widen(a, dtype) for a in arrays], [kind(dtype, shape)])
+        assert wide is not None
+        found = operator_bounds(OpKey("", name), attrs, [bounds_of_array(a, dtype) for a in arrays], types)
+        exact = bounds_of_wide(wide)
+        slack = 1 + 1e-9
+        assert found.most * slack >= exact.most and found.least <= exact.least * slack
+        assert found.floor <= exact.floor * slack and found.peak <= exact.peak * slack
+        assert found.zero >= exact.zero and found.negative >= bool((wide.values < 0).any())
+
+
+def test_what_is_not_known_does_not_fit() -> None:
+    assert (
+        operator_bounds(OpKey("", "Erf"), (), [bounds_of_array(np.ones(3, np.float32), ir.DataType.FLOAT)], [])
+        == UNKNOWN
+    )
+    assert misfit_of_bounds(UNKNOWN, ir.DataType.FLOAT)
+    assert misfit_of_bounds(UNKNOWN, ir.DataType.INT8) == ""
