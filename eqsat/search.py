@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
-from eqsat.egraph.limits import Limits
+from eqsat.egraph.engine import TimeUp
+from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import ExecutionError, OptimizationError
@@ -36,6 +37,7 @@ from eqsat.partition.saved import inline, is_partitioned
 from eqsat.report.collect import RegionInfo, collect, region_infos
 from eqsat.report.event import Event, Progress
 from eqsat.report.summary import Summary
+from eqsat.report.untouched import summarize_untouched
 from eqsat.report.write import write
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass, select_rules
@@ -83,7 +85,7 @@ class Result:
         cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
         baseline_cost: Seconds of the input as it stands, wholly on the host.
         bound: No program in the e-graph costs less.
-        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ...
+        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ``"size limit"``, ...
         regions: In execution order, host pieces too.
         seconds: CPU seconds by stage.
         summary: Everything a report says.
@@ -187,6 +189,14 @@ class Search:
     """A model's saturated and priced e-graph; the arguments are those of :func:`eqsat.optimize`.
 
     With ``approximations``, tensors that may be rounded, one extracts from a formulation that limits them.
+
+    A model that is too large for all of this falls back in steps, and the summary's notes say so: it is placed on the
+    targets but not rewritten, or left as it stands. The latter is also what is left when the time is over before there
+    is an e-graph to extract from.
+
+    Attributes:
+        untouched: Why the model is left as it stands: ``"size limit"`` or ``"time limit"``; empty where it is not.
+        notes: What was left out, a sentence each.
     """
 
     def __init__(
@@ -208,7 +218,9 @@ class Search:
             raise OptimizationError("a positive time limit is required", actual=f"{time_limit}")
         self.clock = clock = _Clock(progress)
         self.numerics = numerics
+        self.approximations = approximations
         self.deadline = time.perf_counter() + time_limit
+        self.guard = LastGuard(time_limit)
         with clock.stage("load"):
             self.model = load(source, dims=dims)
             if is_partitioned(self.model):
@@ -220,22 +232,72 @@ class Search:
             placing, rewriting = split(selected.rules)
             self.model, placed = place(self.model, placing)
         self.outputs = list(self.model.graph.outputs)
+        require_static_types(self.model.graph.inputs)
+        self.notes: list[str] = []
+        self.untouched = ""
+        size = len(self.model.graph)
+        if size > MOST_PLACED:
+            self._leave(
+                "size limit",
+                f"the model is left as it stands: it has {size:,} operators, and at most {MOST_PLACED:,} are placed",
+            )
+            return
+        if size > MOST_REWRITTEN:
+            rewriting, egg = [], ()
+            self.notes.append(f"no rule was applied: the model has {size:,} operators, and {MOST_REWRITTEN:,} may have")
+        else:
+            egg = selected.egg
+        try:
+            self._saturate(rewriting, egg, iterations, enodes, approximations, placed)
+        except TimeUp:
+            self._leave(
+                "time limit", f"the model is left as it stands: the time limit of {time_limit:g} s was met too soon"
+            )
+
+    def _leave(self, reason: str, note: str) -> None:
+        """Gives up on everything but the model itself."""
+        if self.approximations:
+            raise OptimizationError(
+                "a model that can be searched within the limits is required to be quantized",
+                place=self.model.graph.name or "",
+                actual=note,
+                hint="raise the time limit, or split the model",
+            )
+        self.untouched = reason
+        self.notes.append(note)
+
+    def _saturate(
+        self,
+        rewriting: Sequence[Rule],
+        egg: Sequence[str],
+        iterations: int | None,
+        enodes: int | None,
+        approximations: Sequence[Approximation],
+        placed: list[RuleStatistics],
+    ) -> None:
+        """Builds the e-graph and prices it.
+
+        Raises:
+            TimeUp: The time limit was met before there was anything to extract from.
+        """
+        clock = self.clock
+        left = self.deadline - time.perf_counter()
         with clock.stage("encode"):
             self.saturation = Saturation(
                 self.model,
                 rewriting,
                 self.targets,
-                Limits(Limits.iterations if iterations is None else iterations, enodes, time_limit / 2),
+                Limits(Limits.iterations if iterations is None else iterations, enodes, left / 2),
                 lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
-                selected.egg,
+                egg,
                 approximations,
+                self.guard,
             )
         with clock.stage("saturate"):
             self.saturation.run()
             self.saturation.statistics += placed
             self.snapshot = snapshot(self.saturation)
         with clock.stage("price"):
-            require_static_types(self.saturation.encoding, self.snapshot)
             self.pricing = Pricing(self.snapshot, CostModel(self.targets))
             self.formulation = self.formulate()
 
@@ -263,6 +325,8 @@ class Search:
             slack: By how much a program may be dearer there.
             share: How much of the time that is left may be used.
         """
+        if self.untouched:
+            return self._as_it_stands(objective)
         clock, encoding = self.clock, self.saturation.encoding
         formulation = formulation or self.formulation
         problem = formulation.problem
@@ -299,6 +363,7 @@ class Search:
             clock.seconds,
             objective,
             self.numerics,
+            self.notes,
         )
         return Result(
             model=optimised,
@@ -311,4 +376,26 @@ class Search:
             summary=summary,
             plan=assembled.plan,
             choices=solution.choices,
+        )
+
+    def _as_it_stands(self, objective: Objective) -> Result:
+        """The model itself, on the host."""
+        clock = self.clock
+        costs = CostModel(self.targets)
+        with clock.stage("price"):
+            summary = summarize_untouched(
+                self.model, costs, clock.seconds, objective, self.numerics, self.untouched, self.notes
+            )
+        names = tuple(t.name for t in self.targets)
+        return Result(
+            model=self.model,
+            cost=summary.after.cost,
+            baseline_cost=summary.before.cost,
+            bound=summary.bound,
+            stop_reason=summary.stop_reason,
+            regions=region_infos(summary),
+            seconds=dict(clock.seconds),
+            summary=replace(summary, seconds=dict(clock.seconds)),
+            plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
+            choices={},
         )

@@ -98,7 +98,7 @@ def select_kernels(
     found = snapshot(saturation)
     outputs = list(plain.graph.outputs)
     try:
-        require_static_types(saturation.encoding, found)
+        require_static_types(saturation.encoding.inputs)
         pricing = GeneratedPricing(found, CostModel([generated]))
         instead = _replaced(found)
         formulation = formulate(found, saturation.encoding, outputs, pricing, instead)

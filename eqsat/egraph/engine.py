@@ -1,7 +1,8 @@
 """A thin hand on egglog's bindings: run commands, read tables as integers, keep the statistics.
 
 Commands are parsed one at a time: spans hold their whole source text, so that parsing many commands at once
-is quadratic in their number.
+is quadratic in their number. Each command looks at the clock first, and what runs to a fixed point does so some rounds
+at a time: a chain of operators that nothing has typed takes as many rounds as it is long.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ from typing import Any
 
 from egglog import bindings
 
+from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 
 SPAN = bindings.PanicSpan()
 
+ROUNDS = 50
+"""Rounds towards a fixed point between two looks at the clock."""
+
 Fact = tuple[str, tuple[int, ...], int | None]
 """Function or relation, arguments, value; the value is None for a row of a relation."""
+
+
+class TimeUp(Exception):
+    """The last guard: the time is over, and the e-graph is not in a state that anything could be read from."""
 
 
 def integer(value: int) -> bindings.Lit:
@@ -36,12 +45,14 @@ class Engine:
     Attributes:
         seconds: Search and apply time by egglog rule name.
         matches: Number of matches by egglog rule name.
+        guard: Says when the time is over.
     """
 
     def __init__(self) -> None:
         self.egraph = bindings.EGraph()
         self.seconds: dict[str, float] = defaultdict(float)
         self.matches: dict[str, int] = defaultdict(int)
+        self.guard = LastGuard()
         self._rules = 0
 
     def run_text(self, commands: Iterable[str]) -> None:
@@ -50,7 +61,13 @@ class Engine:
         if parsed:
             self.run_commands(parsed)
 
+    def look_at_clock(self) -> None:
+        """Raises: TimeUp: The time is over."""
+        if self.guard.is_over():
+            raise TimeUp
+
     def run_commands(self, commands: list[Any]) -> list[Any]:
+        self.look_at_clock()
         try:
             return self.egraph.run_program(*commands)
         except bindings.EggSmolError as error:
@@ -61,13 +78,19 @@ class Engine:
     def step(self, ruleset: str, saturate: bool = False) -> bool:
         """Runs one ruleset once, or to its fixed point; returns whether anything changed."""
         schedule: Any = bindings.Run(SPAN, bindings.RunConfig(ruleset))
-        if saturate:
-            schedule = bindings.Saturate(SPAN, schedule)
+        if not saturate:
+            return self._run(schedule)
+        changed = False
+        while self._run(bindings.Repeat(SPAN, ROUNDS, schedule)):
+            changed = True
+        return changed
+
+    def _run(self, schedule: Any) -> bool:
         report = self.run_commands([bindings.RunSchedule(schedule)])[0].report
         for name, count in report.num_matches_per_rule.items():
             self.matches[name] += count
-        for name, time in report.search_and_apply_time_per_rule.items():
-            self.seconds[name] += time.total_seconds()
+        for name, spent in report.search_and_apply_time_per_rule.items():
+            self.seconds[name] += spent.total_seconds()
         return report.updated
 
     def set_facts(self, facts: Iterable[Fact]) -> None:

@@ -156,7 +156,9 @@ class Facts:
             kind = type_of(value)
             types[encoding.number[value]] = None if kind is None else tables.types.id(kind)
         facts: list[Fact] = []
-        for node in encoding.nodes:
+        for index, node in enumerate(encoding.nodes):
+            if index % 256 == 0:
+                self.engine.look_at_clock()
             c = node.constructor
             known = [(0, 0) if o is None else (types[o], values[o]) for o in node.operands]
             by_value = value_inputs(c.op)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
+
+MOST_REWRITTEN = 20_000
+"""Operators of a model up to which rules run; beyond, its operators are only placed on targets."""
+MOST_PLACED = 40_000
+"""Operators of a model up to which there is an e-graph at all; beyond, the model is left as it stands."""
+MOST_ENODES = 200_000
+"""E-nodes that rules may add, however large the model is."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +34,28 @@ class Limits:
         """The limits with numbers in place of None, for a model of so many nodes."""
         return Limits(
             self.iterations,
-            20 * nodes + 5_000 if self.nodes is None else self.nodes,
+            nodes + min(19 * nodes + 5_000, MOST_ENODES) if self.nodes is None else self.nodes,
             self.seconds,
             4 * nodes + 500 if self.matches is None else self.matches,
         )
+
+
+class LastGuard:
+    """When even an e-graph that is not finished is given up.
+
+    That is when the time is over, and not only because other programs kept this one from running: what a
+    model becomes should not depend on what else the machine does.
+
+    Args:
+        seconds: From now on; at least half of it is time in which this process runs.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._end = time.perf_counter() + seconds
+        self._cpu = time.process_time() + seconds / 2
+
+    def is_over(self) -> bool:
+        return time.perf_counter() > self._end and time.process_time() > self._cpu
 
 
 @dataclass

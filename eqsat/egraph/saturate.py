@@ -22,7 +22,7 @@ from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import PRELUDE, declare
-from eqsat.egraph.limits import Limits, RuleStatistics
+from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.seeds import seed_unknown_types
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Rule, Target
@@ -53,6 +53,7 @@ class Saturation:
         progress: Called with (iteration, e-nodes) after each round.
         raw: Texts of raw egglog rules.
         approximations: Tensors that may be rounded.
+        guard: When it says so, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
 
     Attributes:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
@@ -68,11 +69,13 @@ class Saturation:
         progress: Callable[[int, int], None] | None = None,
         raw: Sequence[str] = (),
         approximations: Sequence[Approximation] = (),
+        guard: LastGuard | None = None,
     ) -> None:
         self.model = model
         self.limits = (limits or Limits()).for_model(len(model.graph))
         self.progress = progress
         self.engine = Engine()
+        self.engine.guard = guard or LastGuard()
         self.tables = Tables()
         self.facts = Facts(self.engine, self.tables)
         self.vocabulary = Vocabulary()
@@ -98,7 +101,7 @@ class Saturation:
         for constructor in (QUANTIZE, DEQUANTIZE) if self.approximations else ():
             vocabulary.add(constructor)
         numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
-        clauses = vocabulary.compile_rules(rules, numbers)
+        clauses = vocabulary.compile_rules(rules, numbers, engine.look_at_clock)
         for constructor in vocabulary.constructors.values():
             engine.run_text(declare(constructor))
         for constructor in vocabulary.constructors.values():
@@ -136,8 +139,9 @@ class Saturation:
 
     def run(self) -> None:
         """Saturates with the rules, then adds the targets' composites."""
-        start = time.perf_counter()
         limits = self.limits
+        # Rules stop then, between two clauses; what follows has the rest of the time.
+        self._end = time.perf_counter() + limits.seconds
         self.facts.saturate()
         self.stop_reason = "iteration limit"
         assert limits.matches is not None and limits.nodes is not None
@@ -163,7 +167,7 @@ class Saturation:
             if self.enodes > limits.nodes:
                 self.stop_reason = "node limit"
                 break
-            if time.perf_counter() - start > limits.seconds:
+            if time.perf_counter() > self._end:
                 self.stop_reason = "time limit"
                 break
         self.engine.step("commute", saturate=True)
@@ -173,8 +177,13 @@ class Saturation:
         self._collect()
 
     def _round(self, states: Sequence[_State], iteration: int, throttle: bool = True) -> bool:
-        active = [s for s in states if s.banned_until <= iteration]
-        for state in active:
+        active = []
+        for state in states:
+            if state.banned_until > iteration:
+                continue
+            if throttle and time.perf_counter() > self._end:
+                break
+            active.append(state)
             before = self.engine.matches[f"find {state.clause.key}"]
             self.engine.step(f"find_{state.clause.key}")
             state.pending += self.engine.matches[f"find {state.clause.key}"] - before
@@ -207,6 +216,8 @@ class Saturation:
             for key in self.engine.integers(rows):
                 if key in state.served:
                     continue
+                if len(state.served) % 64 == 0:
+                    self.engine.look_at_clock()
                 state.served.add(key)
                 found = state.answerer.answer(key)
                 if found is not None:

@@ -7,7 +7,7 @@ one of its operators has a new constructor: a rule that takes one operand off a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from eqsat.egraph.compile import CompiledClause, Compiler
 from eqsat.egraph.language import MOST_OPERANDS, Constructor
@@ -34,7 +34,9 @@ class Vocabulary:
         if constructor.first_stands_alone:
             self.add(constructor.first)
 
-    def compile_rules(self, rules: Sequence[Rule], numbers: Sequence[int]) -> list[CompiledClause]:
+    def compile_rules(
+        self, rules: Sequence[Rule], numbers: Sequence[int], look_at_clock: Callable[[], None] = lambda: None
+    ) -> list[CompiledClause]:
         """All clauses that can match; variadic operators may grow to about twice the model's largest arity.
 
         Their number is bounded, since each arity costs a table and clauses of its own.
@@ -51,6 +53,7 @@ class Vocabulary:
             for i, (rule, number) in enumerate(zip(rules, numbers, strict=True)):
                 now = tuple(len(self._by_op.get(op, ())) for op in read[i])
                 if now != known[i]:
+                    look_at_clock()
                     known[i], compiled[i] = now, list(compiler.rule(rule, number))
             clauses = [c for of_rule in compiled for c in of_rule]
             for constructor in (b for clause in clauses for b in clause.built if b.inputs <= largest):

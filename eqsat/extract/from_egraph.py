@@ -6,13 +6,13 @@ is left is one class for each run-time value, with every e-node priced on every 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.encode import EncodedNode, Encoding
+from eqsat.egraph.encode import EncodedNode, Encoding, type_of
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
@@ -146,14 +146,14 @@ def formulate(
     return Formulation(snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own)
 
 
-def require_static_types(encoding: Encoding, snapshot: Snapshot) -> None:
+def require_static_types(inputs: Sequence[ir.Value]) -> None:
     """Costs need sizes.
 
     Raises:
         OptimizationError: A graph input has a symbolic or unknown dimension.
     """
-    for value in encoding.inputs:
-        kind = snapshot.types[snapshot.refs[value]]
+    for value in inputs:
+        kind = type_of(value)
         if kind is None or not kind.is_static:
             symbols = [d for d in (kind.shape if kind and kind.shape else ()) if isinstance(d, str)]
             example = symbols[0] if symbols else "N"

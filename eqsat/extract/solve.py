@@ -16,7 +16,7 @@ import numpy as np
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, needed, program_cost
-from eqsat.extract.dominators import Dominators, least_cost
+from eqsat.extract.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.greedy import greedy
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
@@ -42,7 +42,8 @@ def solve(
 
     Args:
         problem: The problem.
-        time_limit: Seconds; the only thing that can make two runs differ.
+        time_limit: Seconds; the only thing that can make two runs differ. A problem that is still too large once it
+            is reduced is not searched at all.
         objective: The cheapest program; a costly or a random one, for tests of the rules; or a quick one.
         seed: Of the random choices and of the solver.
         incumbent: A known program, such as the input's own; the result of ``"best"`` and ``"greedy"`` costs no more.
@@ -78,7 +79,8 @@ def solve(
     if start is not None:
         best.offer("greedy", reduced.expand(start), program_cost(reduced.problem, start))
     clock.lap("greedy")
-    if objective == "best":
+    fits = reduced.problem.classes <= LARGEST
+    if objective == "best" and fits and not clock.is_over():
         search = PartwiseSearch(reduced.problem, start, clock.deadline, gap, seed, best)
         search.run()
         if search.choices is not None:
@@ -99,7 +101,8 @@ def solve(
         raise _infeasible(problem)
     check(problem, best.choices)
     cost = program_cost(problem, best.choices)
-    reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else "time limit"
+    late = "time limit" if fits else "size limit"
+    reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else late
     return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
 
 
@@ -110,6 +113,9 @@ class _Clock:
         self._last = time.perf_counter()
         self.deadline = self._last + time_limit
         self.seconds: dict[str, float] = {}
+
+    def is_over(self) -> bool:
+        return time.perf_counter() > self.deadline
 
     def lap(self, step: str) -> None:
         now = time.perf_counter()

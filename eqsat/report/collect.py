@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,7 @@ def collect(
     seconds: Mapping[str, float],
     objective: str,
     numerics: str,
+    notes: Sequence[str] = (),
 ) -> report.Summary:
     """The summary of one optimization."""
     plan = assembled.plan
@@ -75,6 +77,7 @@ def collect(
         for r in describe(plan, pieces)
         for k in r.kernels
     )
+    chosen = Counter(k.rule for k in kernels)
     return report.Summary(
         model=model.graph.name or "model",
         targets=tuple(t.name for t in targets),
@@ -95,7 +98,8 @@ def collect(
         kernels=kernels,
         regions=rows,
         host_operators=_host_rows(assembled, pricing),
-        rules=tuple(_rule_row(s, kernels) for s in saturation.statistics),
+        rules=tuple(_rule_row(s, chosen[s.name]) for s in saturation.statistics),
+        notes=tuple(notes),
     )
 
 
@@ -110,13 +114,13 @@ def region_infos(summary: report.Summary) -> tuple[RegionInfo, ...]:
     )
 
 
-def _rule_row(statistics: RuleStatistics, kernels: Sequence[report.KernelRow]) -> report.RuleRow:
+def _rule_row(statistics: RuleStatistics, chosen: int) -> report.RuleRow:
     return report.RuleRow(
         name=statistics.name,
         place=short_place(statistics.place),
         matches=statistics.matches,
         applied=statistics.applied,
-        chosen=sum(k.rule == statistics.name for k in kernels),
+        chosen=chosen,
         held_back=statistics.held_back,
         mismatches=statistics.mismatches,
         mismatch=statistics.mismatch,

@@ -246,6 +246,7 @@ class Summary:
     kernels: In execution order.
     regions: In execution order.
     rules: In the order of the rule files.
+    notes: What was left out because the model is large or the time was short, a sentence each.
     quantization: None for an optimization.
     """
 
@@ -264,6 +265,7 @@ class Summary:
     regions: tuple[RegionRow, ...]
     host_operators: tuple[HostRow, ...]
     rules: tuple[RuleRow, ...]
+    notes: tuple[str, ...] = ()
     verification: Verification | None = field(default=None)
     quantization: Quantization | None = field(default=None)
 

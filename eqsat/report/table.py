@@ -175,6 +175,7 @@ def closing_lines(summary: Summary) -> list[str]:
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",
     ]
+    lines += [f"note      {note}" for note in summary.notes]
     if summary.verification is not None:
         seen = summary.verification
         count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
