@@ -65,3 +65,7 @@ class QuantizationError(EqsatError):
 
 class CodegenError(EqsatError):
     """A model that cannot become C code, or C code that cannot be compiled or loaded."""
+
+
+class LimitError(EqsatError):
+    """A model that asks for more memory, time or work than it may have."""

@@ -15,6 +15,7 @@ ROOMS = (
     "text",
     "errors",
     "files",
+    "bounds",
     "model",
     "ops",
     "frontends",

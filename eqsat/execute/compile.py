@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import ExecutionError
+from eqsat import bounds
+from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control
 from eqsat.execute.program import Program, Step
 from eqsat.model import opset
@@ -28,6 +29,7 @@ Bindings = Mapping[str, ir.Attr]
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _CONSTANT = OpKey("", "Constant")
+_Failure = TypeVar("_Failure", ExecutionError, LimitError)
 _ABSENT = 0
 """The slot that is always None."""
 
@@ -40,11 +42,19 @@ class Context:
         functions: The model's functions.
         active: Functions being compiled, to find recursion.
         programs: Compiled functions by identity and attributes.
+        room: Bytes that constants computed beforehand may still take; what is larger is computed in each run.
     """
 
     functions: Mapping[tuple[str, str, str], ir.Function]
     active: list[tuple[str, str, str]] = field(default_factory=list)
     programs: dict[Any, Program] = field(default_factory=dict)
+    room: int = 16 * bounds.FOLD_ELEMENTS
+
+    @staticmethod
+    def of(model: ir.Model) -> Context:
+        """A model's; its own weights say how much constants may take."""
+        stored = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+        return Context(model.functions, room=max(Context.room, 16 * stored))
 
 
 def compile_graph(
@@ -147,10 +157,12 @@ class _Compiler:
         if not all(slot in self._constant for slot in inputs):
             return False
         try:
-            with np.errstate(all="ignore"):
+            limit = bounds.current().held + self._context.room
+            with np.errstate(all="ignore"), bounds.metered(memory=limit, operations=bounds.FOLD_OPERATIONS):
                 results = call([self._initial[i] for i in inputs])
-        except ExecutionError:
+        except (ExecutionError, LimitError):
             return False
+        self._context.room -= sum(x.nbytes for x in results if isinstance(x, np.ndarray) and x.base is None)
         for slot, value in zip(outputs, results, strict=False):
             self._initial[slot] = value
             self._constant.add(slot)
@@ -300,8 +312,14 @@ def _named(call: Operation, place: str) -> Operation:
     def named(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:
             return call(inputs)
-        except ExecutionError as error:
+        except (ExecutionError, LimitError) as error:
             raise _within(place, error) from error
+        except EqsatError:
+            raise
+        except MemoryError as error:
+            raise bounds.out_of_memory(place) from error
+        except RecursionError as error:
+            raise bounds.too_deep(place) from error
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ExecutionError("inputs that fit the body are required", place=place, hint=reason[:300]) from error
@@ -309,10 +327,10 @@ def _named(call: Operation, place: str) -> Operation:
     return named
 
 
-def _within(place: str, error: ExecutionError) -> ExecutionError:
+def _within(place: str, error: _Failure) -> _Failure:
     """The same error, said of a node inside another."""
     inner = f"{place}, {error.place}" if error.place else place
-    return ExecutionError(error.requirement, place=inner, actual=error.actual, hint=error.hint)
+    return type(error)(error.requirement, place=inner, actual=error.actual, hint=error.hint)
 
 
 def _undefined(value: ir.Value, place: str) -> ExecutionError:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
@@ -36,7 +37,7 @@ class Executor:
 
     def __init__(self, model: ir.Model) -> None:
         self._model = model
-        self._context = Context(model.functions)
+        self._context = Context.of(model)
         self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
         initializers = model.graph.initializers
         self._inputs = {_name(v): v for v in model.graph.inputs}
@@ -69,7 +70,12 @@ class Executor:
 
         Raises:
             ExecutionError: Missing, unknown or unfit inputs, unknown outputs, or an operator that cannot be executed.
+            LimitError: It takes more memory, time or operators than it may, such as a loop without an end.
         """
+        with bounds.metered():
+            return self._run(inputs, outputs)
+
+    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Any]:
         names = self._output_names if outputs is None else tuple(outputs)
         arguments, overridden = self._checked(inputs)
         program = self._program(names, overridden)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.ops.evaluate import Operation, Value
 
 
@@ -58,7 +59,12 @@ class Program:
         return len(self.captured)
 
     def run(self, arguments: Sequence[Value]) -> list[Value]:
-        """Run on inputs (missing ones at the end are absent) followed by captured values."""
+        """Run on inputs (missing ones at the end are absent) followed by captured values.
+
+        Raises:
+            LimitError: There is more to compute than the execution may.
+        """
+        bounds.current().step(len(self.steps) + 1)
         values = self.initial.copy()
         for slot, value in zip(self.arguments, arguments, strict=False):
             values[slot] = value

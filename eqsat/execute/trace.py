@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
@@ -33,7 +34,7 @@ class Trace:
         graph = model.graph
         values = dict.fromkeys([*graph.inputs, *graph.initializers.values()])
         values |= dict.fromkeys(v for node in graph for v in node.outputs if v.name)
-        program = compile_graph(graph, list(values), model.opset_imports, Context(model.functions))
+        program = compile_graph(graph, list(values), model.opset_imports, Context.of(model))
         if program.captured:
             raise ExecutionError(
                 "every value must be an input, a constant, or computed before its use",
@@ -79,7 +80,7 @@ class Trace:
         for feed in self._feeds:
             if not feed.has_default:
                 see(feed.name, values[self._slots[feed.name]])
-        with np.errstate(all="ignore"):
+        with bounds.metered(), np.errstate(all="ignore"):
             for step, written, dead in zip(self._program.steps, self._written, self._dead, strict=True):
                 results = step.call([values[i] for i in step.inputs])
                 for slot, value in zip(step.outputs, results, strict=False):
@@ -125,7 +126,7 @@ class Trace:
         return values
 
     def _execute(self, values: State, steps: Sequence[int]) -> None:
-        with np.errstate(all="ignore"):
+        with bounds.metered(), np.errstate(all="ignore"):
             for i in steps:
                 step = self._program.steps[i]
                 results = step.call([values[s] for s in step.inputs])

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from eqsat.errors import EqsatError, ExecutionError
+from eqsat import bounds
+from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.model import opset
 from eqsat.model.attributes import to_protos
 from eqsat.model.body import Body
@@ -20,6 +21,7 @@ from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
 from eqsat.ops import kernels
 from eqsat.ops.functions import function_body
 from eqsat.ops.kernels.registry import Fallback, Kernel
+from eqsat.ops.needs import Need, is_parametric, need_of, product_of_sizes
 from eqsat.ops.reference import ReferenceNode
 from eqsat.ops.schemas import defaults, since_version
 
@@ -43,6 +45,7 @@ def evaluate(
 
     Raises:
         ExecutionError: There is no implementation, or it refuses these inputs.
+        LimitError: It takes more memory or work than there is left.
     """
     if op == _CONSTANT:
         return (_constant_value(attrs),)
@@ -125,9 +128,86 @@ def operation(
     place = place or str(op)
     found = kernels.find(op, since_version(op, version))
     fallback = _reference(op, version, outputs, protos, attrs)
-    if found is None:
-        return _guarded(fallback, place)
-    return _kernel_call(found, {**defaults(op), **defaults(op, version), **attrs}, outputs, fallback, place)
+    complete = {**defaults(op), **defaults(op, version), **attrs}
+    call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
+    return call if op in _FREE else _admitted(call, op, complete, place)
+
+
+def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> Operation:
+    """An operator that asks before it allocates and computes much."""
+    always = is_parametric(op)
+
+    def admitted(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        if always or product_of_sizes(inputs) > bounds.FREE:
+            need = try_need(op, attrs, inputs)
+            if need is not None and max(need) > bounds.FREE:
+                bounds.current().admit(need.elements * _width(inputs), need.operations, place)
+        results = call(inputs)
+        for result in results:
+            if type(result) is np.ndarray and result.nbytes >= bounds.HELD:
+                bounds.current().hold(result)
+        return results
+
+    return admitted
+
+
+_FREE = frozenset(
+    OpKey("", name)
+    for name in (
+        *("Flatten", "Identity", "Optional", "OptionalGetElement", "OptionalHasElement", "Reshape", "SequenceAt"),
+        *("SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size"),
+        *("Squeeze", "Unsqueeze"),
+    )
+)
+"""Operators that only hand on what they get."""
+
+
+def _width(inputs: Sequence[Value]) -> int:
+    return max((x.dtype.itemsize for x in inputs if isinstance(x, np.ndarray)), default=8)
+
+
+def fold(
+    op: OpKey, attrs: Attrs, inputs: Sequence[np.ndarray | None], outputs: int = 1, *, largest: int = 0
+) -> tuple[np.ndarray | None, ...]:
+    """Evaluate an operator whose operands are constants, if the result is worth being stored.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        inputs: Its operands.
+        outputs: How many outputs are wanted.
+        largest: Elements of the largest constant of the model: results of that size are worth it.
+
+    Raises:
+        ExecutionError: There is no implementation, or it refuses these inputs.
+        LimitError: The result is too large or takes too long; it may still be computed at run time.
+    """
+    body = function_body(op, attrs)
+    for _, value in attrs:
+        if isinstance(value, GraphAttr):
+            raise LimitError("a constant without control flow is required to be computed once", place=str(op))
+    need = None if body is not None else try_need(op, {**defaults(op), **dict(attrs)}, inputs)
+    if need is not None and not may_fold(need, largest):
+        raise LimitError(
+            f"a constant of at most {max(bounds.FOLD_ELEMENTS, 2 * largest):,} elements and {bounds.FOLD_OPERATIONS:,} "
+            "operations is required to be computed once",
+            place=str(op),
+            actual=f"{need.elements:,} elements and {need.operations:,} operations",
+        )
+    return evaluate(op, attrs, inputs, outputs)
+
+
+def may_fold(need: Need, largest: int = 0) -> bool:
+    """Whether a constant that needs so much is computed once and stored, in a model whose largest has so many elements."""
+    return need.elements <= max(bounds.FOLD_ELEMENTS, 2 * largest) and need.operations <= bounds.FOLD_OPERATIONS
+
+
+def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value]) -> Need | None:
+    """What an operator needs, None where the inputs do not fit together: evaluating them says how."""
+    try:
+        return need_of(op, attrs, inputs)
+    except Exception:  # whatever wrong inputs lead to
+        return None
 
 
 def _kernel_call(
@@ -199,6 +279,10 @@ def _guarded(call: Operation, place: str) -> Operation:
 def _failure(error: Exception, inputs: Sequence[Value], place: str) -> EqsatError:
     if isinstance(error, EqsatError):
         return error
+    if isinstance(error, MemoryError):
+        return bounds.out_of_memory(place)
+    if isinstance(error, RecursionError):
+        return bounds.too_deep(place)
     given = ", ".join(describe(x) for x in inputs) or "no inputs"
     reason = " ".join(str(error).split()) or type(error).__name__
     return ExecutionError(
