@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eqsat.bounds import GRACE, within_bounds
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source, load
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
+@within_bounds(lambda seconds: seconds + GRACE)
 def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
@@ -36,6 +38,7 @@ def optimize(
     numerics: NumericsClass = "real",
     objective: Objective = "best",
     time_limit: float = 30.0,
+    memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
@@ -52,6 +55,8 @@ def optimize(
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds for saturation and extraction; then the best so far is the result.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
@@ -63,6 +68,7 @@ def optimize(
         ModelError: The model is broken or not supported.
         RuleError, TargetError: A rule or target file is.
         OptimizationError: Sizes are unknown.
+        LimitError: The model takes more memory or work than it may, or loading it much more time.
     """
     search = Search(
         source,
@@ -79,6 +85,7 @@ def optimize(
     return search.extract(objective, seed)
 
 
+@within_bounds()
 def run(
     source: Source,
     inputs: Mapping[str, np.ndarray],
@@ -86,6 +93,9 @@ def run(
     dims: Mapping[str, int] | None = None,
     backend: Backend = "numpy",
     vendors: Collection[str] = (),
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
+    steps: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Executes a model.
 
@@ -95,17 +105,23 @@ def run(
         dims: Sizes for symbolic dimensions.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
+        time_limit: Seconds; none by default.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
+        steps: Operators that may be executed, with each round of a loop counted; 5 million by default.
 
     Returns:
         Arrays by output name.
 
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape.
+        LimitError: It takes more memory, time or steps than it may.
         CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
     """
     return execute(load(source, dims=dims), inputs, backend, vendors)
 
 
+@within_bounds()
 def write_c(
     source: Source,
     folder: str | Path,
@@ -119,6 +135,8 @@ def write_c(
     winograd: bool = False,
     host: str | Path | Target | None = None,
     select: bool = True,
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
 ) -> Emitted:
     """Writes a model as a C program that checks itself against a stored run.
 
@@ -136,9 +154,13 @@ def write_c(
             with ten times the rounding error and four times the weights.
         host: Name or file of the host whose ``kernel`` entries say what families of kernels cost; ``cpu`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
+        time_limit: Seconds; none by default.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
 
     Raises:
         CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+        LimitError: It takes more memory or time than it may.
         TargetError: There is no such host.
     """
     from eqsat.codegen.folder import write_program
@@ -158,6 +180,7 @@ def write_c(
     )
 
 
+@within_bounds()
 def compare(
     first: Source,
     second: Source,
@@ -168,12 +191,23 @@ def compare(
     numerics: NumericsClass = "real",
     rtol: float | None = None,
     atol: float | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
+    steps: int | None = None,
 ) -> Comparison:
     """Executes two models on the same inputs and says where they first differ.
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
+        time_limit: Seconds; none by default.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
+        steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
+
+    Raises:
+        ModelError, ExecutionError: One of them cannot be loaded or executed, or they differ in inputs or outputs.
+        LimitError: One takes more memory, time or steps than it may.
     """
     # The second may have the sizes already, as an optimized model has; the inputs tell it those that are left.
     a, b = load(first, dims=dims), load(second)

@@ -1,9 +1,9 @@
 """How much memory, time and work one call may take: what is counted before it is spent, in every stage.
 
-A model can ask in a few bytes for more than any machine has: a constant of 10^12 elements, a loop without an end, functions
-that call each other twice. Whoever is about to compute something says how large it will be, and gets one message instead
-where that is too much. Work is counted, so that the same input ends at the same place on every machine; the clock is the
-last guard.
+A model can ask in a few bytes for more than any machine has: a constant of 10^12 elements, a loop without an end,
+functions that call each other twice. Whoever is about to compute something says how large it will be, and gets one
+message instead where that is too much. Work is counted, so that the same input ends at the same place on every machine;
+the clock is the last guard.
 
 The public functions open a meter with :func:`bounded`; everything below asks :func:`current` for it.
 """
@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from eqsat.errors import LimitError, OptimizationError
 
-NODES = 2_000_000
-"""Operators of a model at most, with each call of a function counted as the operators in it."""
+NODES = 500_000
+"""Operators of a model at most once its functions are inlined: where they call each other, they multiply."""
 STEPS = 5_000_000
 """Operators that one execution may compute, each round of a loop counted."""
 OPERATIONS = 10**13
@@ -92,7 +93,8 @@ class Meter:
         """Operations that the call may execute."""
         if self.bounds.operations is not None:
             return self.bounds.operations
-        return OPERATIONS if self.bounds.seconds is None else int(RATE * self.bounds.seconds)
+        seconds = self.bounds.seconds
+        return OPERATIONS if seconds is None or not math.isfinite(seconds) else int(RATE * seconds)
 
     @property
     def memory(self) -> int:
@@ -224,10 +226,10 @@ def bounded(
         OptimizationError: The limits are no limits.
     """
     size = None if memory is None else to_bytes(memory)
-    if seconds is not None and not seconds > 0:
-        raise OptimizationError("a positive time limit is required", actual=f"{seconds}")
-    if steps is not None and steps < 1:
-        raise OptimizationError("a positive number of steps is required", actual=f"{steps}")
+    if seconds is not None:
+        check_seconds(seconds)
+    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
+        raise OptimizationError("a positive number of steps is required", actual=f"{steps!r}")
     with metered(memory=size, seconds=seconds, steps=steps) as meter:
         try:
             yield meter
@@ -237,18 +239,39 @@ def bounded(
             raise too_deep(place) from error
 
 
-def within_bounds(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorates a public function that takes ``memory_limit`` and, perhaps, ``time_limit`` (in full) and ``steps``."""
+def within_bounds(time: Callable[[float], float] = float) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorates a public function with the keywords ``memory_limit`` and, perhaps, ``time_limit`` and ``steps``.
 
-    @wraps(function)
-    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        given: dict[str, Any] = dict(kwargs)
-        with bounded(
-            memory=given.get("memory_limit"), seconds=given.get("time_limit"), steps=given.get("steps")
-        ):
-            return function(*args, **kwargs)
+    Args:
+        time: What the last guard allows for a time limit.
+    """
 
-    return call
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        defaults = {name: p.default for name, p in signature(function).parameters.items()}
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            given: dict[str, Any] = {**defaults, **kwargs}
+            seconds, steps = given.get("time_limit"), given.get("steps")
+            if seconds is not None:
+                check_seconds(seconds)
+                seconds = time(seconds)
+            with bounded(memory=given["memory_limit"], seconds=seconds, steps=steps):
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def check_seconds(seconds: float) -> None:
+    """A time limit is a number above zero.
+
+    Raises:
+        OptimizationError: It is not.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise OptimizationError("a positive time limit is required", actual=f"{seconds!r}")
 
 
 def out_of_memory(place: str = "") -> LimitError:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
+from eqsat.bounds import check_seconds
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
-from eqsat.errors import ExecutionError, OptimizationError
+from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
@@ -214,8 +215,7 @@ class Search:
         partition_functions: Mapping[str, PartitionFunction] | None = None,
         approximations: Sequence[Approximation] = (),
     ) -> None:
-        if time_limit <= 0:
-            raise OptimizationError("a positive time limit is required", actual=f"{time_limit}")
+        check_seconds(time_limit)
         self.clock = clock = _Clock(progress)
         self.numerics = numerics
         self.approximations = approximations

@@ -64,8 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has left (`eqsat ... | head`): end quietly, also at the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except MemoryError:
-        _say("error: not enough memory", "red")
+    except (MemoryError, RecursionError) as error:
+        from eqsat import bounds
+
+        _say(f"error: {bounds.out_of_memory() if isinstance(error, MemoryError) else bounds.too_deep()}", "red")
         return 1
     except OSError as error:
         if "--debug" in arguments:

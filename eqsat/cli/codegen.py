@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     dims_option,
     inputs_option,
     json_option,
+    memory_option,
     quiet_option,
     read_inputs,
     seed_option,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 @seed_option("the stored inputs that are not given")
 @json_option("what was written, kernel by kernel,")
 @quiet_option()
+@memory_option
 @debug_option
 def codegen(
     model: Path,

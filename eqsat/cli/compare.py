@@ -12,6 +12,7 @@ from eqsat.cli.options import (
     MODEL,
     debug_option,
     dims_option,
+    execution_options,
     inputs_option,
     json_option,
     quiet_option,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--exact", is_flag=True, help="Equal to the bit; the same as --rtol 0 --atol 0.")
 @json_option("the comparison")
 @quiet_option("Print nothing; the exit code says it.")
+@execution_options
 @debug_option
 def compare(
     first: Path,

@@ -15,6 +15,7 @@ from eqsat.cli.options import (
     debug_option,
     dims_option,
     limits_options,
+    memory_option,
     output_option,
     report_options,
     rules_options,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
 )
 @report_options("every kernel and every rule")
+@memory_option
 @debug_option
 def optimize(
     model: Path,

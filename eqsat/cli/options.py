@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -15,6 +16,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 MODEL = click.Path(path_type=Path)
 """A file to read: whether it is there, and is what it should be, is said by who reads it."""
+
+
+EXECUTION_SECONDS = 60.0
+"""How long a model may be executed where nothing else is said."""
 
 
 def debug_option(command: _Command) -> _Command:
@@ -103,6 +108,59 @@ def limits_options(command: _Command) -> _Command:
         click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting."),
         click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph."),
     )(command)
+
+
+def memory_option(command: _Command) -> _Command:
+    """``--memory-limit``, which holds for all that the command does."""
+
+    @wraps(command)
+    def limited(*args: Any, memory_limit: str | None, **kwargs: Any) -> Any:
+        from eqsat.bounds import bounded
+
+        with bounded(memory=memory_limit):
+            return command(*args, **kwargs)
+
+    return cast(
+        _Command,
+        click.option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="What tensors may take at the same time, such as 8GB.  [default: half of the memory]",
+        )(limited),
+    )
+
+
+def execution_options(command: _Command) -> _Command:
+    """``--time-limit``, ``--memory-limit`` and ``--steps`` of a command that executes models."""
+
+    @wraps(command)
+    def limited(*args: Any, time_limit: float, memory_limit: str | None, steps: int | None, **kwargs: Any) -> Any:
+        from eqsat.bounds import bounded
+
+        with bounded(memory=memory_limit, seconds=time_limit, steps=steps):
+            return command(*args, **kwargs)
+
+    return _stacked(
+        click.option(
+            "--time-limit",
+            type=float,
+            default=EXECUTION_SECONDS,
+            show_default=True,
+            metavar="SECONDS",
+            help="For loading and executing; what takes longer ends with a message.",
+        ),
+        click.option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="What tensors may take at the same time, such as 8GB.  [default: half of the memory]",
+        ),
+        click.option(
+            "--steps",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Operators to execute at most, with each round of a loop counted.  [default: 5 million]",
+        ),
+    )(cast(_Command, limited))
 
 
 def report_options(details: str) -> Callable[[_Command], _Command]:

@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     debug_option,
     dims_option,
     limits_options,
+    memory_option,
     output_option,
     report_options,
     rules_options,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
 )
 @limits_options
 @report_options("every tensor, kernel and rule")
+@memory_option
 @debug_option
 def quantize(
     model: Path,

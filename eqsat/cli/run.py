@@ -13,6 +13,7 @@ from eqsat.cli.options import (
     MODEL,
     debug_option,
     dims_option,
+    execution_options,
     inputs_option,
     json_option,
     quiet_option,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Print all elements.")
 @json_option("shapes, types and statistics")
 @quiet_option()
+@execution_options
 @debug_option
 def run(
     model: Path,

@@ -22,13 +22,13 @@ from eqsat.codegen.onednn.marks import mark_of
 from eqsat.codegen.program import IDENTITY, Dequantized, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
-from eqsat.errors import CodegenError, ExecutionError, ModelError
+from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.attributes import array_of, op_key, to_attrs
 from eqsat.model.infer import infer_types, tensor_type
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
 from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
-from eqsat.ops.evaluate import evaluate
+from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import is_deterministic
 from eqsat.partition.saved import inline
 
@@ -97,6 +97,7 @@ class _Lowering:
         self.nodes: list[Node] = []
         self.dequantized: dict[int, Dequantized] = {}
         self.problems = _Problems()
+        self.largest = 0
 
     def run(self) -> Program:
         graph = self.graph
@@ -111,6 +112,7 @@ class _Lowering:
         for value in graph.initializers.values():
             assert value.const_value is not None
             self.values[value] = array_of(value.const_value)
+            self.largest = max(self.largest, value.const_value.size)
         for node in self._needed():
             self._node(node)
         outputs = []
@@ -258,11 +260,11 @@ class _Lowering:
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
             try:
                 constants = [x for x in operands if not isinstance(x, Tensor)]
-                folded = evaluate(op, attrs, constants, count)
+                folded = fold(op, attrs, constants, count, largest=self.largest)
                 self._remember(op, constants, folded[0])
                 return [*folded]
-            except ExecutionError:
-                pass
+            except (ExecutionError, LimitError):
+                pass  # It is computed in each run.
         if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]

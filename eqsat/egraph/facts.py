@@ -17,11 +17,11 @@ from eqsat.egraph.encode import Encoding, type_of
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, LimitError
 from eqsat.model.infer import infer_types
 from eqsat.model.types import GraphAttr, OpKey, TensorType
 from eqsat.ops.bounds import operator_bounds
-from eqsat.ops.evaluate import evaluate
+from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 
 STATIC_SHAPE = (OpKey("", "Shape"), OpKey("", "Size"))
@@ -296,7 +296,9 @@ class Facts:
             return None
         try:
             with np.errstate(all="ignore"):
-                results = evaluate(c.op, attrs, [k.numpy() for k in constants], max(c.outputs, 1))
+                results = fold(c.op, attrs, [k.numpy() for k in constants], max(c.outputs, 1))
+        except LimitError:
+            return None
         except EqsatError as error:
             self.contradictions.setdefault(str(c.op), str(error))
             return None

@@ -10,35 +10,13 @@ from typing import Any
 
 import onnx_ir as ir
 
+from eqsat.egraph.affordable import unaffordable
 from eqsat.egraph.answer import CompositeInstance
+from eqsat.egraph.enode import ENode as ENode
 from eqsat.egraph.intern import Constant, Tables
 from eqsat.egraph.language import COMMUTED, ORIGINAL, Constructor
 from eqsat.egraph.saturate import Saturation
-from eqsat.model.types import Attrs, OpKey, TensorType
-
-
-@dataclass(frozen=True, slots=True)
-class ENode:
-    """One way to compute a class.
-
-    Attributes:
-        kind: ``"op"``, ``"composite"``, ``"input"``, ``"const"``, ``"part"`` (projection of a tuple).
-        op: The operator; for a composite (target, name); empty for the others.
-        children: Operand classes; None for an absent operand.
-        number: Input number, constant id, output index of a projection; else 0.
-        outputs: Size of the tuple, 0 for a plain value.
-        rule: Number of the rule that made it, 0 for the model's own.
-    """
-
-    kind: str
-    op: OpKey
-    attrs: Attrs
-    children: tuple[int | None, ...]
-    eclass: int
-    number: int = 0
-    outputs: int = 0
-    rule: int = ORIGINAL
-    composite: CompositeInstance | None = None
+from eqsat.model.types import OpKey, TensorType
 
 
 @dataclass
@@ -49,12 +27,13 @@ class Snapshot:
         nodes: All e-nodes, ordered by class.
         classes: Per class the indices of its e-nodes.
         types: Per class its type where known; tuples have none.
-        constant: Per class whether it is a constant expression.
+        constant: Per class whether it is a constant expression that is computed beforehand.
         value: Per class the small constant it equals, if known.
         refs: Value of the model -> class.
         inputs: The model's inputs; ``number`` of an input e-node indexes it.
         rules: Names by rule number.
         quantized: Per approximation the class of its integers.
+        unfit: E-nodes of constants that are too much to be computed beforehand.
     """
 
     nodes: list[ENode]
@@ -67,6 +46,7 @@ class Snapshot:
     rules: list[str]
     tables: Tables
     quantized: tuple[int, ...] = ()
+    unfit: frozenset[int] = frozenset()
 
 
 _NO_OP = OpKey("", "")
@@ -109,6 +89,15 @@ class _Reader:
         classes: list[list[int]] = [[] for _ in range(size)]
         for i, node in enumerate(nodes):
             classes[node.eclass].append(i)
+        unfit, dear = unaffordable(nodes, classes, types, constant, value, lambda n: constants[n.number])
+        for c in dear:
+            constant[c] = False
+        if dear:
+            # A composite may count on a constant.
+            classes = [
+                [n for n in members if nodes[n].kind != "composite" or dear.isdisjoint(nodes[n].children)]
+                for members in classes
+            ]
         return Snapshot(
             nodes,
             classes,
@@ -120,6 +109,7 @@ class _Reader:
             saturation.names,
             saturation.tables,
             tuple(refs[len(encoding.values) + k] for k in range(len(saturation.approximations))),
+            unfit,
         )
 
     def _class(self, value: Any) -> int:

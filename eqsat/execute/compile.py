@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -29,7 +29,6 @@ Bindings = Mapping[str, ir.Attr]
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _CONSTANT = OpKey("", "Constant")
-_Failure = TypeVar("_Failure", ExecutionError, LimitError)
 _ABSENT = 0
 """The slot that is always None."""
 
@@ -327,7 +326,7 @@ def _named(call: Operation, place: str) -> Operation:
     return named
 
 
-def _within(place: str, error: _Failure) -> _Failure:
+def _within(place: str, error: ExecutionError | LimitError) -> EqsatError:
     """The same error, said of a node inside another."""
     inner = f"{place}, {error.place}" if error.place else place
     return type(error)(error.requirement, place=inner, actual=error.actual, hint=error.hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.errors import ExecutionError
 
 _INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
@@ -77,6 +79,8 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
         raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
     shape = tuple(d if isinstance(d, int) else sizes.get(_symbol(d) or "", 1) for d in value.shape)
     dtype = value.dtype.numpy()
+    # Numbers are drawn in a wider type.
+    bounds.current().admit(math.prod(shape) * 8, 0, place, "a random input")
     rng = np.random.default_rng([seed, zlib.crc32((value.name or "").encode())])
     if value.dtype.is_floating_point():
         return rng.standard_normal(shape).astype(dtype)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
 from eqsat.model.checks import same as same_dim
+from eqsat.model.extent import check_type
 from eqsat.model.infer import infer_types, is_parameter, tensor_type
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.shape_values import propagate
@@ -62,7 +64,11 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
         if (known := tensor_type(value)) is not None:
             declared[value] = known
     is_complete = True
+    meter = bounds.current()
+    for value in graph.inputs:
+        check_type(tensor_type(value), f"{place}: input {value.name!r}" if place else f"input {value.name!r}")
     for i, node in enumerate(graph):
+        meter.check(place)
         found = _infer(run, node, i, {})
         for value, known in zip(node.outputs, found, strict=True):
             known = known or declared.get(value)
@@ -95,6 +101,8 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
         inputs = [*node.inputs, *inputs[own:]]
     values = [None if v is None else _value(run, op, v) for v in inputs[: len(node.inputs)]]
     found = infer_types(op, attrs, types, values, len(node.outputs), place=place)
+    for known in found:
+        check_type(known, place)
     result = propagate(op, attrs, types[: len(node.inputs)], values, found[0] if found else None)
     if result is not None:
         run.values[node.outputs[0]] = result
@@ -114,6 +122,7 @@ def _infer_function(
             inner.values[formal] = _value(run, OpKey("", ""), value)
     attributes = {**function.attributes, **node.attributes}
     for i, step in enumerate(function):
+        bounds.current().check(place)
         absent = any(v is not None and v in inner.types and inner.types[v] is None for v in step.inputs)
         found = [None] * len(step.outputs) if absent else _infer(inner, step, i, attributes)
         inner.types.update(zip(step.outputs, found, strict=True))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.annotate import annotate
@@ -42,6 +43,7 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
 
     Raises:
         ModelError: The source is no model, or one with an error; the message says where.
+        LimitError: Loading it takes more memory or time than it may.
 
     Examples:
         >>> from eqsat.model.load import load
@@ -50,11 +52,11 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
         >>> model.graph.outputs[0].shape
         Shape([2, 4])
     """
-    with _without_collection():
+    place = str(source) if isinstance(source, str | os.PathLike) and "\n" not in str(source) else "the model"
+    with _without_collection(), bounds.bounded(place=place):
         try:
             return finish(read(source), dims)
         except UnicodeDecodeError as error:
-            place = str(source) if isinstance(source, str | os.PathLike) else "the model"
             raise ModelError(
                 "names in UTF-8 are required", place=place, actual=f"bytes {error.object[:40]!r}"
             ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,9 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError
 from onnx.serialization import registry
 
+from eqsat import bounds
 from eqsat.errors import ModelError
+from eqsat.model.extent import check_brackets, check_nesting
 from eqsat.model.tensor_data import check_content, check_external
 
 ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
@@ -93,11 +96,13 @@ def _from_path(path: Path) -> Source:
     if path.is_dir():
         raise ModelError("a model file is required", place=place, actual="a directory")
     try:
-        data = path.read_bytes()
+        data = _content(path)
     except FileNotFoundError as error:
         raise ModelError("a model file is required", place=place, actual="no such file", hint=_similar(path)) from error
     except OSError as error:
         raise ModelError("a readable file is required", place=place, actual=error.strerror or str(error)) from error
+    except ValueError as error:  # a path with a NUL
+        raise ModelError("the path of a file is required", place=repr(place), actual=str(error)) from error
     kind = registry.get_format_from_file_extension(path.suffix.lower())
     if kind in (None, "protobuf"):
         proto = _parse(data, place)
@@ -110,6 +115,22 @@ def _from_path(path: Path) -> Source:
         except Exception as error:  # the formats' parsers have no common base of their errors
             raise ModelError(f"an ONNX model as {kind} is required", place=place, actual=_first_line(error)) from error
     return _set_aside(proto, place, path.resolve().parent)
+
+
+def _content(path: Path) -> bytes:
+    """What a file or a pipe holds, if it fits into the memory limit."""
+    meter = bounds.current()
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISREG(mode):
+            meter.admit(os.fstat(file.fileno()).st_size, 0, str(path), "a file")
+            return file.read()
+        if stat.S_ISFIFO(mode):
+            data = file.read(meter.memory)
+            if file.read(1):
+                meter.admit(meter.memory + 1, 0, str(path), "a file")
+            return data
+    raise ModelError("a model file is required", place=str(path), actual="a device or the like")
 
 
 def _similar(path: Path) -> str:
@@ -148,6 +169,7 @@ def _parse(data: bytes, place: str) -> onnx.ModelProto:
 
 
 def _parse_text(text: str, place: str) -> onnx.ModelProto:
+    check_brackets(text, place)
     try:
         return onnx.parser.parse_model(text)
     except onnx.parser.ParseError as error:
@@ -216,6 +238,7 @@ def _name_values(graph: ir.Graph) -> None:
 
 def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Source:
     """A copy of the model without its big tensors; small external ones become part of it."""
+    check_nesting(model, place)
     light = onnx.ModelProto()
     for descriptor, value in model.ListFields():
         if descriptor.name != "graph":
@@ -232,12 +255,12 @@ def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Sourc
             raise ModelError("every initializer needs a name of its own", place=source.at(f"tensor {name!r}"))
         seen.add(name)
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
-        size = math.prod(tensor.dims)
         place = source.at(f"tensor {name!r}")
         if external:
             check_external(tensor, place, folder)
         else:
             check_content(tensor, place)
+        size = math.prod(tensor.dims)
         if size <= HEAVY and not external:
             return True
         loaded = ir.serde.deserialize_tensor(tensor, str(folder or Path.cwd()))

@@ -6,6 +6,7 @@ such chains to know the result's shape. Only small integer tensors are followed,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -47,7 +48,7 @@ def propagate(
         return None
     try:
         result = rule(attrs, [v for v in given if v is not None])
-    except (ValueError, IndexError, TypeError, ZeroDivisionError):  # the checks report it with a place
+    except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):  # the checks report it with a place
         return None
     return None if result is None or result.size > _LIMIT else result.astype(output.dtype.numpy())
 
@@ -78,8 +79,8 @@ def _of_shape(name: str, attrs: Attrs, known: TensorType | None) -> np.ndarray |
         dims = dims[slice(start, end)]
     if not all(isinstance(d, int) for d in dims):
         return None
-    sizes = np.asarray(dims, np.int64).reshape(-1)
-    return sizes if name == "Shape" else np.asarray(np.prod(sizes), np.int64)
+    sizes = [int(d) for d in dims if isinstance(d, int)]
+    return np.asarray(sizes if name == "Shape" else math.prod(sizes), np.int64)
 
 
 def _axes(attrs: Attrs, args: list[np.ndarray]) -> tuple[int, ...] | None:
@@ -110,6 +111,23 @@ def _divide(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray | None:
     return np.trunc(args[0] / args[1])  # ONNX divides integers towards zero
 
 
+def _is_small(shape: np.ndarray) -> bool:
+    """Whether an array of this shape is one that is followed."""
+    return math.prod(int(d) for d in shape) <= _LIMIT
+
+
+def _expand(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray | None:
+    x, shape = args
+    return x * np.ones(shape.astype(int), x.dtype) if _is_small(shape) else None
+
+
+def _range(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray | None:
+    start, limit, delta = (int(v) for v in args)
+    numbers = range(start, limit, delta)
+    # The length of a longer one need not fit into what len() returns.
+    return np.array(numbers) if not numbers[_LIMIT:] else None
+
+
 _RULES: dict[str, Callable[[Attrs, list[np.ndarray]], np.ndarray | None]] = {
     "Identity": lambda a, v: v[0],
     "Cast": lambda a, v: v[0],
@@ -128,10 +146,10 @@ _RULES: dict[str, Callable[[Attrs, list[np.ndarray]], np.ndarray | None]] = {
     "Squeeze": lambda a, v: np.squeeze(v[0], _axes(a, v)),
     "Reshape": _reshape,
     "Slice": _slice,
-    "Expand": lambda a, v: v[0] * np.ones(v[1].astype(int), v[0].dtype),
-    "Range": lambda a, v: np.arange(int(v[0]), int(v[1]), int(v[2])),
+    "Expand": _expand,
+    "Range": _range,
     "ReduceProd": lambda a, v: np.prod(v[0], axis=_axes(a, v), keepdims=bool(attr(a, "keepdims", 1))),
-    "ConstantOfShape": lambda a, v: np.full(v[0].astype(int), _fill(a)),
+    "ConstantOfShape": lambda a, v: np.full(v[0].astype(int), _fill(a)) if _is_small(v[0]) else None,
 }
 
 

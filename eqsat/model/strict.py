@@ -15,6 +15,7 @@ import onnx
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
+from eqsat.model.extent import all_nodes, check_calls, check_nesting, check_symbol
 from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
 from eqsat.model.strict_node import check_call, check_node, check_text, require_text
@@ -72,6 +73,7 @@ class _Checker:
 
     def check(self) -> None:
         model, graph = self.model, self.model.graph
+        check_nesting(model, self.source.at("the graph"))
         self._texts()
         if not model.ir_version:
             raise ModelError("a model with an IR version is required", place=self.source.place, actual="none")
@@ -119,11 +121,14 @@ class _Checker:
             for output in function.output:
                 self._require_known(output, known, f"output of {place}")
             key = (function.domain, function.name, function.overload)
-            calls[key] = [k for n in function.node if (k := (n.domain, n.op_type, n.overload)) in self.functions]
+            calls[key] = [
+                k for n in all_nodes(function.node) if (k := (n.domain, n.op_type, n.overload)) in self.functions
+            ]
         circle = _cycle(calls)
         if circle:
             names = " -> ".join(f"{domain}.{name}" for domain, name, _ in circle)
             raise self._error("functions that do not call themselves are required", "functions", names)
+        check_calls(self.model, calls, self.source.at("functions"))
 
     def _versions(self, imports: Iterable[onnx.OperatorSetIdProto], place: str) -> dict[str, int]:
         versions: dict[str, int] = {}
@@ -148,6 +153,7 @@ class _Checker:
         for value in (*graph.input, *graph.output, *graph.value_info):
             for d in value.type.tensor_type.shape.dim:
                 require_text(d.dim_param, self.source.at(f"tensor {value.name!r}"))
+                check_symbol(d.dim_param, self.source.at(f"tensor {value.name!r}"))
         own = {value.name: "input" for value in graph.input}
         for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
             own[tensor.name] = "initializer"

@@ -9,20 +9,12 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
+from eqsat.model.extent import check_shape
 
 
 def check_content(tensor: onnx.TensorProto, place: str) -> None:
     """The tensor has as much data as its type says."""
-    try:
-        dtype = ir.DataType(tensor.data_type)
-    except ValueError:
-        raise ModelError(
-            "a tensor of an element type that ONNX knows is required", place=place, actual=f"number {tensor.data_type}"
-        ) from None
-    if dtype == ir.DataType.UNDEFINED:
-        raise ModelError("a tensor with an element type is required", place=place, actual="none")
-    if any(d < 0 for d in tensor.dims):
-        raise ModelError("a shape without negative dimensions is required", place=place, actual=str(list(tensor.dims)))
+    dtype = check_type(tensor, place)
     size = math.prod(tensor.dims)
     what = f"{dtype.name.lower()}{list(tensor.dims)}"
     if tensor.HasField("raw_data"):
@@ -58,12 +50,28 @@ def check_strings(tensor: onnx.TensorProto, place: str) -> None:
             raise ModelError("strings in UTF-8 are required", place=place, actual=repr(content[:40])) from None
 
 
+def check_type(tensor: onnx.TensorProto, place: str) -> ir.DataType:
+    """The tensor has an element type, and a shape that an array can have."""
+    try:
+        dtype = ir.DataType(tensor.data_type)
+    except ValueError:
+        raise ModelError(
+            "a tensor of an element type that ONNX knows is required", place=place, actual=f"number {tensor.data_type}"
+        ) from None
+    if dtype == ir.DataType.UNDEFINED:
+        raise ModelError("a tensor with an element type is required", place=place, actual="none")
+    check_shape(tensor.dims, 8 if dtype == ir.DataType.STRING else dtype.bitwidth / 8, place)
+    return dtype
+
+
 def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) -> None:
     """The file that holds the tensor's data is there and long enough."""
     where = {entry.key: entry.value for entry in tensor.external_data}
     location = where.get("location", "")
     if not location:
         raise ModelError("external data with a location is required", place=place, actual="none")
+    if not location.isprintable():
+        raise ModelError("a location of printable characters is required", place=place, actual=repr(location))
     base = folder or Path.cwd()
     path = (base / location).resolve()
     if Path(location).is_absolute() or not path.is_relative_to(base.resolve()):
@@ -76,7 +84,7 @@ def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
             actual=f"no file {location!r} in {str(base)!r}" if folder is not None else f"no file {location!r}",
             hint=hint or "copy it beside the model: a model with external data is more than one file",
         )
-    dtype = ir.DataType(tensor.data_type)
+    dtype = check_type(tensor, place)
     if dtype == ir.DataType.STRING:
         raise ModelError("strings in the model's own file are required", place=place, actual="external data")
     size = math.ceil(math.prod(tensor.dims) * dtype.bitwidth / 8)

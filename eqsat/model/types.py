@@ -60,6 +60,11 @@ class TensorType:
         n = self.elements
         return None if n is None else math.ceil(n * bits(self.dtype) / 8)
 
+    @property
+    def itemsize(self) -> float:
+        """Bytes an element: of a string, those of the reference to it."""
+        return 8 if self.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED) else self.dtype.bitwidth / 8
+
     def __str__(self) -> str:
         dims = "?" if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.dtype.name.lower()}[{dims}]"

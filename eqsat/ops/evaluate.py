@@ -21,7 +21,8 @@ from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
 from eqsat.ops import kernels
 from eqsat.ops.functions import function_body
 from eqsat.ops.kernels.registry import Fallback, Kernel
-from eqsat.ops.needs import Need, is_parametric, need_of, product_of_sizes
+from eqsat.ops.need import Need
+from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
 from eqsat.ops.reference import ReferenceNode
 from eqsat.ops.schemas import defaults, since_version
 
@@ -198,7 +199,7 @@ def fold(
 
 
 def may_fold(need: Need, largest: int = 0) -> bool:
-    """Whether a constant that needs so much is computed once and stored, in a model whose largest has so many elements."""
+    """Whether a constant that needs so much is computed once and stored; ``largest`` as in :func:`fold`."""
     return need.elements <= max(bounds.FOLD_ELEMENTS, 2 * largest) and need.operations <= bounds.FOLD_OPERATIONS
 
 

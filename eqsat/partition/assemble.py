@@ -176,7 +176,7 @@ class _Constants:
         ranks = self._derive()
         best: tuple[int, int] | None = None
         for n in self.snapshot.classes[eclass]:
-            rank = self._rank(self.snapshot.nodes[n], ranks)
+            rank = self._rank(n, ranks)
             if rank is not None and rank < ranks[eclass] and (best is None or rank < best[0]):
                 best = (rank, n)
         if best is None:
@@ -191,7 +191,10 @@ class _Constants:
         inner, _ = self._producer(holder)
         return inner, node.number
 
-    def _rank(self, node: ENode, ranks: dict[int, int]) -> int | None:
+    def _rank(self, n: int, ranks: dict[int, int]) -> int | None:
+        node = self.snapshot.nodes[n]
+        if n in self.snapshot.unfit:
+            return None
         if node.kind not in ("op", "part"):
             return 0 if node.kind == "const" else None
         worst = 0
@@ -218,7 +221,7 @@ class _Constants:
                 height += 1
                 ready = []
                 for c in waiting:
-                    found = (self._rank(snapshot.nodes[n], ranks) for n in snapshot.classes[c])
+                    found = (self._rank(n, ranks) for n in snapshot.classes[c])
                     if any(r is not None for r in found):
                         ready.append(c)
                 ranks.update(dict.fromkeys(ready, height))

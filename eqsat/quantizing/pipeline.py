@@ -15,6 +15,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from eqsat.bounds import within_bounds
 from eqsat.egraph.approximate import Approximation
 from eqsat.errors import QuantizationError
 from eqsat.model.load import Source, load
@@ -40,8 +41,11 @@ from eqsat.search import Objective, Search
 EFFORT = 200_000_000_000
 """MACs after which no further sample is taken to measure noise."""
 MOST_SAMPLES = 8
+PATIENCE = 20.0
+"""How many times the time limit all stages may take together: samples are executed again and again."""
 
 
+@within_bounds(lambda seconds: PATIENCE * seconds)
 def quantize(
     source: Source,
     calibration: DataSource,
@@ -65,6 +69,7 @@ def quantize(
     check_samples: int = 16,
     objective: Objective = "best",
     time_limit: float = 30.0,
+    memory_limit: int | str | None = None,
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
@@ -98,7 +103,9 @@ def quantize(
             for large ones, as the model runs once for each of them and each tensor.
         check_samples: Samples on which the result is measured.
         objective: ``"worst"`` and ``"random"`` take other programs, to test rules; the budget is no concern of theirs.
-        time_limit: Seconds for saturation and extraction.
+        time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
@@ -108,7 +115,7 @@ def quantize(
     Raises:
         QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
             operator has no integer form where all must have one.
-        ModelError, RuleError, TargetError, OptimizationError: As for :func:`eqsat.optimize`.
+        ModelError, RuleError, TargetError, OptimizationError, LimitError: As for :func:`eqsat.optimize`.
     """
     for name, value in (("samples", samples), ("noise_samples", noise_samples), ("check_samples", check_samples)):
         if value is not None and value < 1:

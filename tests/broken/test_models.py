@@ -131,10 +131,10 @@ class TestFiles:
         path = tmp_path / "m.onnx"
         path.write_bytes(b"x")
 
-        def refuse(self: Path) -> bytes:
+        def refuse(self: Path, mode: str) -> bytes:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr(Path, "open", refuse)
         _require(path, "a readable file is required; got Permission denied")
 
 

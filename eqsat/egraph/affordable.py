@@ -1,0 +1,116 @@
+"""Which constant expressions are computed once, beforehand, and stored: those that are not too large for it.
+
+To the rules, an expression of constants is a constant. Whether it is worth being one is decided here, before anything
+is computed: a model of a few bytes may ask for 10^12 elements. What is not stays an operator of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat import bounds
+from eqsat.egraph.enode import ENode
+from eqsat.egraph.intern import Constant
+from eqsat.model.types import GraphAttr, TensorType
+from eqsat.ops.evaluate import may_fold, try_need
+from eqsat.ops.need import SLOW, Need
+from eqsat.ops.schemas import defaults
+
+FOLD_TOTAL = 16 * bounds.FOLD_ELEMENTS
+"""Elements of all constants that are computed, unless the model itself has many."""
+_VARIANTS = 64
+"""How many times the stored elements rules may ask for in other layouts and types; a program takes few of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What is known of an operand whose contents are not."""
+
+    shape: tuple[int, ...]
+
+
+def unaffordable(
+    nodes: Sequence[ENode],
+    classes: Sequence[Sequence[int]],
+    types: Sequence[TensorType | None],
+    constant: Sequence[bool],
+    value: Sequence[Constant | None],
+    leaf: Callable[[ENode], Constant],
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Constant expressions that are not computed beforehand.
+
+    Args:
+        nodes: E-nodes.
+        classes: Per class its e-nodes.
+        types: Per class its type.
+        constant: Per class whether it is a constant expression.
+        value: Per class the small constant that it equals.
+        leaf: The constant of an e-node that is one.
+
+    Returns:
+        The e-nodes that are too much, and the classes that are constant in name only.
+    """
+    expressions = [c for c, fixed in enumerate(constant) if fixed and value[c] is None]
+    stored = [_elements(leaf(n).type) for n in nodes if n.kind == "const"]
+    largest = max(stored, default=0)
+    limit = max(FOLD_TOTAL, _VARIANTS * sum(stored))
+    needs = {n: _need(nodes[n], types, value) for c in expressions for n in classes[c]}
+    unfit = frozenset(n for n, need in needs.items() if need is None or not may_fold(need, largest))
+    if not unfit and sum(need.elements for need in needs.values() if need is not None) <= limit:
+        return unfit, frozenset()
+    known = {c for c, v in enumerate(value) if v is not None}
+    waiting, total = expressions, 0
+    while waiting:
+        left = []
+        for c in waiting:
+            ready = [n for n in classes[c] if n not in unfit and _derivable(nodes[n], known)]
+            least = min((_elements(types[c]) if types[c] else _of(needs[n]) for n in ready), default=0)
+            if ready and total + least <= limit:
+                known.add(c)
+                total += least
+            else:
+                left.append(c)
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    return unfit, frozenset(waiting)
+
+
+def _of(need: Need | None) -> int:
+    return 0 if need is None else need.elements
+
+
+def _elements(known: TensorType | None) -> int:
+    return (known.elements or 0) if known is not None else 0
+
+
+def _derivable(node: ENode, known: set[int]) -> bool:
+    return node.kind == "const" or (node.kind in ("op", "part") and all(c is None or c in known for c in node.children))
+
+
+def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[Constant | None]) -> Need | None:
+    """What computing an e-node takes, None where it is not computed or nobody knows."""
+    if node.kind in ("const", "part"):
+        return Need(0, 0)
+    if node.kind != "op" or any(isinstance(v, GraphAttr) for _, v in node.attrs):
+        return None
+    made = types[node.eclass]
+    operands: list[Any] = []
+    for child in node.children:
+        known = None if child is None else value[child]
+        kind = None if child is None else types[child]
+        if child is None:
+            operands.append(None)
+        elif known is not None:
+            operands.append(known.numpy())
+        elif kind is not None and kind.is_static:
+            operands.append(_Shape(tuple(int(d) for d in kind.shape or () if isinstance(d, int))))
+        else:
+            operands.append(None)
+    need = try_need(node.op, {**defaults(node.op), **dict(node.attrs)}, operands)
+    if need is None:
+        # A parameter whose value is not known, or operands of unknown size: the type of the result must do.
+        return None if made is None or made.elements is None else Need(made.elements, SLOW * made.elements)
+    return Need(max(need.elements, _elements(made)), need.operations)

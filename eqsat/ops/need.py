@@ -1,0 +1,56 @@
+"""What an operator needs, and the arithmetic of shapes that its kinds share; see :mod:`eqsat.ops.needs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Need(NamedTuple):
+    """What computing one operator takes.
+
+    Attributes:
+        elements: Of its results, and of what it allocates on the way.
+        operations: As fast as those of a matrix product; slower ones count more than once.
+    """
+
+    elements: int
+    operations: int
+
+
+SLOW = 16
+"""What one operation outside of a matrix product counts."""
+
+Attributes = Mapping[str, Any]
+Operands = Sequence[Any]
+"""Arrays, or whatever has a shape; contents are asked of those inputs only that are shapes, counts and the like."""
+Rule = Callable[[Attributes, Operands], Need]
+
+
+def size_of(x: Any) -> int:
+    if x is None:
+        return 0
+    if isinstance(x, list):
+        return sum(size_of(v) for v in x)
+    return math.prod(x.shape)
+
+
+def numbers(x: Any) -> list[int]:
+    return [int(v) for v in np.asarray(x).reshape(-1).tolist()]
+
+
+def made(size: int) -> Need:
+    return Need(size, SLOW * size)
+
+
+def broadcast_size(shapes: Sequence[Sequence[int]]) -> int:
+    """Elements of the shape that several broadcast to, as far as they fit."""
+    rank = max((len(s) for s in shapes), default=0)
+    size = 1
+    for i in range(1, rank + 1):
+        dims = [s[-i] for s in shapes if len(s) >= i]
+        size *= 0 if 0 in dims else max(dims)
+    return size
