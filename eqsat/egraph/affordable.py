@@ -61,21 +61,23 @@ def unaffordable(
     if not unfit and sum(need.elements for need in needs.values() if need is not None) <= limit:
         return unfit, frozenset()
     known = {c for c, v in enumerate(value) if v is not None}
+    readers: dict[int, list[int]] = {}
+    for c in expressions:
+        for child in dict.fromkeys(k for n in classes[c] for k in nodes[n].children if k is not None):
+            readers.setdefault(child, []).append(c)
     waiting, total = expressions, 0
     while waiting:
-        left = []
+        made = []
         for c in waiting:
             ready = [n for n in classes[c] if n not in unfit and _derivable(nodes[n], known)]
             least = min((_elements(types[c]) if types[c] else _of(needs[n]) for n in ready), default=0)
             if ready and total + least <= limit:
                 known.add(c)
+                made.append(c)
                 total += least
-            else:
-                left.append(c)
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    return unfit, frozenset(waiting)
+        # Only what reads a constant that has become known can be so in the next round.
+        waiting = sorted({r for c in made for r in readers.get(c, ()) if r not in known})
+    return unfit, frozenset(c for c in expressions if c not in known)
 
 
 def _of(need: Need | None) -> int:
