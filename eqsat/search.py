@@ -20,7 +20,7 @@ from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
-from eqsat.errors import ExecutionError
+from eqsat.errors import ExecutionError, OptimizationError
 from eqsat.execute.executor import Executor
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
