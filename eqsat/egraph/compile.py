@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
@@ -71,6 +71,7 @@ class CompiledClause:
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.
         watched: egglog variables that must not be infinite constants, see :meth:`watch`.
+        recorded: Whether the matches tell all values and attributes of the pattern, see :meth:`record`.
         absent, operators, aliases: Of the clause: names that did not match, chosen operators, further names.
     """
 
@@ -87,6 +88,7 @@ class CompiledClause:
     aliases: Mapping[str, str]
     built: tuple[Constructor, ...] = field(default=())
     watched: frozenset[str] = frozenset()
+    recorded: bool = False
 
     def watch(self) -> None:
         """From now on, a rule over the reals applies only where the constants that it computes with are real numbers.
@@ -109,21 +111,32 @@ class CompiledClause:
     def outputs(self) -> int:
         return 1 if self.layout is None else len(self.layout.steps)
 
+    def record(self) -> None:
+        """From now on, the matches tell what each operator of the pattern matched, for the history of unions."""
+        self.recorded = True
+        attributes = (Column("attrs", site.attrs) for site in self.query.sites)
+        self.columns = tuple(dict.fromkeys([*self.columns, *attributes]))
+
     @property
-    def _variables(self) -> list[str]:
+    def variables(self) -> list[str]:
+        """egglog variables of the classes that a match tells."""
         used = dict.fromkeys(self.query.roots)
+        if self.recorded:
+            for site in self.query.sites:
+                used.update(dict.fromkeys(v for v in (site.value, *site.operands) if v != ABSENT))
+            used.update(self.query.leaves)
         for name in self.query.leaves if self.layout is None else self.layout.variables:
             used.setdefault(name)
         return list(used)
 
     def commands(self) -> list[str]:
         """Declarations and the rule that finds matches."""
-        key, query = self.key, self.query
-        variables, signature = self._variables, self._signature
+        key = self.key
+        variables, signature = self.variables, self._signature
         facts = [c.premise for c in self.columns if c.premise]
         # Constant expressions are evaluated, not rewritten.
-        facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in query.roots]
-        premises = [*query.atoms, *facts]
+        facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in self.query.roots]
+        premises = [*self.query.atoms, *facts]
         return [
             f"(relation match_{key} ({' '.join(['T'] * len(variables) + ['i64'] * len(signature))}))",
             f"(relation need_{key} ({' '.join(['i64'] * len(signature))}))",
@@ -139,7 +152,7 @@ class CompiledClause:
 
     @property
     def _matched(self) -> str:
-        return f"(match_{self.key} {' '.join([*self._variables, *self._signature])})"
+        return f"(match_{self.key} {' '.join([*self.variables, *self._signature])})"
 
     def yes(self, folded: frozenset[int]) -> str:
         """The relation of the signatures on which the clause applies with these operators folded.

@@ -9,7 +9,7 @@ POPL 2021).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -54,6 +54,7 @@ class Saturation:
         raw: Texts of raw egglog rules.
         approximations: Tensors that may be rounded.
         guard: When it says so, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
+        record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
 
     Attributes:
         stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
@@ -70,8 +71,11 @@ class Saturation:
         raw: Sequence[str] = (),
         approximations: Sequence[Approximation] = (),
         guard: LastGuard | None = None,
+        record: bool = False,
     ) -> None:
         self.model = model
+        self.record = record
+        self._sources = (tuple(rules), tuple(targets), tuple(raw))
         self.limits = (limits or Limits()).for_model(len(model.graph))
         self.progress = progress
         self.engine = Engine()
@@ -131,7 +135,16 @@ class Saturation:
         self.statistics.append(RuleStatistics(name, place))
         return len(self.names) - 1
 
+    def recorded(self) -> Saturation:
+        """The same saturation once more, with its matches kept in full."""
+        rules, targets, raw = self._sources
+        again = Saturation(self.model, rules, targets, self.limits, None, raw, self.approximations, record=True)
+        again.run()
+        return again
+
     def _state(self, clause: CompiledClause) -> _State:
+        if self.record:
+            clause.record()
         self.engine.run_text(clause.commands())
         return _State(clause, Answerer(clause, self.tables), self.statistics[clause.number - 2])
 
@@ -229,6 +242,11 @@ class Saturation:
             state.statistics.seconds += time.perf_counter() - start
         self.facts.announce_constants()
         self.engine.set_facts(facts)
+
+    def clauses(self) -> Iterator[tuple[CompiledClause, Answerer]]:
+        """All clauses that could match, and who answers their signatures."""
+        for state in [*self._states, *self._composite_states]:
+            yield state.clause, state.answerer
 
     def count(self) -> int:
         """Number of e-nodes."""

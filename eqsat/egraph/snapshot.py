@@ -54,10 +54,16 @@ _NO_OP = OpKey("", "")
 
 def snapshot(saturation: Saturation) -> Snapshot:
     """Reads the e-graph; commuted copies of an e-node are left out."""
-    return _Reader(saturation).read()
+    return Reader(saturation).read()
 
 
-class _Reader:
+class Reader:
+    """Reads one e-graph.
+
+    Attributes:
+        ids: egglog's value of a class -> its number in the snapshot.
+    """
+
     def __init__(self, saturation: Saturation) -> None:
         self.saturation = saturation
         self.engine = saturation.engine

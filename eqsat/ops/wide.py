@@ -93,7 +93,7 @@ def evaluate_wide(
     Raises:
         EqsatError: It cannot be evaluated on these operands.
     """
-    values = _values(op, attrs, operands, results)
+    values = wide_values(op, attrs, [None if o is None else o.values for o in operands], results)
     found: list[Wide | None] = []
     scales = _scales(op, attrs, operands, values, results)
     for kind, value, scale in zip(results, values, scales, strict=True):
@@ -109,14 +109,17 @@ def evaluate_wide(
     return tuple(found)
 
 
-def _values(
-    op: OpKey, attrs: Attrs, operands: Sequence[Wide | None], results: Sequence[TensorType | None]
+def wide_values(
+    op: OpKey, attrs: Attrs, arrays: Sequence[np.ndarray | None], results: Sequence[TensorType | None]
 ) -> Sequence[np.ndarray | None]:
+    """An operator on arrays of wide types; a cast between floating-point types changes nothing there.
+
+    Raises:
+        EqsatError: It cannot be evaluated on these operands.
+    """
     if op in _CASTS and results[0] is not None and results[0].dtype in FLOATS:
-        source = operands[0]
-        assert source is not None
-        return (source.values.astype(wide_type(results[0].dtype)),)
-    arrays = [None if o is None else o.values for o in operands]
+        assert arrays[0] is not None
+        return (arrays[0].astype(wide_type(results[0].dtype)),)
     try:
         return evaluate(op, attrs, arrays, len(results))
     except EqsatError:
@@ -182,8 +185,8 @@ def _scales(
         with np.errstate(all="ignore"):
             return [_SCALES[op.name](given)]
     if is_data_movement(op) or op.name in _LINEAR:
-        scales = [None if o is None else Wide(o.dtype, o.values if o.scale is None else o.scale) for o in operands]
-        return _values(op, attrs, scales, results)
+        scales = [None if o is None else o.values if o.scale is None else o.scale for o in operands]
+        return wide_values(op, attrs, scales, results)
     return [None] * len(values)
 
 

@@ -1,0 +1,11 @@
+"""The e-graph as its own oracle: everything that it holds for equal is computed and compared.
+
+Optimizing executes one program, the chosen one. Here each e-node of a saturated e-graph is computed from the values of
+its operands' classes, and all e-nodes of a class must agree. What does not is reported with the rule that made it and
+the shortest chain of unions that led from a value that is right to one that is wrong.
+"""
+
+from eqsat.audit.report import AuditReport, Disagreement
+from eqsat.audit.run import audit
+
+__all__ = ["AuditReport", "Disagreement", "audit"]

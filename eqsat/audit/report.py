@@ -1,0 +1,108 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SHOWN = 10
+"""So many disagreements are printed: the first ones cause the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One step of a chain: a rule that held two expressions for equal.
+
+    Attributes:
+        rule: Its name, or ``constant folding``.
+        place: ``file:line`` of the rule, empty where it has none.
+        left: What it matched.
+        right: What it put beside it.
+    """
+
+    rule: str
+    place: str
+    left: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An e-node that does not compute the value of its class.
+
+    Attributes:
+        tensor: Name of the model's tensor, or what else computes the class.
+        type: Of the class.
+        rule: The rule that made the e-node.
+        place: ``file:line`` of the rule.
+        expected: The expression that gave the class its value.
+        found: The e-node as an expression.
+        index: Position of the first element that differs.
+        expected_value: The value of the class there.
+        found_value: What the e-node computes there.
+        tolerance: How far both may be apart there.
+        sample: Number of the sample.
+        chain: The shortest way over unions from an e-node that agrees to this one; empty where none is known.
+    """
+
+    tensor: str
+    type: str
+    rule: str
+    place: str
+    expected: str
+    found: str
+    index: tuple[int, ...]
+    expected_value: float | int | bool | str
+    found_value: float | int | bool | str
+    tolerance: float
+    sample: int
+    chain: tuple[Union, ...]
+
+    def __str__(self) -> str:
+        at = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        lines = [
+            f"{self.tensor} ({self.type}): rule `{self.rule}` ({self.place})" if self.place
+            else f"{self.tensor} ({self.type}): {self.rule}",
+            f"  {self.expected} is {self.expected_value} at {at or 'its only element'}",
+            f"  {self.found} is {self.found_value}; a difference of {self.tolerance:.3g} is allowed",
+        ]  # fmt: skip
+        lines += [f"  by {u.rule}: {u.left} => {u.right}" for u in self.chain]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The result of :meth:`eqsat.search.Search.audit`.
+
+    Attributes:
+        enodes: How many e-nodes were compared with the value of their class.
+        classes: How many classes have a value.
+        samples: On how many inputs.
+        skipped: E-nodes that were not compared, by reason.
+        disagreements: Ordered so that causes come before consequences; at most one an e-node.
+    """
+
+    enodes: int
+    classes: int
+    samples: int
+    skipped: Mapping[str, int]
+    disagreements: tuple[Disagreement, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.disagreements
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {**asdict(self), "skipped": dict(self.skipped), "ok": self.ok}
+
+    def __str__(self) -> str:
+        skipped = "".join(f"; {count:,} not compared: {reason}" for reason, count in self.skipped.items())
+        head = f"audit: {self.enodes:,} e-nodes in {self.classes:,} classes on {self.samples} samples{skipped}"
+        if self.ok:
+            return f"{head}\nall agree"
+        shown = [str(d) for d in self.disagreements[:SHOWN]]
+        if len(self.disagreements) > SHOWN:
+            shown.append(f"and {len(self.disagreements) - SHOWN:,} more")
+        return "\n".join([head, f"{len(self.disagreements):,} disagree", *shown])

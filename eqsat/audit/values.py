@@ -1,0 +1,161 @@
+"""A value for each class on one sample, and how uncertain rounding makes it.
+
+Floats are computed in a wider type than the model's, so that values between that would overflow do not hide anything,
+and only constants are as the model has them. How far roundings in the model's type could move a value is measured
+and not guessed: the sample is computed in several worlds, in each of which every result is disturbed by about one unit
+in the last place (stochastic arithmetic: Vignes, 1993).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.errors import EqsatError
+from eqsat.model.types import GraphAttr, OpKey, TensorType
+from eqsat.ops.properties import is_deterministic
+from eqsat.ops.wide import FLOATS, wide_type, wide_values
+
+WORLDS = 4
+"""The undisturbed one, and three that are disturbed."""
+
+Value = tuple[np.ndarray, ...]
+"""One array a world."""
+
+Parts = tuple[Value | None, ...]
+"""The value of a class: one, or those of a tuple; None for an output that nobody reads."""
+
+
+class Values:
+    """The values of the classes on one sample.
+
+    Args:
+        inputs: Arrays by the name of the graph input.
+        elements: Largest number of elements of a class; e-nodes of larger ones are skipped.
+
+    Attributes:
+        of: Class -> its value.
+        skipped: E-nodes that could not be computed, by reason.
+    """
+
+    def __init__(self, snapshot: Snapshot, inputs: Mapping[str, np.ndarray], seed: int, elements: int) -> None:
+        self.snapshot = snapshot
+        self.of: dict[int, Parts] = {}
+        self.skipped: Counter[str] = Counter()
+        self._inputs = inputs
+        self._elements = elements
+        self._rng = np.random.default_rng(seed)
+        self._outputs: dict[int, dict[int, int]] = {}
+        for node in snapshot.nodes:
+            if node.kind == "part" and node.children[0] is not None:
+                self._outputs.setdefault(node.children[0], {})[node.number] = node.eclass
+
+    def ready(self, node: ENode) -> bool:
+        """Whether all operands have a value."""
+        return all(c is None or c in self.of for c in node.children)
+
+    def compute(self, node: ENode) -> Parts | None:
+        """The value of an e-node from those of its operands' classes; None where it is skipped."""
+        reason = self._refusal(node)
+        if reason:
+            self.skipped[reason] += 1
+            return None
+        if node.kind == "part":
+            assert node.children[0] is not None
+            return (self.of[node.children[0]][node.number],)
+        try:
+            with np.errstate(all="ignore"):
+                worlds = [self._run(node, world) for world in range(WORLDS)]
+        except EqsatError:
+            self.skipped["it cannot be evaluated"] += 1
+            return None
+        return tuple(_value(part) for part in zip(*worlds, strict=True))
+
+    def _refusal(self, node: ENode) -> str:
+        kinds = [self.snapshot.types[node.eclass], *(self.snapshot.types[c] for c in node.children if c is not None)]
+        if any(k is not None and (k.elements or 0) > self._elements for k in kinds):
+            return "too many elements"
+        if any(k is not None and not k.dtype.is_floating_point() and k.dtype.numpy().kind not in "iub" for k in kinds):
+            return "no numbers"
+        if any(isinstance(v, GraphAttr) for _, v in node.attrs):
+            return "control flow"
+        if node.kind == "op" and not is_deterministic(node.op, node.attrs):
+            return "random or unknown operator"
+        return ""
+
+    def _run(self, node: ENode, world: int) -> list[np.ndarray | None]:
+        if node.kind == "input":
+            value = self.snapshot.inputs[node.number]
+            return [_widened(np.asarray(self._inputs[value.name or ""]), self.snapshot.types[node.eclass])]
+        if node.kind == "const":
+            constant = self.snapshot.tables.constants[node.number]
+            array = constant.numpy()
+            assert array is not None
+            return [self._disturbed(_widened(array, constant.type), constant.type, world)]
+        arguments = [None if c is None else self._argument(c, world) for c in node.children]
+        kinds = self._types(node)
+        if node.composite is None:
+            found = list(wide_values(node.op, node.attrs, arguments, kinds))
+        else:
+            found = [self._body(node, arguments)]
+        return [
+            None if a is None else self._disturbed(_widened(np.asarray(a), k), k, world)
+            for a, k in zip(found, kinds, strict=True)
+        ]
+
+    def _argument(self, eclass: int, world: int) -> np.ndarray | None:
+        value = self.of[eclass][0]
+        return None if value is None else value[world]
+
+    def _body(self, node: ENode, arguments: list[np.ndarray | None]) -> np.ndarray:
+        """A composite by its definition; what its nodes give is not disturbed, as it is one kernel."""
+        assert node.composite is not None
+        body = node.composite.body
+        values: list[np.ndarray | None] = [*arguments]
+        for inner in body.nodes:
+            operands = [None if i is None else values[i] for i in inner.inputs]
+            to = dict(inner.attrs).get("to") if inner.op == OpKey("", "Cast") else None
+            kind = TensorType(ir.DataType(to), None) if isinstance(to, int) else None
+            values.extend(wide_values(inner.op, inner.attrs, operands, [kind] * inner.outputs))
+        result = values[body.results[0]]
+        assert result is not None
+        return result
+
+    def _types(self, node: ENode) -> list[TensorType | None]:
+        types = self.snapshot.types
+        if not node.outputs:
+            return [types[node.eclass]]
+        parts = self._outputs.get(node.eclass, {})
+        return [types[parts[k]] if k in parts else None for k in range(node.outputs)]
+
+    def _disturbed(self, array: np.ndarray, kind: TensorType | None, world: int) -> np.ndarray:
+        if world == 0 or kind is None or kind.dtype not in FLOATS:
+            return array
+        unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
+        return array * (1 + unit * self._rng.uniform(-1, 1, array.shape).astype(array.dtype))
+
+
+def _value(worlds: tuple[np.ndarray | None, ...]) -> Value | None:
+    arrays = tuple(a for a in worlds if a is not None)
+    return arrays if len(arrays) == len(worlds) else None
+
+
+def _widened(array: np.ndarray, kind: TensorType | None) -> np.ndarray:
+    if kind is None or not kind.dtype.is_floating_point():
+        return array
+    return array.astype(wide_type(kind.dtype))
+
+
+def spread(value: Value) -> np.ndarray:
+    """By how much roundings move each element of a value."""
+    base = value[0].astype(np.float64)
+    with np.errstate(all="ignore"):
+        moved = np.max([np.abs(v.astype(np.float64) - base) for v in value[1:]], axis=0)
+    moved = np.where(np.isfinite(moved), moved, 0.0)
+    # By chance an element may not have moved; the others show what is usual.
+    return np.maximum(moved, moved.mean()) if moved.size else moved
