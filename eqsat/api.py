@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ def optimize(
     seed: int = 0,
     progress: Callable[[Event], None] | None = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
+    audit: bool = False,
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
 
@@ -63,12 +65,15 @@ def optimize(
         progress: Receives events.
         partition_functions: By the name of a composite (``"ccompiler.add_subtract_multiply"``) a function of its call
             and its operands that returns the result with annotations.
+        audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
+            for models of up to some hundred operators.
 
     Raises:
         ModelError: The model is broken or not supported.
         RuleError, TargetError: A rule or target file is.
         OptimizationError: Sizes are unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
+        AuditError: The e-graph contradicts itself, so a rule is wrong.
     """
     search = Search(
         source,
@@ -82,6 +87,11 @@ def optimize(
         progress=progress,
         partition_functions=partition_functions,
     )
+    if audit:
+        report = search.audit()
+        report.require(search.model.graph.name or "")
+        result = search.extract(objective, seed)
+        return replace(result, summary=replace(result.summary, audit=report))
     return search.extract(objective, seed)
 
 

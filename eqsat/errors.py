@@ -59,6 +59,10 @@ class OptimizationError(EqsatError):
     """A request to the optimizer that cannot be fulfilled, such as a graph whose shapes are not known."""
 
 
+class AuditError(OptimizationError):
+    """An e-graph that holds expressions for equal which compute different values: one of its rules is wrong."""
+
+
 class QuantizationError(EqsatError):
     """Calibration data that do not fit the model, or a quantization that cannot be carried out."""
 

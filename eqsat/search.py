@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
+from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.bounds import check_seconds
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
@@ -304,6 +305,23 @@ class Search:
     def formulate(self, forbidden: Container[int] = ()) -> Formulation:
         """The extraction problem without some e-nodes."""
         return formulate(self.snapshot, self.saturation.encoding, self.outputs, self.pricing, forbidden)
+
+    def audit(self, samples: int = SAMPLES) -> AuditReport:
+        """Computes every e-node from the values of its operands' classes and compares it with the value of its class.
+
+        This tests all rules on this model at once, whether or not the chosen program uses what they made. What disagrees
+        is told with the rule that made the e-node and the shortest chain of unions. Memory grows with the sum of all
+        tensors; those of more than four million elements are left out.
+
+        Args:
+            samples: On how many random inputs.
+        """
+        from eqsat.audit import audit
+
+        if self.untouched:
+            return AuditReport(0, 0, 0, {self.untouched: len(self.model.graph)}, ())
+        with self.clock.stage("audit"):
+            return audit(self.saturation, samples)
 
     def extract(
         self,

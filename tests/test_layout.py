@@ -27,6 +27,7 @@ ROOMS = (
     "execute",
     "quantization",
     "check",
+    "audit",
     "codegen",
     "report",
     "search",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from eqsat.errors import AuditError
+
+SAMPLES = 6
 
 SHOWN = 10
 """So many disagreements are printed: the first ones cause the others."""
@@ -93,9 +96,22 @@ class AuditReport:
     def ok(self) -> bool:
         return not self.disagreements
 
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain data."""
-        return {**asdict(self), "skipped": dict(self.skipped), "ok": self.ok}
+    def require(self, place: str) -> None:
+        """Refuses an e-graph that contradicts itself.
+
+        Raises:
+            AuditError: Something disagrees; the message tells the first case in full.
+        """
+        if self.ok:
+            return
+        first = self.disagreements[0]
+        others = len(self.disagreements) - 1
+        raise AuditError(
+            "expressions that the e-graph holds for equal are required to compute equal values",
+            place=place,
+            actual=f"{first}" + (f"\nand {others:,} more" if others else ""),
+            hint="one rule of the chain is wrong for this model: leave it out, or give it a condition",
+        )
 
     def __str__(self) -> str:
         skipped = "".join(f"; {count:,} not compared: {reason}" for reason, count in self.skipped.items())

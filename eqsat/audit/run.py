@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from eqsat.audit.report import AuditReport, Disagreement, Union
+from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Union
 from eqsat.audit.samples import sample
 from eqsat.audit.text import Text
 from eqsat.audit.unions import Edge, Unions
@@ -19,7 +19,6 @@ from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.ops.wide import FLOATS
 from eqsat.rules.ast import Numerics
 
-SAMPLES = 4
 ELEMENTS = 1 << 22
 """Classes with more elements are left out: 32 MiB for each world."""
 
@@ -201,7 +200,7 @@ class _Audit:
         node = self.snapshot.nodes[n]
         kind = self.snapshot.types[node.eclass]
         return Disagreement(
-            tensor=self.text.name(node.eclass),
+            tensor=self.text.names(node.eclass),
             type=str(kind) if kind is not None else "tuple",
             rule=self._rule(node),
             place=self._places.get(node.rule, ""),

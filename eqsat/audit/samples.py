@@ -11,30 +11,36 @@ from eqsat.egraph.intern import Constants
 from eqsat.execute.inputs import complete_inputs
 
 _SCALES = (1.0, 30.0, 0.1)
-_NEAR = (0.999, 1.0, 1.001, -1.0)
+_NEAR = (0.999, 1.001, 0.5, 1.5, -1.0)
 
 
 def sample(model: ir.Model, constants: Constants, seed: int) -> Mapping[str, np.ndarray]:
     """The inputs of one sample.
 
-    Every fourth draws from multiples of the model's and the rules' constants; the others are normally distributed
-    with three deviations. Integers are as :func:`eqsat.execute.inputs.complete_inputs` draws them.
+    Every second goes through numbers just below, just above and around the model's and the rules' constants; the others
+    are normally distributed, with three deviations. Integers are drawn as by
+    :func:`eqsat.execute.inputs.complete_inputs`.
     """
     drawn = complete_inputs(model, seed=seed)
     rng = np.random.default_rng(seed)
-    kind = seed % (len(_SCALES) + 1)
-    near = _thresholds(constants) if kind == len(_SCALES) else None
+    near = _around(_thresholds(constants), rng) if seed % 2 else None
+    taken = 0
     for value in model.graph.inputs:
         name = value.name or ""
         if name not in drawn or value.dtype is None or not value.dtype.is_floating_point():
             continue
         array = np.asarray(drawn[name]).astype(np.float64)
         if near is None:
-            array = array * _SCALES[kind]
+            array = array * _SCALES[seed // 2 % len(_SCALES)]
         else:
-            array = rng.choice(near, array.shape) * rng.choice(_NEAR, array.shape)
+            array = near[(np.arange(array.size) + taken) % near.size].reshape(array.shape)
+            taken += max(array.size, 1)
         drawn[name] = array
     return drawn
+
+
+def _around(thresholds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(np.outer(thresholds, _NEAR).ravel())
 
 
 def _thresholds(constants: Constants) -> np.ndarray:

@@ -19,6 +19,11 @@ class Text:
         for value, eclass in snapshot.refs.items():
             self._names.setdefault(eclass, value.name or "")
 
+    def names(self, eclass: int) -> str:
+        """All of the model's tensors that a class holds for equal."""
+        found = dict.fromkeys(v.name for v, c in self.snapshot.refs.items() if c == eclass and v.name)
+        return " = ".join(found) or self.name(eclass)
+
     def name(self, eclass: int, depth: int = DEPTH) -> str:
         """A class: the model's tensor, a constant, or an expression that makes it."""
         if self._names.get(eclass):

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
 )
+@click.option(
+    "--audit", is_flag=True, help="Compute everything that the e-graph holds for equal, and not only the result."
+)
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
@@ -73,6 +76,7 @@ def optimize(
     enodes: int | None,
     seed: int,
     verify: bool,
+    audit: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -107,6 +111,7 @@ def optimize(
             enodes=enodes,
             seed=seed,
             progress=progress,
+            audit=audit,
         )
         summary, comparison = result.summary, None
         if verify:

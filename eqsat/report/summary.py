@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from eqsat.audit.report import AuditReport
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -247,6 +249,7 @@ class Summary:
     regions: In execution order.
     rules: In the order of the rule files.
     notes: What was left out because the model is large or the time was short, a sentence each.
+    audit: None where none was asked for.
     quantization: None for an optimization.
     """
 
@@ -267,6 +270,7 @@ class Summary:
     rules: tuple[RuleRow, ...]
     notes: tuple[str, ...] = ()
     verification: Verification | None = field(default=None)
+    audit: AuditReport | None = field(default=None)
     quantization: Quantization | None = field(default=None)
 
     @property

@@ -176,6 +176,9 @@ def closing_lines(summary: Summary) -> list[str]:
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",
     ]
     lines += [f"note      {note}" for note in summary.notes]
+    if summary.audit is not None:
+        told = summary.audit
+        lines.append(f"audit     {told.enodes:,} e-nodes agree in {told.classes:,} classes on {told.samples} samples")
     if summary.verification is not None:
         seen = summary.verification
         count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
