@@ -309,9 +309,9 @@ class Search:
     def audit(self, samples: int = SAMPLES) -> AuditReport:
         """Computes every e-node from the values of its operands' classes and compares it with the value of its class.
 
-        This tests all rules on this model at once, whether or not the chosen program uses what they made. What disagrees
-        is told with the rule that made the e-node and the shortest chain of unions. Memory grows with the sum of all
-        tensors; those of more than four million elements are left out.
+        This tests all rules on this model at once, whether or not the chosen program uses what they made. Each
+        disagreement is told with the rule that made the e-node and the shortest chain of unions. Memory grows with the
+        sum of all tensors; those of more than four million elements are left out.
 
         Args:
             samples: On how many random inputs.

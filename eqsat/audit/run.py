@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
@@ -172,8 +173,8 @@ class _Audit:
         return _Difference(index, a[index].item(), b[index].item(), float(np.broadcast_to(allowed, a.shape)[index]))
 
     def _tolerance(self, node: ENode, expected: Value, found: Value) -> np.ndarray:
-        """How far two spellings of a class may be apart, by the weakest of its rules."""
-        numerics = self._weakest(node.eclass)
+        """How far two spellings of a class may be apart, by the weakest of the rules."""
+        numerics = self._weakest
         kind = self.snapshot.types[node.eclass]
         size = np.abs(expected[0].astype(np.longdouble))
         units = float(numerics.lsb or 0) if numerics is not None else 0.0
@@ -185,9 +186,14 @@ class _Audit:
         unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
         return 16 * _moved(expected, found) + (32 + units) * unit * size
 
-    def _weakest(self, eclass: int) -> Numerics | None:
-        """None where something other than rules is in the class."""
-        numbers = {self.snapshot.nodes[n].rule for n in self.snapshot.classes[eclass]} - {ORIGINAL, COMMUTED}
+    @cached_property
+    def _weakest(self) -> Numerics | None:
+        """The weakest class of all rules that made something; None where something other than rules did.
+
+        A rule that is exact may have matched an operand in another spelling than the one that gave its class the value,
+        so that one rule over the reals is enough to move all values.
+        """
+        numbers = {node.rule for node in self.snapshot.nodes} - {ORIGINAL, COMMUTED}
         known = [self._numerics.get(n) for n in numbers]
         rules = [k for k in known if k is not None]
         if len(rules) < len(known):
