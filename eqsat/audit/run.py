@@ -177,7 +177,7 @@ class _Audit:
         numerics = self._weakest
         kind = self.snapshot.types[node.eclass]
         size = np.abs(expected[0].astype(np.longdouble))
-        units = float(numerics.lsb or 0) if numerics is not None else 0.0
+        units = float(numerics.lsb) if numerics is not None else 0.0
         if kind is None or kind.dtype not in FLOATS:
             moved = 0.0 if numerics is not None and numerics.kind == "exact" else _moved(expected, found)
             return np.asarray(units + 2 * moved + np.zeros_like(size))
@@ -198,7 +198,10 @@ class _Audit:
         rules = [k for k in known if k is not None]
         if len(rules) < len(known):
             return None
-        return max(rules, key=lambda k: (_ORDER.index(k.kind), k.lsb or 0), default=None)
+        if not rules:
+            return Numerics("exact")
+        weakest = max(rules, key=lambda k: _ORDER.index(k.kind))
+        return Numerics(weakest.kind, max(k.lsb for k in rules))
 
     # ---- telling ----------------------------------------------------------------------------------
 
