@@ -31,10 +31,10 @@ def c_string(text: object) -> str:
 
 
 def c_bytes(text: str) -> str:
-    """A string literal of C that holds exactly this text in UTF-8; all but letters and digits are in octal."""
+    """A string literal of C that holds exactly this text in UTF-8; what :func:`plain` would not leave is in octal."""
     encoded = text.encode("utf-8", "surrogatepass")
     # Three digits, since a digit behind a shorter escape would belong to it.
-    return '"' + "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in encoded) + '"'
+    return '"' + "".join(f"\\{b:03o}" if _OTHER.match(chr(b)) else chr(b) for b in encoded) + '"'
 
 
 def shown(text: object) -> str:

@@ -1,5 +1,8 @@
 """Compiled models in the user's cache: not more than so many bytes, those that were used longest ago go first.
 
+The name of a library ends in the hash of what is in it, and nothing is loaded that has another: loading a file that a
+full disk or another program has cut off would end the process.
+
 Several processes may share the folder. A library that is in use was looked up a moment ago, and what was looked up
 within ``RECENT`` seconds is never removed, so that nobody finds a file that is gone when it is loaded. A process that
 has loaded one keeps it anyway: the system frees a removed file when the last user lets go of it.
@@ -8,6 +11,7 @@ has loaded one keeps it anyway: the system frees a removed file when the last us
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import time
@@ -37,6 +41,41 @@ def limit() -> int:
     if not 0 <= megabytes < 1e12:
         raise CodegenError("EQSAT_CACHE_LIMIT is required to be a number of megabytes", actual=repr(given))
     return int(megabytes * (1 << 20))
+
+
+def find(folder: Path, key: str, suffix: str) -> Path | None:
+    """The library of a key, if there is one that is whole. Those that are not go."""
+    try:
+        found = sorted(folder.glob(f"{key}-*{suffix}"))
+    except OSError:
+        return None
+    for library in found:
+        try:
+            if library.name == _name(library, key, suffix):
+                mark_used(library)
+                return library
+            library.unlink()
+        except IsADirectoryError:
+            shutil.rmtree(library, ignore_errors=True)
+        except OSError:
+            continue  # Another process has removed it, or it may not be read.
+    return None
+
+
+def keep(built: Path, folder: Path, key: str, suffix: str) -> Path:
+    """Moves a library to its place in the cache, in one step.
+
+    Raises:
+        OSError: It cannot be read or moved.
+    """
+    library = folder / _name(built, key, suffix)
+    built.replace(library)
+    return library
+
+
+def _name(library: Path, key: str, suffix: str) -> str:
+    with library.open("rb") as file:
+        return f"{key}-{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}{suffix}"
 
 
 def mark_used(library: Path) -> None:

@@ -1,7 +1,7 @@
 """The C compiler: found, asked for its version, and run once for each text.
 
-Shared libraries are kept in the user's cache under the hash of all that made them, and put there by renaming, so that
-processes that compile the same model at the same time do not meet half a file.
+Shared libraries are kept in the user's cache under the hash of all that made them and of what they are, and put there
+by renaming, so that processes that compile the same model at the same time do not meet half a file.
 """
 
 from __future__ import annotations
@@ -95,16 +95,17 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
     for part in (
         " ".join(command),
         _version(tuple(command)),
+        f"{sys.platform} {platform.machine()}",
         " ".join((*arguments, *libraries)),
         *sum(sorted(files.items()), ()),
     ):
         key.update(part.encode() + b"\0")
     folder = cache_folder()
     suffix = ".dll" if sys.platform == "win32" else ".so"
-    library = folder / f"{key.hexdigest()[:32]}{suffix}"
+    known = key.hexdigest()[:32]
     most = cache.limit()
-    if library.exists():
-        cache.mark_used(library)
+    library = cache.find(folder, known, suffix)
+    if library is not None:
         return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +125,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
                     actual=f"exit code {done.returncode}",
                     excerpt="\n".join(done.stderr.splitlines()[:12]),
                 )
-            built.replace(library)
+            library = cache.keep(built, folder, known, suffix)
         cache.prune(folder, most)
     except OSError as error:
         raise CodegenError(

@@ -94,8 +94,10 @@ class _Emitter:
         self.sections.update({isa.name: _Section() for isa in isas if isa != PORTABLE})
         self.users: dict[tuple[str, str, bool], set[str]] = {}
         self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
-        ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t")
+        ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t", name)
         self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
+        targets = sorted({group.target for group in program.groups})
+        self._vendor_names = dict(zip(targets, unique(targets, "t"), strict=True))
         named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
@@ -195,7 +197,7 @@ class _Emitter:
             group = self.program.groups[number]
             if group.piece is not None:
                 continue
-            by_target.setdefault(identifier(group.target), []).append(group)
+            by_target.setdefault(self._vendor_names[group.target], []).append(group)
         return {target: header(self.name, target, groups) for target, groups in sorted(by_target.items())}
 
     def _spans(self) -> dict[int, tuple[int, int]]:
@@ -225,7 +227,7 @@ class _Emitter:
                 for i, x in group.operands.items()
             }
             results = {i: self._location(y, False) for i, y in group.results.items()}
-            lines.append(f"#ifdef {self.name.upper()}_USE_{identifier(group.target).upper()}")
+            lines.append(f"#ifdef {self.name.upper()}_USE_{self._vendor_names[group.target].upper()}")
             lines += [f"{call_text(group, operands, results).rstrip().rstrip(';')};", "#else"]
         return lines
 

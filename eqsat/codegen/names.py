@@ -15,34 +15,59 @@ _RESERVED = frozenset(
         "asm typeof arena weights main int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t NULL",
         "bool true false nullptr constexpr alignas alignof and and_eq bitand bitor catch class compl delete explicit",
         "export friend mutable namespace new not not_eq operator or or_eq private protected public template this throw",
-        "try typeid typename using virtual xor xor_eq unix linux ptrdiff_t",
+        "try typeid typename using virtual xor xor_eq unix linux ptrdiff_t intptr_t uintptr_t wchar_t char8_t char16_t",
+        "char32_t concept requires co_await co_return co_yield consteval constinit decltype noexcept static_assert",
+        "thread_local const_cast dynamic_cast reinterpret_cast static_cast typeof_unqual i386",
+        "memcpy memset dnnl context status start end",
+        "INFINITY NAN HUGE_VAL HUGE_VALF HUGE_VALL DECIMAL_DIG MATH_ERRNO MATH_ERREXCEPT math_errhandling signgam",
+        "EOF BUFSIZ FILENAME_MAX FOPEN_MAX L_tmpnam TMP_MAX SEEK_SET SEEK_CUR SEEK_END stdin stdout stderr",
+        "RAND_MAX MB_CUR_MAX CLOCKS_PER_SEC TIME_UTC SIZE_MAX OVERFLOW UNDERFLOW DOMAIN SING PLOSS TLOSS errno",
     )
     for word in line.split()
 )
-"""Words of C and C++, and names that the entry function has already."""
+"""Words of C and C++, macros of the headers that a program includes, and names that the entry function has already."""
+_FAMILIES = re.compile(
+    r"(U?INT\w*|FLT|DBL|LDBL|FP|M|PTRDIFF|SIG_ATOMIC|WCHAR|WINT|EXIT|CLOCK|TIMER|CHAR|SCHAR|UCHAR|U?SHRT|U?L?LONG)_\w+"
+)
+"""Families of such macros."""
+_SIZES = ("ARENA", "WEIGHTS")
+"""What the macros of the header that end in ``_SIZE`` speak of besides arguments."""
+LONGEST = 80
+"""Characters of an identifier that is made of a name."""
 
 
 def identifier(text: str, fallback: str = "x") -> str:
     """What is left of a name as an identifier."""
-    found = re.sub(r"[^0-9A-Za-z_]+", "_", text).strip("_")
+    found = re.sub(r"[^0-9A-Za-z_]+", "_", text).strip("_")[:LONGEST].strip("_")
     if not found:
         found = fallback
-    if found[0].isdigit() or found in _RESERVED:
+    if found[0].isdigit() or found in _RESERVED or found.upper() in _SIZES or _FAMILIES.fullmatch(found):
         found = f"{fallback}_{found}"
     return found
 
 
-def unique(names: Iterable[str], fallback: str = "x") -> list[str]:
-    """Identifiers for names, numbered where two would be equal."""
+def unique(names: Iterable[str], fallback: str = "x", prefix: str = "") -> list[str]:
+    """Identifiers for names, numbered where two would be equal.
+
+    Args:
+        names: Of tensors or targets.
+        fallback: What an identifier begins with where the name is none.
+        prefix: Of the names that the program defines itself; none of the result begins with it.
+    """
     taken: set[str] = set()
+    last: dict[str, int] = {}
     result = []
     for name in names:
-        base = candidate = identifier(name, fallback)
-        number = 1
-        while candidate in taken:
+        base = identifier(name, fallback)
+        if prefix and f"{base}_".upper().startswith(f"{prefix}_".upper()):
+            base = f"{fallback}_{base}"
+        # Macros have them in upper case, and so have file systems that do not tell the case apart.
+        candidate, number = base, last.get(base.upper(), 1)
+        while candidate.upper() in taken:
             number += 1
             candidate = f"{base}_{number}"
-        taken.add(candidate)
+        last[base.upper()] = number
+        taken.add(candidate.upper())
         result.append(candidate)
     return result
 

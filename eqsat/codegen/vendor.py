@@ -12,8 +12,8 @@ import re
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.names import identifier
 from eqsat.codegen.program import Group, Tensor
+from eqsat.codegen.vendor_calls import trusted_call
 from eqsat.partition.emit import CALL, TARGET
 
 GROUP = "codegen.group"
@@ -31,11 +31,11 @@ def mark_groups(model: ir.Model) -> tuple[ir.Model, list[Group]]:
     groups: list[Group] = []
     for scope in (copy.graph, *copy.functions.values()):
         for node in list(scope):
-            text = node.metadata_props.get(CALL)
             function = copy.functions.get(node.op_identifier())
-            if text is None or function is None:
+            if CALL not in node.metadata_props or function is None:
                 continue
             target = function.metadata_props.get(TARGET, "vendor")
+            text = trusted_call(node, target)
             groups.append(Group(node.name or "", target, text))
             _mark(copy, node, function, len(groups) - 1)
     return copy, groups
@@ -84,17 +84,22 @@ def call_text(group: Group, pointer: dict[int, str], results: dict[int, str]) ->
 
 
 def header(name: str, target: str, groups: list[Group]) -> str:
-    """Declarations of the functions that the calls of a target name, as far as their form shows them."""
+    """Declarations of the functions that the calls of a target name, as far as their form shows them.
+
+    Args:
+        name: Prefix of the program.
+        target: The target as an identifier.
+        groups: Its calls.
+    """
     declared: dict[str, list[list[str]]] = {}
     for group in groups:
         found = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*;?\s*", group.text, re.DOTALL)
         if found is not None:
             declared.setdefault(found[1], []).append([_parameter(group, a.strip()) for a in _arguments(found[2])])
     upper = name.upper()
-    guard = f"{upper}_{identifier(target).upper()}_H"
+    guard = f"{upper}_{target.upper()}_H"
     lines = [
-        f"/* Functions of the target {identifier(target)} that {name}.c calls where {upper}_USE_"
-        f"{identifier(target).upper()} is defined. */",
+        f"/* Functions of the target {target} that {name}.c calls where {upper}_USE_{target.upper()} is defined. */",
         f"#ifndef {guard}",
         f"#define {guard}",
         "",

@@ -28,6 +28,7 @@ from eqsat.partition.emit import (
     REGION,
     RULE,
     TARGET,
+    TRUSTED_CALL,
     function_domain,
     is_optional_output,
     make_attributes,
@@ -274,7 +275,7 @@ class _Writer:
             metadata[RULE] = node.rule
         metadata[COST] = repr(float(node.cost))
         label = next((v.name for v in outputs if v.name), op.name)
-        return make_node(
+        made = make_node(
             op,
             attributes,
             [None if v is None else scope[v] for v in inputs],
@@ -282,6 +283,9 @@ class _Writer:
             name=self.node_namer.keep(label),
             metadata=metadata,
         )
+        if CALL in metadata:
+            made.meta[TRUSTED_CALL] = metadata[CALL]
+        return made
 
     def _output(self, node: PlanNode, index: int, scope: _Scope) -> ir.Value:
         vid = node.outputs[index]

@@ -6,6 +6,7 @@ What is left open is where the tensors lie: ``{0}``, ``{1}``, ... are the operan
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from eqsat.errors import TargetError
 from eqsat.rules import ast
 from eqsat.rules.call_text import RESULT
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.text import c_bytes
 
 RESULT_HOLE = "{result}"
 ABSENT = "NULL"
@@ -66,16 +68,25 @@ def vendor_call(node: ENode, snapshot: Snapshot) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as a C expression; several are separated by commas."""
-    if isinstance(value, bool | np.bool_):
+    """A value as a C expression; several are separated by commas.
+
+    Raises:
+        Unknown: It is none that C has.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, ir.DataType):
         return str(int(value))
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'.replace("{", "{{").replace("}", "}}")
+        return c_bytes(value)
     if isinstance(value, np.ndarray):
         return ", ".join(_text(v) for v in value.ravel().tolist())
     if isinstance(value, tuple | list):
         return ", ".join(_text(v) for v in value)
-    return repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else "NAN" if math.isnan(value) else f"{'-' * (value < 0)}INFINITY"
+    raise Unknown(f"{type(value).__name__} is no value of C")

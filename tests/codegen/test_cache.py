@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from eqsat.errors import CodegenError
 from eqsat.model.load import load
 
 MODEL = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) {{y = {}(x, x)}}'
+
+IMPORTS = "from eqsat.codegen.runtime import CModel; from eqsat.model.load import load"
 
 
 def library(folder: Path, name: str, age: float, size: int = 1000) -> Path:
@@ -94,3 +97,80 @@ def test_processes_prune_at_the_same_time(tmp_path: Path):
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(4)]
     assert [process.wait() for process in running] == [0] * 4
     assert list(tmp_path.iterdir()) == []
+
+
+def _cut(library: Path) -> None:
+    os.truncate(library, 5000)
+
+
+def _empty(library: Path) -> None:
+    os.truncate(library, 0)
+
+
+def _change(library: Path) -> None:
+    content = bytearray(library.read_bytes())
+    content[len(content) // 2] ^= 1
+    library.write_bytes(content)
+
+
+def _foreign(library: Path) -> None:
+    library.write_bytes(b"#!/bin/sh\necho no library\n")
+
+
+def _folder(library: Path) -> None:
+    library.unlink()
+    library.mkdir()
+
+
+def _dangling(library: Path) -> None:
+    library.unlink()
+    library.symlink_to("nowhere")
+
+
+def _another(library: Path) -> None:
+    """A whole library, of another model."""
+    other = library.parent / "other"
+    environment = {**os.environ, "EQSAT_CACHE": str(other)}
+    script = f"{IMPORTS}; CModel(load({MODEL.format('Mul')!r}))"
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    (found,) = other.glob("*.so")
+    found.replace(library)
+
+
+@pytest.mark.parametrize("damage", [_cut, _empty, _change, _foreign, _folder, _dangling, _another])
+def test_what_is_not_whole_is_compiled_again(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    """In a process of its own: the wrong answer is a signal."""
+    script = (
+        f"import numpy as np; {IMPORTS}\n"
+        f"print(CModel(load({MODEL.format('Add')!r})).run({{'x': np.array([3, 4], np.float32)}})['y'].tolist())"
+    )
+    environment = {**os.environ, "EQSAT_CACHE": str(tmp_path)}
+
+    def run() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert run() == "[6.0, 8.0]\n"
+    (library,) = tmp_path.glob("*.so")
+    damage(library)
+    assert run() == "[6.0, 8.0]\n"
+
+
+@pytest.mark.slow
+def test_processes_compile_and_damage_at_the_same_time(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, numpy as np\n"
+        "from pathlib import Path\n"
+        f"{IMPORTS}\n"
+        "for k in range(6):\n"
+        f"    y = CModel(load({MODEL.format('Add')!r})).run({{'x': np.array([3, 4], np.float32)}})['y']\n"
+        "    assert y.tolist() == [6, 8]\n"
+        "    for p in Path(sys.argv[1]).glob('*.so'):\n"
+        "        p.with_suffix('.part').write_bytes(b'cut'); p.with_suffix('.part').replace(p)\n"
+    )
+    environment = {**os.environ, "EQSAT_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    running = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [process.wait() for process in running] == [0] * 3
