@@ -1,16 +1,20 @@
 """The command line, and the only place that prints.
 
 Each command is a file of its own and imports what it needs when it runs, so that ``eqsat --help`` is instant.
-Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison failed, 2 wrong usage, 130 interrupted
+(143 and 129 by the signals TERM and HUP).
 """
 
 from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -43,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     never_fail()
     try:
-        return cli.main(arguments, prog_name="eqsat", standalone_mode=False) or 0
+        with _ending_well():
+            return cli.main(arguments, prog_name="eqsat", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
@@ -52,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show(text)
         echo(text.getvalue(), err=True, nl=False)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         _say("interrupted", "yellow")
-        return 130
+        return error.code if isinstance(error, _Stopped) else 130
     except EqsatError as error:
         if "--debug" in arguments:
             echo(traceback.format_exc(), err=True)
@@ -85,6 +90,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "Please report it, with what the same command shows with --debug."
         )
         return 1
+
+
+class _Stopped(KeyboardInterrupt):
+    """Another signal that asks a process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.code = 128 + number
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """What asks a process to end, ends it as Ctrl-C does: nothing half-written is left."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise _Stopped(number)
+
+    changed: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # A parent such as nohup may have decided otherwise.
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, stop)
+                changed.append(number)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _first_line(error: Exception) -> str:
