@@ -8,6 +8,7 @@ import numpy as np
 
 from eqsat.codegen.place import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
+from eqsat.model.slices import taken
 
 
 def is_piece(node: Node) -> bool:
@@ -49,17 +50,14 @@ def _slice(node: Node) -> _Maker | None:
     if any(isinstance(p, Tensor) for p in parameters):
         return None
     given = [None if p is None else [int(v) for v in np.asarray(p).ravel()] for p in parameters]
-    starts, _, axes, steps = (given + [None] * 4)[:4]
-    assert starts is not None
+    starts, ends, axes, steps = (given + [None] * 4)[:4]
+    assert starts is not None and ends is not None
     named = axes if axes is not None else list(range(len(starts)))
     cuts = []
     for k, axis in enumerate(named):
         axis %= len(x.shape)
         step = steps[k] if steps is not None else 1
-        n, start = x.shape[axis], starts[k]
-        start = start + n if start < 0 else start
-        start = min(max(start, 0), n if step > 0 else n - 1)
-        cuts.append((axis, start, step))
+        cuts.append((axis, taken(starts[k], ends[k], step, x.shape[axis]).start, step))
 
     def make(place: Place) -> list[Place | None]:
         for axis, start, step in cuts:

@@ -178,6 +178,12 @@ def _prelu(node: Operands) -> None:
     require_broadcast(node.shape(1), node.shape(0), what="the slope")
 
 
+def _divide(node: Operands) -> None:
+    divisor, dtype = node.value(1), node.inputs[1]
+    if divisor is not None and dtype is not None and dtype.dtype.is_integer() and np.any(divisor == 0):
+        raise Mismatch("the divisor is zero, by which integers cannot be divided")
+
+
 def _pad(node: Operands) -> None:
     pads, rank = node.value(1), node.rank(0)
     if pads is None or rank is None:
@@ -198,6 +204,8 @@ def _matmul_zero_points(node: Operands) -> None:
 _CHECKS: dict[OpKey, Check] = {
     OpKey("", "CumProd"): _cumulative,
     OpKey("", "CumSum"): _cumulative,
+    OpKey("", "Div"): _divide,
+    OpKey("", "Mod"): _divide,
     OpKey("", "Gather"): _gather,
     OpKey("", "GatherElements"): _gather_elements,
     OpKey("", "GatherND"): _gather_nd,

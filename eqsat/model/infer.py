@@ -18,6 +18,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
 from eqsat.errors import ModelError
+from eqsat.model import checks_attributes as checks_attributes
 from eqsat.model import checks_data as checks_data
 from eqsat.model import checks_nn as checks_nn
 from eqsat.model import contrib, opset, symbolic
@@ -160,11 +161,14 @@ def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
     """Whether inference might look at the contents of an input: shapes, axes, pads, scales of a Resize."""
     if size > MAX_VALUE:
         return False
+    if op.name in _DIVIDES:
+        return dtype.kind in "iu"
     return (dtype.kind in "iu" and dtype.itemsize >= 4) or (dtype.kind == "f" and op.name in _READS_FLOATS)
 
 
 # ---- details -------------------------------------------------------------------------------------
 
+_DIVIDES = frozenset(("Div", "Mod"))
 _READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
 _CONSTANT_DTYPES = {
     "value_float": ir.DataType.FLOAT,

@@ -50,7 +50,7 @@ def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outpu
     if not op.domain:
         if rank is not None and name in _AXIS:
             _count_axis(attrs, "axis", rank, changes)
-        elif rank is not None and name == "Flatten" and attr(attrs, "axis", 1) < 0:
+        elif rank is not None and name == "Flatten" and -rank <= attr(attrs, "axis", 1) < 0:
             changes["axis"] = attr(attrs, "axis") + rank
         elif rank is not None and name == "OneHot":
             _count_axis(attrs, "axis", rank + 1, changes)
@@ -63,7 +63,7 @@ def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outpu
         elif rank is not None and name in ("CenterCropPad", "Resize", "MeanVarianceNormalization"):
             axes = attr(attrs, "axes")
             if axes is not None:
-                changes["axes"] = tuple(a + rank if a < 0 else a for a in axes)
+                changes["axes"] = tuple(a + rank if -rank <= a < 0 else a for a in axes)
         elif name in ("GRU", "LSTM", "RNN") and attr(attrs, "hidden_size") is None:
             recurrent = inputs[2].shape if len(inputs) > 2 and inputs[2] is not None else None
             size = recurrent[-1] if recurrent else None
@@ -109,7 +109,7 @@ def normal_axes(op: OpKey, inputs: Sequence[TensorType | None], axes: np.ndarray
     if first is None or first.shape is None:
         return axes
     rank = len(first.shape) + (axes.size if op.name == "Unsqueeze" else 0)
-    counted = np.where(axes < 0, axes + rank, axes).astype(axes.dtype)
+    counted = np.where((axes < 0) & (axes >= -rank), axes + rank, axes).astype(axes.dtype)
     if op.name in _ORDERED:
         return counted
     return np.sort(counted.reshape(-1))
@@ -130,7 +130,8 @@ _ORDERED = frozenset(("CumProd", "CumSum", "Pad", "Slice"))
 
 def _count_axis(attrs: Attrs, name: str, rank: int, changes: dict[str, AttrValue | None]) -> None:
     axis = attr(attrs, name)
-    if isinstance(axis, int) and axis < 0:
+    # What lies beyond the rank is left as it is, for the checks to refuse.
+    if isinstance(axis, int) and -rank <= axis < 0:
         changes[name] = axis + rank
 
 

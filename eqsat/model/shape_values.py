@@ -13,6 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.attributes import attr
+from eqsat.model.integers import divided
+from eqsat.model.slices import as_slice, taken
 from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 
 _LIMIT = 256
@@ -47,7 +49,8 @@ def propagate(
     if not given or any(v is None or v.size > _LIMIT for v in given):
         return None
     try:
-        result = rule(attrs, [v for v in given if v is not None])
+        with np.errstate(all="ignore"):
+            result = rule(attrs, [v for v in given if v is not None])
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):  # the checks report it with a place
         return None
     return None if result is None or result.size > _LIMIT else result.astype(output.dtype.numpy())
@@ -93,9 +96,7 @@ def _slice(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray:
     steps = args[4] if len(args) > 4 else np.ones(len(starts), np.int64)
     index = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        # The end of a reversed slice that takes the first element lies before it, which Python spells None.
-        stop = None if step < 0 and end < -x.shape[axis] else int(end)
-        index[int(axis)] = slice(int(start), stop, int(step))
+        index[int(axis)] = as_slice(taken(start, end, step, x.shape[axis]))
     return x[tuple(index)]
 
 
@@ -108,7 +109,7 @@ def _reshape(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray:
 def _divide(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray | None:
     if np.any(args[1] == 0):
         return None
-    return np.trunc(args[0] / args[1])  # ONNX divides integers towards zero
+    return divided(args[0], args[1])
 
 
 def _is_small(shape: np.ndarray) -> bool:

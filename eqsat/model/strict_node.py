@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import onnx
+import onnx_ir as ir
 from onnx import AttributeProto, defs
 
 from eqsat.errors import ModelError
@@ -41,6 +42,12 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
             wanted = AttributeProto.AttributeType.Name(kinds[attribute.name])
             actual = AttributeProto.AttributeType.Name(attribute.type)
             raise ModelError(f"attribute `{attribute.name}` of type {wanted} is required", place=place, actual=actual)
+        if attribute.name == "to" and not attribute.ref_attr_name and not _is_type(attribute.i):
+            actual = f"number {attribute.i}"
+            raise ModelError("an element type that ONNX knows is required in `to`", place=place, actual=actual)
+    if op == "Constant" and not node.domain and len(node.attribute) != 1:
+        names = ", ".join(f"`{a.name}`" for a in node.attribute) or "none"
+        raise ModelError("one attribute with the value of a Constant is required", place=place, actual=names)
     given = {a.name for a in node.attribute}
     for name in required:
         if name not in given:
@@ -55,6 +62,10 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
         for name, parameter in zip(node.input, formal, strict=False):
             if not name and parameter.option == defs.OpSchema.FormalParameterOption.Single:
                 raise ModelError(f"input `{parameter.name}` of {op} is required", place=place, actual="an empty name")
+
+
+def _is_type(number: int) -> bool:
+    return number in set(map(int, ir.DataType)) - {int(ir.DataType.UNDEFINED)}
 
 
 def check_call(node: onnx.NodeProto, function: onnx.FunctionProto, place: str) -> None:

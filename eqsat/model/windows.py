@@ -26,6 +26,10 @@ _WINDOWS: dict[OpKey, int | None] = {
 }
 
 
+AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+"""The words that ``auto_pad`` may have; a node with another one is left as it is, for the checks to refuse."""
+
+
 def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> dict[str, AttrValue | None]:
     """Changes that bring the attributes of a convolution or pool to normal form; None removes an attribute.
 
@@ -44,7 +48,7 @@ def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]
         dims = weight.shape[2:]
         kernel = tuple(d for d in dims if isinstance(d, int)) if all(isinstance(d, int) for d in dims) else None
     rank = len(kernel) if kernel is not None else len(shape) - 2 if shape is not None else None
-    if rank is None or rank < 1:
+    if rank is None or rank < 1 or attr(attrs, "auto_pad", "NOTSET") not in AUTO_PAD:
         return {}
     known = opset.attribute_types(op)
     changes: dict[str, AttrValue | None] = {}

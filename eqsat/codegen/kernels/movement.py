@@ -12,6 +12,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.templates import Result, Template, Tensor, only
+from eqsat.model.slices import taken
 
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
@@ -71,13 +72,7 @@ def slice_places(task: Task) -> list[list[Run]] | None:
     places = [np.arange(n) for n in shape]
     along = range(len(starts)) if axes is None else axes
     for start, end, axis, step in zip(starts, ends, along, steps or (1,) * len(starts), strict=True):
-        n = shape[axis]
-        if step < 0:
-            # ONNX clamps where Python's slices wrap around or become empty.
-            found = np.arange(n)[slice(0 if start < -n else start, None if end < -n else end, step)]
-        else:
-            found = np.arange(n)[slice(start, end, step)]
-        places[axis] = found
+        places[axis] = np.asarray(taken(start, end, step, shape[axis]))
     return [[Run(0, len(p), int(p[0]) if len(p) else 0, int(p[1] - p[0]) if len(p) > 1 else 1)] for p in places]
 
 

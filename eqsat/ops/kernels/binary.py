@@ -7,6 +7,7 @@ from functools import reduce
 
 import numpy as np
 
+from eqsat.model.integers import divided
 from eqsat.ops.kernels.registry import Attributes, Fallback, in_single, kernel
 
 _Ufunc = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -36,13 +37,7 @@ def _broadcasting(name: str, function: _Ufunc, since: int = 7) -> None:
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Quotient; of integers rounded towards zero, as in C."""
-    if a.dtype.kind == "u":
-        return a // b
-    if a.dtype.kind == "i":
-        quotient = a // b
-        quotient += ((a % b) != 0) & ((a < 0) != (b < 0))
-        return quotient
-    return np.divide(a, b)
+    return divided(a, b) if a.dtype.kind in "iu" else np.divide(a, b)
 
 
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:

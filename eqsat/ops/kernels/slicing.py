@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from eqsat.model.slices import as_slice, taken
 from eqsat.ops.kernels.registry import Attributes, Fallback, kernel, no_kernel
 from eqsat.ops.kernels.shaping import ints
 
@@ -89,12 +90,7 @@ def _slice(
 ) -> np.ndarray:
     place = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        length = x.shape[axis]
-        if step < 0:
-            # ONNX clamps where Python's slices wrap around or become empty.
-            place[axis] = slice(0 if start < -length else start, None if end < -length else end, step)
-        else:
-            place[axis] = slice(start, end, step)
+        place[axis] = as_slice(taken(start, end, step, x.shape[axis]))
     return np.asarray(x[tuple(place)], order="C")
 
 
