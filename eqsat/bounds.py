@@ -265,13 +265,13 @@ def within_bounds(time: Callable[[float], float] = float) -> Callable[[Callable[
 
 
 def check_seconds(seconds: float) -> None:
-    """A time limit is a number above zero.
+    """A time limit is a finite number above zero.
 
     Raises:
         OptimizationError: It is not.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise OptimizationError("a positive time limit is required", actual=f"{seconds!r}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise OptimizationError("a positive, finite time limit is required", actual=f"{seconds!r}")
 
 
 def out_of_memory(place: str = "") -> LimitError:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import onnx_ir as ir
 
@@ -18,7 +18,7 @@ from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.bounds import check_seconds
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
-from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics
+from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics, check_limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import ExecutionError, OptimizationError
@@ -27,6 +27,7 @@ from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.solve import solve
+from eqsat.extract.together import together
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.assemble import assemble
@@ -217,6 +218,7 @@ class Search:
         approximations: Sequence[Approximation] = (),
     ) -> None:
         check_seconds(time_limit)
+        check_limits(iterations, enodes)
         self.clock = clock = _Clock(progress)
         self.numerics = numerics
         self.approximations = approximations
@@ -343,6 +345,11 @@ class Search:
             slack: By how much a program may be dearer there.
             share: How much of the time that is left may be used.
         """
+        if objective not in get_args(Objective):
+            names = ", ".join(get_args(Objective))
+            raise OptimizationError(f"an objective ({names}) is required", place="objective", actual=repr(objective))
+        if not isinstance(seed, int) or seed < 0:
+            raise OptimizationError("a seed of 0 or more is required", place="seed", actual=repr(seed))
         if self.untouched:
             return self._as_it_stands(objective)
         clock, encoding = self.clock, self.saturation.encoding
@@ -358,6 +365,9 @@ class Search:
                 incumbent=formulation.original if needed(problem, formulation.original) is not None else None,
                 progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
             )
+            choices = together(formulation, solution.choices)
+            if choices != solution.choices:
+                solution = replace(solution, choices=choices, cost=program_cost(problem, choices))
             if solved is not None:
                 cost = program_cost(problem, solution.choices)
                 bound = min(max(solution.bound - slack, 0.0), cost)

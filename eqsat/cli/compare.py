@@ -10,6 +10,7 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
+    FiniteRange,
     debug_option,
     dims_option,
     execution_options,
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 @seed_option("the inputs that are not given")
 @click.option(
     "--rtol",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="X",
     help="Allowed difference, relative to the largest magnitude in the tensor.  [default: by element type]",
 )
-@click.option("--atol", type=click.FloatRange(min=0), metavar="X", help="Allowed absolute difference.  [default: 0]")
+@click.option("--atol", type=FiniteRange(min=0), metavar="X", help="Allowed absolute difference.  [default: 0]")
 @click.option("--exact", is_flag=True, help="Equal to the bit; the same as --rtol 0 --atol 0.")
 @json_option("the comparison")
 @quiet_option("Print nothing; the exit code says it.")

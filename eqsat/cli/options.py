@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -66,6 +67,16 @@ def output_option(command: _Command) -> _Command:
     )(command)
 
 
+class FiniteRange(click.FloatRange):
+    """Numbers in a range; ``nan`` compares as if it were in any, and infinity is no number to reckon with."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
+
+
 def targets_option(command: _Command) -> _Command:
     """``--target``, any number of times; arrives as a tuple of texts."""
     return click.option(
@@ -99,7 +110,7 @@ def limits_options(command: _Command) -> _Command:
     return _stacked(
         click.option(
             "--time-limit",
-            type=click.FloatRange(min=0, min_open=True),
+            type=FiniteRange(min=0, min_open=True),
             default=30.0,
             show_default=True,
             metavar="SECONDS",

@@ -10,6 +10,7 @@ import click
 from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
+    FiniteRange,
     chosen_rules,
     debug_option,
     dims_option,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--percentile",
-    type=click.FloatRange(50, 100, min_open=True),
+    type=FiniteRange(50, 100, min_open=True),
     default=99.99,
     show_default=True,
     metavar="PERCENT",

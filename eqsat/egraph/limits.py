@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from eqsat.errors import OptimizationError
 
 MOST_REWRITTEN = 20_000
 """Operators of a model up to which rules run; beyond, its operators are only placed on targets."""
@@ -83,3 +87,15 @@ class RuleStatistics:
     mismatch: str = ""
     misfits: int = 0
     misfit: str = ""
+
+
+def check_limits(iterations: Any = None, enodes: Any = None) -> None:
+    """Refuses limits that are none.
+
+    Raises:
+        OptimizationError: One is no whole number in its range.
+    """
+    for name, value, least in (("iterations", iterations, 0), ("enodes", enodes, 1)):
+        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
+            requirement = f"a whole number, {least} or more, is required as limit"
+            raise OptimizationError(requirement, place=name, actual=repr(value))

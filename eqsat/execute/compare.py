@@ -6,6 +6,7 @@ well, also those inside regions; the first in execution order that differs is wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,9 @@ def compare(
     Raises:
         ExecutionError: The models differ in number of inputs or outputs, or cannot be executed.
     """
+    for place, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None and not 0 <= tolerance < math.inf:
+            raise ExecutionError("a tolerance of 0 or more is required", place=place, actual=repr(tolerance))
     arrays = complete_inputs(a, inputs, dims=dims, seed=seed)
     renamed = _pair(input_names(a), input_names(b), "inputs")
     paired = _pair(_output_names(a), _output_names(b), "outputs")

@@ -46,6 +46,8 @@ def complete_inputs(
     Raises:
         ExecutionError: An input that is not given is of a kind that cannot be drawn.
     """
+    if seed < 0:
+        raise ExecutionError("a seed of 0 or more is required", place="seed", actual=repr(seed))
     complete = dict(given or {})
     sizes = dict(dims or {})
     for value in _inputs(model):

@@ -96,7 +96,7 @@ def _slice(attrs: Attrs, args: list[np.ndarray]) -> np.ndarray:
     steps = args[4] if len(args) > 4 else np.ones(len(starts), np.int64)
     index = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        index[int(axis)] = as_slice(taken(start, end, step, x.shape[axis]))
+        index[int(axis)] = as_slice(taken(int(start), int(end), int(step), x.shape[axis]))
     return x[tuple(index)]
 
 

@@ -14,6 +14,10 @@ from eqsat.model.opset import did_you_mean
 from eqsat.model.tensor_data import check_strings
 from eqsat.model.types import OpKey
 
+_OLDEST = {OpKey("", "Scan"): 9}
+"""Since when an operator is what it is, where ``onnx.version_converter`` takes what was before for the same: until
+opset 8 a Scan has a batch dimension and lengths of sequences."""
+
 _Kinds = dict[str, AttributeProto.AttributeType.ValueType]
 
 
@@ -34,6 +38,13 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
         raise _unknown(key, version, place)
     kinds, required = _attributes(key, version)
     op = node.op_type
+    if key in _OLDEST and version < _OLDEST[key]:
+        raise ModelError(
+            f"{op} of opset {_OLDEST[key]} or newer is required",
+            place=place,
+            actual=f"opset {version}, where it means something else",
+            hint="export the model with a newer opset",
+        )
     for attribute in node.attribute:
         if attribute.name not in kinds:
             hint = did_you_mean(attribute.name, kinds) or f"its attributes: {', '.join(kinds) or 'none'}"

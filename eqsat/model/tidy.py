@@ -9,6 +9,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from eqsat.model import opset
 from eqsat.model.attributes import op_key, tensor_of, to_attrs
+from eqsat.model.outputs import required_outputs
 from eqsat.model.shape_values import constant_value
 from eqsat.model.types import OpKey
 
@@ -34,7 +35,12 @@ def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
         _constant_to_initializer(graph, node)
     for node in graph:
         _trim(node)
+    named = _required_names(model.graph)
     RemoveUnusedNodesPass()(model)
+    for node, index, name in named:
+        # The pass takes unused optional outputs away, also those that go with a used one.
+        node.resize_outputs(max(len(node.outputs), index + 1))
+        node.outputs[index].name = name
     for name in [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
         graph.initializers.pop(name)
     for value in graph.initializers.values():
@@ -81,6 +87,17 @@ def _named(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
 _DROPOUT = OpKey("", "Dropout")
 
 
+def _required_names(graph: ir.Graph) -> list[tuple[ir.Node, int, str]]:
+    """Outputs that nobody reads and that must be there, with their names."""
+    found = []
+    for node in graph.all_nodes():
+        if len(node.outputs) > 1:
+            read = {i for i, v in enumerate(node.outputs) if v.uses() or v.is_graph_output()}
+            unread = required_outputs(op_key(node), to_attrs(node), len(node.inputs), read) - read if read else ()
+            found += [(node, i, node.outputs[i].name or f"{node.outputs[0].name}_{i}") for i in sorted(unread)]
+    return found
+
+
 def _trim(node: ir.Node) -> None:
     """Cuts absent inputs and unused optional outputs off the end, and what Dropout has for training."""
     op = op_key(node)
@@ -97,7 +114,9 @@ def _trim(node: ir.Node) -> None:
             return
         used = len(node.outputs)
         formal = schema.outputs
-        while used > max(schema.min_output, 1) and used <= len(formal):
+        read = {i for i, v in enumerate(node.outputs) if v.uses() or v.is_graph_output()}
+        least = max((i + 1 for i in required_outputs(op, to_attrs(node), len(node.inputs), read)), default=1)
+        while used > max(schema.min_output, least) and used <= len(formal):
             value = node.outputs[used - 1]
             optional = formal[used - 1].option == _OPTIONAL
             if not optional or value.uses() or value.is_graph_output():

@@ -18,6 +18,7 @@ from eqsat import __version__
 from eqsat.errors import OptimizationError
 from eqsat.model import opset
 from eqsat.model.attributes import tensor_of
+from eqsat.model.outputs import required_outputs
 from eqsat.model.types import OpKey
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
@@ -257,7 +258,10 @@ class _Writer:
     def _kernel(self, node: PlanNode, scope: _Scope, marks: dict[str, str]) -> ir.Node:
         """One kernel: a plain operator, or the call of a composite's function."""
         metadata = dict(marks)
-        outputs = [self._output(node, i, scope) for i in range(len(node.outputs))]
+        used = {i for i, v in enumerate(node.outputs) if v is not None}
+        required = required_outputs(node.op, node.attrs, len(node.inputs), used) if node.body is None else used
+        count = max(len(node.outputs), *(i + 1 for i in required), 0)
+        outputs = [self._output(node, i, scope, i in required) for i in range(count)]
         inputs = operands(node)
         if node.body is not None:
             target = self.plan.targets[node.target]
@@ -287,11 +291,11 @@ class _Writer:
             made.meta[TRUSTED_CALL] = metadata[CALL]
         return made
 
-    def _output(self, node: PlanNode, index: int, scope: _Scope) -> ir.Value:
-        vid = node.outputs[index]
+    def _output(self, node: PlanNode, index: int, scope: _Scope, required: bool) -> ir.Value:
+        vid = node.outputs[index] if index < len(node.outputs) else None
         if vid is not None:
             return scope[vid]
-        if node.body is None and is_optional_output(node.op, index):
+        if node.body is None and not required and is_optional_output(node.op, index):
             return ir.Value(name="")
         return ir.Value(name=self.names.namer.number(node.op.name))
 

@@ -85,7 +85,9 @@ LENIENT = {
     "GroupNormalization": "a scale of rank 2",
     "Gemm": "a vector as A",
     "Pad": "pads of rank 2",
+    "ReduceMean": "an axis twice",
     "ReduceSum": "an axis beyond the rank where the input is empty",
+    "Squeeze": "an axis twice",
     "TopK": "k of several elements",
 }
 # Refused when executed for what shapes do not say.
