@@ -1,7 +1,8 @@
 """Scales and shifts of channels go into the weights and the bias of the product before them.
 
 ``(w * x + b) * s + t`` is ``(w * s) * x + (b * s + t)``: what a normalization behind a convolution becomes costs
-nothing then. The products of constants are made in float64 and rounded once.
+nothing then. The products of constants are made in a wider type and rounded once, and only where the result is in the
+range of its type (:mod:`eqsat.ops.wide`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Node, Program
-from eqsat.model.types import OpKey
+from eqsat.model.types import OpKey, TensorType
+from eqsat.ops.wide import evaluate_wide, misfit, widen
 
 _CONV = OpKey("", "Conv")
 _GEMM = OpKey("", "Gemm")
@@ -52,13 +54,13 @@ def _fold_first(node: Node) -> bool:
 
 
 def _per_channel(node: Node, constant: np.ndarray) -> np.ndarray | None:
-    """One number an output channel, in float64; None if it says more."""
+    """One number an output channel; None if it says more."""
     shape = node.output.shape
     axis = 1
     full = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
     if any(n != 1 for i, n in enumerate(full.shape) if i != axis):
         return None
-    return np.broadcast_to(full.ravel().astype(np.float64), (shape[axis],))
+    return np.broadcast_to(full.ravel(), (shape[axis],))
 
 
 def _apply(node: Node, name: str, vector: np.ndarray) -> bool:
@@ -69,22 +71,33 @@ def _apply(node: Node, name: str, vector: np.ndarray) -> bool:
         return False
     if node.operator == _GEMM and (node.attributes["beta"] != 1 or node.attributes["alpha"] != 1):
         return False
-    old = np.zeros(len(vector)) if bias is None else bias.astype(np.float64)
+    old = np.zeros(len(vector), weights.dtype) if bias is None else bias
     if node.operator == _GEMM and old.ndim == 2 and old.shape[0] != 1:
         return False
     shift = np.broadcast_to(old.ravel() if old.size == 1 or old.ndim < 2 else old[0], vector.shape)
     if name in ("Mul", "Div"):
-        factor = vector if name == "Mul" else 1 / vector
         rows = node.operator == _CONV or bool(node.attributes["transB"])
         shape = (-1, *[1] * (weights.ndim - 1)) if rows else (1, -1)
-        node.inputs[1] = (weights.astype(np.float64) * factor.reshape(shape)).astype(weights.dtype)
-        if bias is None:
-            return True
-        shift = shift * factor
+        scaled = _computed(name, weights, vector.reshape(shape), contracted=True)
+        moved = None if bias is None else _computed(name, shift, vector)
+        if scaled is None or (bias is not None and moved is None):
+            return False
+        node.inputs[1] = scaled
     else:
-        shift = shift + (vector if name == "Add" else -vector)
-    node.inputs[2:] = [shift.astype(weights.dtype)]
+        moved = _computed(name, shift, vector)
+        if moved is None:
+            return False
+    if moved is not None:
+        node.inputs[2:] = [moved]
     return True
+
+
+def _computed(name: str, left: np.ndarray, right: np.ndarray, *, contracted: bool = False) -> np.ndarray | None:
+    """Arithmetic of constants; None where their type cannot hold the result."""
+    dtype = ir.DataType.from_numpy(left.dtype)
+    kind = TensorType(dtype, np.broadcast_shapes(left.shape, right.shape))
+    (found,) = evaluate_wide(OpKey("", name), (), [widen(left, dtype), widen(right, dtype)], [kind])
+    return None if found is None or misfit(found, contracted=contracted) else found.rounded()
 
 
 def _drop_first(node: Node) -> None:
