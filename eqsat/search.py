@@ -28,6 +28,7 @@ from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_s
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.solve import solve
 from eqsat.extract.together import together
+from eqsat.extract.ties import settle_ties
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.assemble import assemble
@@ -372,6 +373,8 @@ class Search:
                 cost = program_cost(problem, solution.choices)
                 bound = min(max(solution.bound - slack, 0.0), cost)
                 solution = replace(solution, cost=cost, bound=bound)
+            elif objective == "best":
+                solution = replace(solution, choices=settle_ties(formulation, solution.choices))
         with clock.stage("partition"):
             # Behind the classes of the e-graph there may be some that only carry weights.
             choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}
