@@ -6,7 +6,7 @@ Every public function raises one of these for bad input and nothing else; the co
 
 from __future__ import annotations
 
-from eqsat.text import shown, shown_lines
+from eqsat.text import name_of
 
 
 class EqsatError(Exception):
@@ -32,11 +32,15 @@ class EqsatError(Exception):
 
     def __str__(self) -> str:
         # Names in it may come from the input, and who prints this may be a terminal.
-        head = f"{shown(self.place)}: " if self.place else ""
-        found = f"; got {shown_lines(self.actual)}" if self.actual else ""
-        excerpt = "".join(f"\n    {shown_lines(line)}" for line in self.excerpt.splitlines())
-        hint = f"\n  hint: {shown_lines(self.hint)}" if self.hint else ""
-        return f"{head}{shown_lines(self.requirement)}{found}{excerpt}{hint}"
+        head = f"{name_of(self.place)}: " if self.place else ""
+        found = f"; got {_lines(self.actual)}" if self.actual else ""
+        excerpt = "".join(f"\n    {name_of(line)}" for line in self.excerpt.splitlines())
+        hint = f"\n  hint: {_lines(self.hint)}" if self.hint else ""
+        return f"{head}{_lines(self.requirement)}{found}{excerpt}{hint}"
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(name_of, text.split("\n")))
 
 
 class ModelError(EqsatError):

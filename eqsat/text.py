@@ -13,6 +13,8 @@ from typing import Any
 
 LONGEST = 160
 """Characters of a name that are shown in C."""
+NAME = 1000
+"""Characters of a name that are shown to people."""
 _OTHER = re.compile(r"[^0-9A-Za-z _.,:;+=()\[\]<>/-]")
 
 
@@ -41,6 +43,14 @@ def shown(text: object) -> str:
     """Text as people can read it, on one line: what a terminal or a page would obey or hide becomes an escape."""
     given = str(text)
     return given if given.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in given)
+
+
+def name_of(text: object) -> str:
+    """A name as :func:`shown` has it; one that is longer than anybody would read is cut in the middle."""
+    given = str(text)
+    if len(given) <= NAME:
+        return shown(given)
+    return f"{shown(given[: NAME - 200])}... ({len(given):,} characters) ...{shown(given[-100:])}"
 
 
 def shown_lines(text: object) -> str:

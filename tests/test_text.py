@@ -11,7 +11,7 @@ import pytest
 
 from eqsat.codegen.compiler import find_compiler
 from eqsat.errors import ModelError
-from eqsat.text import LONGEST, c_bytes, c_string, json_text, plain, shown, shown_lines
+from eqsat.text import LONGEST, NAME, c_bytes, c_string, json_text, name_of, plain, shown, shown_lines
 from tests.hostile import EVERY
 
 _ODD = (0xD800, 0xDFFF, 0xFEFF, 0xFFFE, 0x1F642, 0xE0041, 0x10FFFF)
@@ -64,4 +64,11 @@ def test_errors_can_be_printed() -> None:
     for name in (*EVERY, *UNICODE):
         error = ModelError("a name is required", place=name, actual=name, hint=name, excerpt=name)
         assert str(error).replace("\n", "").replace("\t", "").isprintable()
-        assert str(error).splitlines()[0].startswith(shown(name) or "a name")
+        assert str(error).splitlines()[0].startswith(name_of(name) or "a name")
+
+
+def test_names_that_nobody_would_read_are_cut() -> None:
+    assert name_of("x" * NAME) == "x" * NAME
+    long = name_of("\x1b" * 1_000_000 + "end")
+    assert len(long) < 5 * NAME and "(1,000,003 characters)" in long and long.endswith("end")
+    assert len(str(ModelError("x" * 10**6, place="x" * 10**6, actual="x" * 10**6))) < 4 * NAME

@@ -19,7 +19,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
-from eqsat.text import shown
+from eqsat.text import name_of
 
 if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
@@ -186,7 +186,7 @@ def show_coverage(target: str, coverage: Coverage) -> None:
     """How many kernels a vendor's library executes, and why it does not execute the others."""
     echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {LIBRARIES.get(target, target)}")
     for name, operator, reason in coverage.refused:
-        echo(f"          {shown(name)} ({operator}) runs in portable C: {reason}")
+        echo(f"          {name_of(name)} ({operator}) runs in portable C: {reason}")
 
 
 LIBRARIES = {"dnnl": "oneDNN"}

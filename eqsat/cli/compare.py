@@ -20,7 +20,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
-from eqsat.text import shown
+from eqsat.text import name_of
 
 if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
@@ -87,11 +87,11 @@ def _to_dict(comparison: Comparison) -> dict[str, Any]:
 def _print(comparison: Comparison, first: Path, second: Path) -> None:
     for difference in comparison.outputs:
         verdict, colour = ("same", "green") if difference.agrees else ("DIFFERENT", "red")
-        echo(f"  {shown(difference.name)}  {difference}", head=verdict, colour=colour)
+        echo(f"  {name_of(difference.name)}  {difference}", head=verdict, colour=colour)
     if comparison.agrees:
         echo(f"PASSED: {first} and {second} compute the same")
         return
     if comparison.first is not None:
-        echo(f"first     {shown(comparison.first.name)}  {comparison.first}")
+        echo(f"first     {name_of(comparison.first.name)}  {comparison.first}")
         echo(f"          of {comparison.shared:,} tensors that both models name, in execution order")
     echo(f"FAILED: {first} and {second} differ")

@@ -20,7 +20,7 @@ from eqsat.cli.options import (
     read_inputs,
     seed_option,
 )
-from eqsat.text import shown
+from eqsat.text import name_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ def run(
     arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
     drawn = [name for name in names if name not in given]
     if drawn and not quiet and not as_json:
-        echo(f"random    {', '.join(map(shown, drawn))} (seed {seed})", err=True)
+        echo(f"random    {', '.join(map(name_of, drawn))} (seed {seed})", err=True)
 
     results = api.run(loaded, arrays, backend=backend, vendors=vendors)
     if output is not None:
@@ -98,7 +98,7 @@ def run(
         echo_json({name: statistics(array) for name, array in results.items()})
     elif not quiet:
         for name, array in results.items():
-            echo(f"{shown(name)}  {describe(array, full=full)}")
+            echo(f"{name_of(name)}  {describe(array, full=full)}")
     return 0
 
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 from eqsat.cli.console import echo, terminal
-from eqsat.text import shown
+from eqsat.text import name_of
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -22,7 +22,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         justify = "right" if heading.startswith(">") else "left"
         table.add_column(heading.removeprefix(">"), justify=justify, no_wrap=not last, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(shown(cell)) for cell in row))
+        table.add_row(*(Text(name_of(cell)) for cell in row))
     screen = terminal()
     if screen.is_terminal:
         screen.print(table)

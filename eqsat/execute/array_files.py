@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from eqsat.errors import ExecutionError
-from eqsat.text import shown
+from eqsat.text import name_of
 
 _SIGNATURES = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 
@@ -43,7 +43,7 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
     """Writes an array as a ``.npy`` file, or arrays by name as a ``.npz`` file.
 
     A name is that of a member of the archive. What unpacks it must stay in its folder, so a part ``..`` of a name
-    becomes ``__``, and what cannot be printed is an escape.
+    becomes ``__``, and what cannot be printed is an escape; one that is too long is cut.
 
     Raises:
         ExecutionError: Two names are the same then.
@@ -69,7 +69,7 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
 
 
 def _member(name: str) -> str:
-    return _PARENT.sub("__", shown(name))
+    return _PARENT.sub("__", name_of(name))
 
 
 def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ import markupsafe
 
 from eqsat.report import units
 from eqsat.report.summary import Summary, group_host_operators
-from eqsat.text import shown
+from eqsat.text import name_of
 
 
 def to_html(summary: Summary) -> str:
@@ -33,7 +33,7 @@ def to_html(summary: Summary) -> str:
 
 def _visible(value: object) -> object:
     """What a page would hide or obey besides markup, such as directions of writing; markup is escaped behind this."""
-    return shown(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
+    return name_of(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
 
 
 @cache

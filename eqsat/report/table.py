@@ -16,7 +16,7 @@ from rich.text import Text
 
 from eqsat.report import units
 from eqsat.report.summary import Quantization, Summary, group_host_operators
-from eqsat.text import shown
+from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
 _ROWS_SHOWN = 12
@@ -205,7 +205,7 @@ def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str
 def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     host, *accelerators = summary.targets
     where = " + ".join([*accelerators, host])
-    yield Text(shown(f"{summary.model} for {where}"), style="bold")
+    yield Text(f"{name_of(summary.model)} for {name_of(where)}", style="bold")
     yield before_after(summary)
     limit = None if details else _ROWS_SHOWN
     if summary.regions:
@@ -250,4 +250,4 @@ def _table(*columns: str) -> Table:
 
 def _raw(text: str) -> Text:
     """Text of the model's or the user's making: brackets in it are no markup, escape sequences no commands."""
-    return Text(shown(text), overflow="fold")
+    return Text(name_of(text), overflow="fold")
