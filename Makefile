@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz bench wheel-test clean
+.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz hostile bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -65,6 +65,9 @@ check-c: $(STAMP)  ## all node cases and 200 random graphs of each kind as C und
 
 fuzz: $(STAMP)  ## N random graphs, each optimized in several ways and compared: make fuzz N=1000
 	$(BIN)/python -m tests.fuzz $(N) --start $(START)
+
+hostile: $(STAMP)  ## models, files and arguments that want to overwhelm, each under 8 GB
+	$(BIN)/python -m tests.hostile
 
 bench: $(STAMP)  ## the benchmarks: tables here, JSON in out/
 	@mkdir -p out

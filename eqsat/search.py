@@ -27,8 +27,8 @@ from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.solve import solve
-from eqsat.extract.together import together
 from eqsat.extract.ties import settle_ties
+from eqsat.extract.together import together
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.assemble import assemble

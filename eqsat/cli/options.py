@@ -275,8 +275,8 @@ def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     dims: dict[str, int] = {}
     for text in values:
         name, equals, size = text.rpartition("=")
-        if not equals or not name or not size.isdecimal():
-            raise click.BadParameter(f"{text!r} is not of the form NAME=SIZE, such as N=1")
+        if not equals or not name or not size.isdecimal() or len(size) > 18:
+            raise click.BadParameter(f"{text[:80]!r} is not of the form NAME=SIZE, such as N=1")
         if dims.setdefault(name, int(size)) != int(size):
             raise click.BadParameter(f"{name} is given twice, as {dims[name]} and as {size}")
     return dims

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
+from eqsat import bounds
 from eqsat.errors import ExecutionError
 from eqsat.text import name_of
 
@@ -27,16 +30,43 @@ def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
     try:
         with Path(path).open("rb") as file:
             start = file.read(max(map(len, _SIGNATURES)))
-        if not start.startswith(_SIGNATURES):
-            # numpy would take it for a pickle and suggest to load that, which would run its code.
-            raise ValueError(f"{len(start)} bytes of no such file" if len(start) < 6 else "a file of another kind")
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.lib.npyio.NpzFile):
-            with content:
-                return {name: content[name] for name in content.files}
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
+            if not start.startswith(_SIGNATURES):
+                # numpy would take it for a pickle and suggest to load that, which would run its code.
+                raise ValueError(f"{len(start)} bytes of no such file" if len(start) < 6 else "a file of another kind")
+            file.seek(0)
+            if start.startswith(_SIGNATURES[0]):
+                return _array(file, Path(path).stat().st_size)
+            with zipfile.ZipFile(file) as archive:
+                return {
+                    entry.filename.removesuffix(".npy"): _member_array(archive, entry) for entry in archive.infolist()
+                }
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(error.strerror or str(error) if isinstance(error, OSError) else str(error)) from error
-    return content
+
+
+def _member_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(entry) as part:
+        return _array(part, entry.file_size)
+
+
+def _array(file: IO[bytes], size: int) -> np.ndarray:
+    """An array from a file of so many bytes; what its header says is checked before memory is allocated for it."""
+    try:
+        major, minor = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if (major, minor) == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except ValueError:
+        raise
+    except Exception as error:  # a header is parsed as Python, which may end in anything
+        raise ValueError("a header that is none") from error
+    wanted = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded")
+    if wanted > size or any(d < 0 for d in shape):
+        raise ValueError(f"{size} bytes with a header of {math.prod(shape):.4g} elements")
+    bounds.current().admit(wanted, 0, getattr(file, "name", None) or "array", "an array")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray]) -> None:

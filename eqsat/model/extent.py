@@ -17,8 +17,8 @@ from eqsat.errors import ModelError
 from eqsat.model.types import TensorType
 
 MOST_BYTES = 1 << 62
-MOST_DIMENSIONS = 64
-"""What numpy arrays can have."""
+MOST_DIMENSIONS = 32
+"""What all of numpy can deal with."""
 MOST_SUBGRAPHS = 30
 """Levels of subgraphs: protobuf reads a hundred levels of messages, and each subgraph is three."""
 MOST_CALLS = 100

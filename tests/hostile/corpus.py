@@ -1,0 +1,29 @@
+"""All cases: importing a file of them registers what it holds."""
+
+from __future__ import annotations
+
+import importlib
+
+from tests.hostile.case import CASES, Case
+
+KINDS = ("sizes", "folding", "loops", "nesting", "tensors", "files", "arguments")
+"""Files with cases."""
+
+SHORT = (
+    "arguments-time_limit_nan",
+    "files-npy_of_2_to_40",
+    "optimize-functions_that_double",
+    "optimize-range_of_10_to_12",
+    "optimize-two_to_40_squared",
+    "run-loop_without_end",
+    "run-power_tower",
+    "run-nested_text",
+)
+"""What the default tests run."""
+
+
+def cases(names: tuple[str, ...] = ()) -> list[Case]:
+    """The cases of these names or kinds, all by default."""
+    for kind in KINDS:
+        importlib.import_module(f"tests.hostile.{kind}")
+    return [case for name, case in CASES.items() if not names or any(part in name for part in names)]
