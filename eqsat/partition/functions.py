@@ -37,6 +37,7 @@ from eqsat.partition.emit import (
     make_value,
     set_type,
 )
+from eqsat.partition.loadable import spell_for_function
 from eqsat.partition.names import Namer, output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.subgraphs import captured_values, operands, reads
@@ -239,6 +240,7 @@ class _Writer:
             opset_imports={d: self.original.opset_imports.get(d, opset.opset_version(d)) for d in domains},
             name=region.name,
         )
+        spell_for_function(graph)
         function = ir.Function(op.domain, op.name, graph=graph, attributes=())
         marks = {TARGET: target, REGION: region.name}
         function.metadata_props.update(marks)

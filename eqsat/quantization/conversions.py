@@ -17,7 +17,9 @@ import networkx as nx
 import onnx_ir as ir
 
 from eqsat.model import opset
+from eqsat.model.functions import with_definitions
 from eqsat.partition.emit import COST
+from eqsat.partition.loadable import spell_for_function
 
 DOMAIN = f"{opset.EQSAT}.quantized"
 PARTS = ("prefix", "core", "suffix")
@@ -39,12 +41,13 @@ def partition_conversions(model: ir.Model) -> ir.Model:
         members = [node for node, own in zip(nodes, labels, strict=True) if own == label]
         if members:
             function, call = _outlined(part, members, graph)
+            spell_for_function(function)
             copy.functions[function.identifier()] = function
             calls.append(call)
     graph.extend(calls)
     graph.opset_imports[DOMAIN] = 1
     copy.opset_imports[DOMAIN] = 1
-    return copy
+    return with_definitions(copy)
 
 
 def cut(nodes: Sequence[ir.Node], work: Sequence[int], integer: Sequence[bool]) -> list[int]:
