@@ -107,6 +107,8 @@ class _Check:
                 message = f"the right side has another type: {audit.statistics.mismatch}"
                 outcome.mismatch = Counterexample(self.rule, "mismatch", instance, message, seed=seed)
             raise Rejected("the right side has another type")
+        if audit.statistics.misfits and not audit.statistics.applied:
+            raise Rejected(f"a constant of the right side is out of range: {audit.statistics.misfit}")
         if not audit.statistics.applied:
             self._report("silent", instance, "all conditions hold and yet the rule does not apply", seed)
             return
