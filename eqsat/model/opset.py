@@ -124,9 +124,15 @@ def operator_names(domain: str = "") -> tuple[str, ...]:
     return tuple(sorted(n for n in names if find_schema(OpKey(domain, n)) is not None))
 
 
+LONGEST_NAME = 200
+"""Longer names are like no other: to compare them takes the square of their length."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint ``did you mean `A` or `B`?``, empty where nothing is similar."""
-    by_lower = {k.lower(): k for k in sorted(known, reverse=True)}
+    if len(name) > LONGEST_NAME:
+        return ""
+    by_lower = {k.lower(): k for k in sorted(known, reverse=True) if len(k) <= LONGEST_NAME}
     close = difflib.get_close_matches(name.lower(), sorted(by_lower), n=3, cutoff=0.6)
     if name.lower() in by_lower:
         close = [name.lower()]

@@ -11,13 +11,13 @@ from eqsat.model.opset import did_you_mean
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.attribute_values import check_attribute
-from eqsat.rules.build_pattern import Deferred, PatternBuilder
+from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.callee import known
 from eqsat.rules.check_let import check_let
 from eqsat.rules.constness import forbid_constness, split_constness
-from eqsat.rules.expand import Clause, expand
-from eqsat.rules.scope import Binding, Context, Definition, Frame
+from eqsat.rules.expand import Clause, expand, extent
+from eqsat.rules.scope import DEEPEST, Binding, Context, Definition, Frame
 from eqsat.rules.source import Sources
 
 _CLASSES = {
@@ -53,6 +53,13 @@ class Builder:
     ) -> ast.Match | ast.Alternatives:
         """A pattern that is an operator, or alternatives of operators."""
         pattern = self.patterns.build(term, self.frame)
+        count, depth = extent(pattern)
+        if count > MOST_OPERATORS or depth > DEEPEST:
+            raise self.context.error(
+                term.place,
+                f"a pattern of at most {MOST_OPERATORS} operators, nested at most {DEEPEST} deep, is required",
+                actual=f"{count if count < 10**9 else 'billions'}, nested {depth} deep, with all `let`s written out",
+            )
         bad = _bare(pattern)
         if bad is not None:
             raise self.context.error(

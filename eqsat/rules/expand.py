@@ -13,10 +13,15 @@ from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
+from eqsat.ops.properties import is_commutative
 from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Rest, Var, Wildcard
 
 MOST_CLAUSES = 1024
 """A pattern that stands for more plain patterns than this is refused."""
+
+
+MOST_SWAPS = 18
+"""Commutative operators of a pattern: where it matches it does so in ``2 ** swaps`` ways."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,12 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
             place=str(roots[0].place),
             hint="each alternative and each optional operand doubles their number: split the rule",
         )
+    if _swaps(roots, {}) > MOST_SWAPS:
+        raise RuleError(
+            f"a pattern of at most {MOST_SWAPS} commutative operators is required",
+            place=str(roots[0].place),
+            hint="each of them matches in both orders, which doubles the matches: split the rule",
+        )
     clauses: list[Clause] = []
     for plain, state in _all(list(roots), _State()):
         clause = _clause(plain, state, names)
@@ -78,6 +89,20 @@ def _ways(patterns: Sequence[Pattern | None], seen: dict[object, int]) -> int:
                 total *= len(pattern.ops) * _ways(pattern.args, seen)
             else:
                 total *= sum(_ways([option], dict(seen)) for option in pattern.options)
+    return total
+
+
+def _swaps(patterns: Sequence[Pattern | None], seen: dict[int, int]) -> int:
+    """How many operators there are, at most, whose two operands may be exchanged."""
+    total = 0
+    for pattern in patterns:
+        if isinstance(pattern, Match | Alternatives) and id(pattern) not in seen:
+            if isinstance(pattern, Match):
+                own = len(pattern.args) == 2 and any(is_commutative(op) for op in pattern.ops)
+                seen[id(pattern)] = own + _swaps(pattern.args, seen)
+            else:
+                seen[id(pattern)] = max((_swaps([option], seen) for option in pattern.options), default=0)
+            total += seen[id(pattern)]
     return total
 
 
@@ -208,6 +233,23 @@ def _names(pattern: Pattern | None) -> set[str]:
             return found.union(*(_names(option) for option in pattern.options))
         case _:
             return set()
+
+
+def extent(pattern: Pattern | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
+    """Operators of a pattern and its depth, as it looks once every ``let`` is written out.
+
+    A ``let`` that is used twice is one object, so that this takes no longer than the text; a walk over all operators
+    takes twice as long for each ``let`` that is made of two of the one before.
+    """
+    seen = {} if seen is None else seen
+    if not isinstance(pattern, Match | Alternatives):
+        return 0, 0
+    if id(pattern) not in seen:
+        parts = pattern.args if isinstance(pattern, Match) else pattern.options
+        below = [extent(part, seen) for part in parts]
+        depth = max((d for _, d in below), default=0)
+        seen[id(pattern)] = isinstance(pattern, Match) + sum(count for count, _ in below), depth + 1
+    return seen[id(pattern)]
 
 
 def operators(patterns: Sequence[Pattern | None]) -> tuple[OpKey, ...]:

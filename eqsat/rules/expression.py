@@ -15,6 +15,7 @@ import numpy as np
 
 from eqsat.rules import ast
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
+from eqsat.rules.effort import Env
 from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.rules.functions import FUNCTIONS, is_const
 from eqsat.rules.uses import Uses, uses
@@ -47,29 +48,37 @@ def evaluate(expr: ast.Expr, env: Mapping[str, object]) -> Any:
 
     Raises:
         Unknown: It depends on something that is not known, or has no value (an index out of range, a division by 0).
+        RuleError: It takes more steps than an expression may.
     """
-    return finish(_value(expr, env))
+    return finish(_value(expr, Env(env)))
 
 
 def holds(conditions: Iterable[ast.Condition], env: Mapping[str, object]) -> ast.Condition | None:
     """The first condition that does not hold or cannot be answered, None when all hold."""
     for condition in conditions:
         try:
-            if not _truth(condition.expr, env):
+            if not _truth(condition.expr, Env(env)):
                 return condition
         except Unknown:
             return condition
     return None
 
 
-def _truth(expr: ast.Expr, env: Mapping[str, object]) -> bool:
+def _truth(expr: ast.Expr, env: Env) -> bool:
     found = _value(expr, env)
     if isinstance(found, bool | np.bool_):
         return bool(found)
     raise Unknown(f"{found!r} is neither true nor false")
 
 
-def _value(expr: ast.Expr, env: Mapping[str, object]) -> Any:
+def _value(expr: ast.Expr, env: Env) -> Any:
+    env.effort.term(expr.place)
+    found = _found(expr, env)
+    env.effort.result(found, expr.place)
+    return found
+
+
+def _found(expr: ast.Expr, env: Env) -> Any:
     match expr:
         case ast.Literal_():
             return expr.value
@@ -101,7 +110,7 @@ def _value(expr: ast.Expr, env: Mapping[str, object]) -> Any:
             return _value(expr.then if _truth(expr.condition, env) else expr.otherwise, env)
 
 
-def _name(name: str, env: Mapping[str, object]) -> Any:
+def _name(name: str, env: Env) -> Any:
     if name in env:
         found = env[name]
         if isinstance(found, TensorFacts) and not found.is_present:
@@ -114,7 +123,7 @@ def _name(name: str, env: Mapping[str, object]) -> Any:
     raise Unknown(f"`{name}` is absent")
 
 
-def _member(expr: ast.Member, env: Mapping[str, object]) -> Any:
+def _member(expr: ast.Member, env: Env) -> Any:
     if expr.name == "is_present":
         return _is_present(expr.of, env)
     of = _value(expr.of, env)
@@ -133,7 +142,7 @@ def _member(expr: ast.Member, env: Mapping[str, object]) -> Any:
     return _fact(of, expr.name)
 
 
-def _is_present(of: ast.Expr, env: Mapping[str, object]) -> bool:
+def _is_present(of: ast.Expr, env: Env) -> bool:
     if isinstance(of, ast.Name) and of.name not in env:
         return False
     try:
@@ -178,7 +187,7 @@ def _index(of: Any, index: Any) -> Any:
     raise Unknown("an item of a list is required")
 
 
-def _slice(expr: ast.Slice, env: Mapping[str, object]) -> Any:
+def _slice(expr: ast.Slice, env: Env) -> Any:
     of = _value(expr.of, env)
     bounds = [None if b is None else _value(b, env) for b in (expr.start, expr.stop)]
     if not all(b is None or is_whole(b) for b in bounds):
@@ -189,7 +198,7 @@ def _slice(expr: ast.Slice, env: Mapping[str, object]) -> Any:
     return tuple(items(of)[slice(*bounds)])
 
 
-def _call(expr: ast.CallExpr, env: Mapping[str, object]) -> Any:
+def _call(expr: ast.CallExpr, env: Env) -> Any:
     function = FUNCTIONS[expr.function]
     args = [_argument(expr.function, arg, env) for arg in expr.args]
     try:
@@ -198,13 +207,13 @@ def _call(expr: ast.CallExpr, env: Mapping[str, object]) -> Any:
         raise Unknown(f"{expr.function}: {error}") from None
 
 
-def _argument(function: str, arg: ast.Expr, env: Mapping[str, object]) -> Any:
+def _argument(function: str, arg: ast.Expr, env: Env) -> Any:
     if function == "const" and isinstance(arg, ast.Name) and arg.name not in env:
         return TensorFacts(None, None, True, False)
     return _value(arg, env)
 
 
-def _logic(expr: ast.Binary, env: Mapping[str, object]) -> bool:
+def _logic(expr: ast.Binary, env: Env) -> bool:
     settles = expr.op == "or"
     doubt: Unknown | None = None
     for side in (expr.left, expr.right):
@@ -218,7 +227,7 @@ def _logic(expr: ast.Binary, env: Mapping[str, object]) -> bool:
     return not settles
 
 
-def _compare(expr: ast.Compare, env: Mapping[str, object]) -> bool:
+def _compare(expr: ast.Compare, env: Env) -> bool:
     left = _value(expr.first, env)
     pairs: list[tuple[str, Any, Any]] = []
     for op, operand in expr.rest:
@@ -260,11 +269,12 @@ def _compare_two(op: str, a: Any, b: Any) -> bool:
             return not contains(b, a)
 
 
-def _comprehension(expr: ast.Comprehension, env: Mapping[str, object]) -> tuple[Any, ...]:
+def _comprehension(expr: ast.Comprehension, env: Env) -> tuple[Any, ...]:
     source: Sequence[Any] = items(_value(expr.source, env))
-    results = []
+    results: list[Any] = []
+    inner = Env(env, env.effort)
     for item in source:
-        inner = {**env, expr.variable: item}
+        inner[expr.variable] = item
         if expr.condition is None or _truth(expr.condition, inner):
             results.append(_value(expr.item, inner))
     return tuple(results)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from eqsat.model.types import bits
 from eqsat.rules.dtypes import limits
 from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
-from eqsat.rules.values import as_number, equal, items
+from eqsat.rules.values import as_number, check_size, equal, items
 
 _LONGEST = 100_000
 _Kinds = tuple[tuple[Kind, ...], ...]
@@ -98,6 +98,15 @@ def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[..., Any]:
         return pick(numbers)
 
     return call
+
+
+def _product(values: object) -> Any:
+    result: Any = 1
+    for number in _members((values,)):
+        result *= number
+        # A product of many large numbers has as many digits as all of them together.
+        check_size(result)
+    return result
 
 
 def _elementwise(scalar: Callable[[Any], Any]) -> Callable[[object], Any]:
@@ -191,7 +200,7 @@ FUNCTIONS: dict[str, Function] = {
     "min": Function(_extreme(min), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
     "max": Function(_extreme(max), _ITEMS, "number", most=None, doc="greatest"),
     "sum": Function(lambda x: sum(_members((x,))), _COLLECTION, "number", doc="sum of a list"),
-    "prod": Function(lambda x: math.prod(_members((x,))), _COLLECTION, "number", doc="product of a list"),
+    "prod": Function(_product, _COLLECTION, "number", doc="product of a list"),
     "any": Function(_any, _COLLECTION, "truth", doc="whether one of a list is true"),
     "all": Function(_all, _TRUTHS, "truth", doc="whether all of a list are true"),
     "abs": Function(_elementwise(abs), _NUMERIC, None, doc="absolute value"),

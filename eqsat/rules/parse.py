@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, VisitError
 
 from eqsat.errors import EqsatError
+from eqsat.model.opset import LONGEST_NAME
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.layout import Layout
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.surface import Surface
 from eqsat.rules.syntax_errors import explain
+
+_LONG_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LONGEST_NAME},}}")
 
 
 @cache
@@ -33,6 +37,15 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
         RuleError: It is not written in the rule language.
     """
     text = source.text
+    long = _LONG_NAME.search(text)
+    if long is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        column = long.start() - text.rfind("\n", 0, long.start())
+        raise sources.error(
+            Place(source.name, line, column),
+            f"names of at most {LONGEST_NAME} letters are required",
+            actual=long.group(),
+        )
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:

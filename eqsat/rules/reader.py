@@ -27,6 +27,11 @@ from eqsat.rules.source import Source, Sources
 PRELUDE = "prelude.rules"
 """The file in the shipped rules whose ``let``s hold everywhere."""
 
+MOST_BYTES = 2_000_000
+"""Of one file; the shipped ones together have less than a tenth of it."""
+MOST_LETS = 1_000
+"""Of one file: each name is looked up among all that are defined before it."""
+
 
 def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
     """Reads one ``.rules``, ``.target`` or ``.egg`` file.
@@ -65,7 +70,16 @@ def _read(path: Path, known: _Names) -> ast.RuleFile:
     kind = TargetError if is_target else RuleError
     requirement = f"a {'target' if is_target else 'rule'} file is required"
     try:
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise kind(
+                f"a file of at most {MOST_BYTES:,} bytes is required",
+                place=str(path),
+                actual="a larger one",
+                hint="several files may be given",
+            )
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise kind(requirement, place=str(path), actual="no such file") from None
     except UnicodeDecodeError as error:
@@ -85,6 +99,15 @@ def _is_prelude(path: Path) -> bool:
 
 
 def _read_text(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
+    try:
+        return _declared(text, name, known, is_prelude=is_prelude)
+    except RecursionError:
+        # The last guard: `let`s inside of each other, each of them nested as deeply as it may be.
+        kind = TargetError if name.endswith(".target") else RuleError
+        raise kind("terms that are nested less deeply are required", place=name) from None
+
+
+def _declared(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
     if name.endswith(".egg"):
         return ast.RuleFile(name, egg=text)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -100,6 +123,11 @@ def _read_text(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.
         frame = prelude.frame
     rules: list[ast.Rule] = []
     targets: list[ast.Target] = []
+    lets = [d for d in declarations if isinstance(d, s.Let)]
+    if len(lets) > MOST_LETS:
+        raise sources.error(
+            lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
+        )
     define([d for d in declarations if isinstance(d, s.Let)], frame, sources, local=False)
     for declaration in declarations:
         sources.in_target = isinstance(declaration, s.Target)

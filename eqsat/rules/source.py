@@ -12,6 +12,10 @@ from eqsat.rules.ast import Place
 _STRING_OR_COMMENT = re.compile(r'"(?:\\[^\n]|[^"\\\n])*"|#[^\n]*')
 
 
+WIDEST = 160
+"""Characters of a line that an error shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comment:
     """A comment without its sign; ``alone`` where nothing else stands on its line."""
@@ -36,9 +40,11 @@ class Source:
     def comments(self) -> tuple[Comment, ...]:
         """All comments, in order."""
         found = []
+        line, counted = 1, 0
         for match in _STRING_OR_COMMENT.finditer(self.text):
             if match.group().startswith("#"):
-                line = self.text.count("\n", 0, match.start()) + 1
+                line += self.text.count("\n", counted, match.start())
+                counted = match.start()
                 before = self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()]
                 found.append(Comment(line, match.group()[1:].removeprefix(" ").rstrip(), not before.strip()))
         return tuple(found)
@@ -48,14 +54,24 @@ class Source:
         if not 1 <= line <= len(self.lines):
             return ""
         text = self.lines[line - 1].rstrip()
+        if len(text) > WIDEST:
+            # Of a very long line the part around the column.
+            first = max(0, min(column - 1, len(text)) - WIDEST // 2)
+            text, column = text[first : first + WIDEST], column - first
         # Tabs are kept in the caret's line, so that it stands below its character at any tab width.
         indent = "".join("\t" if c == "\t" else " " for c in text[: column - 1]).ljust(column - 1)
         return f"{text}\n{indent}^"
 
-    def doc(self, header: int, last: int, body: int) -> str:
-        """Comment lines right above line ``header``, on it up to ``last``, and right below up to line ``body``."""
+    @cached_property
+    def _texts(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Comments by line: those with a line of their own, and those behind something."""
         alone = {c.line: c.text for c in self.comments if c.alone}
         behind = {c.line: c.text for c in self.comments if not c.alone}
+        return alone, behind
+
+    def doc(self, header: int, last: int, body: int) -> str:
+        """Comment lines right above line ``header``, on it up to ``last``, and right below up to line ``body``."""
+        alone, behind = self._texts
         above = []
         line = header - 1
         while line in alone:
@@ -67,6 +83,11 @@ class Source:
             texts.append(alone[line])
             line += 1
         return "\n".join(texts).strip()
+
+
+def shortened(text: str) -> str:
+    """A text for a message, without its middle where it is very long."""
+    return text if len(text) <= 2 * WIDEST else f"{text[:WIDEST]} … {text[-WIDEST:]}"
 
 
 class Sources:
@@ -92,7 +113,7 @@ class Sources:
         return kind(
             requirement,
             place=str(place),
-            actual=actual,
+            actual=shortened(actual),
             hint=hint,
             excerpt=source.excerpt(place.line, place.column) if source else "",
         )

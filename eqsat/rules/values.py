@@ -115,9 +115,15 @@ def _apply(op: str, a: Any, b: Any) -> Any:
     result = _OPERATIONS[op](a, b)
     if isinstance(result, complex):
         raise Unknown("a complex number")
-    if isinstance(result, int) and result.bit_length() > _LARGEST_BITS:
-        raise Unknown("a number that is too large")
+    check_size(result)
     return result
+
+
+def check_size(result: Any) -> None:
+    """Raises: Unknown: A whole number has more digits than anything could need."""
+    numbers = result.flat if isinstance(result, np.ndarray) and result.dtype == object else (result,)
+    if any(isinstance(n, int) and n.bit_length() > _LARGEST_BITS for n in numbers):
+        raise Unknown("a number that is too large")
 
 
 def _check_power(a: Any, b: Any) -> None:
