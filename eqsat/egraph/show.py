@@ -42,7 +42,8 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
     paragraphs = []
     for i, clause in enumerate(clauses):
         clause.key = definition.name.replace(".", "_") + (f"_{i}" if len(clauses) > 1 else "")
-        paragraphs.append("\n".join(clause.commands()))
+        # Where operators of the right side turn out to be constants, there is one more rule of the second stage.
+        paragraphs.append("\n".join([*clause.commands(), *clause.apply_commands(frozenset())]))
     return "\n\n".join(paragraphs) + "\n"
 
 

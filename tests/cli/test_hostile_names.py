@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqsat.cli import main
-from tests.hostile import BYTES, EVERY, INSTRUCTIONS, PLANTED
+from tests.hostile_names import BYTES, EVERY, INSTRUCTIONS, PLANTED
 
 NAMES = [n for n in dict.fromkeys((*INSTRUCTIONS, *(f"x{b}y" for b in BYTES[::7]))) if len(n) < 1000]
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -22,7 +22,7 @@ from eqsat.codegen.vendor_calls import is_plain_call
 from eqsat.errors import CodegenError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from tests.hostile import BYTES, CLASHES, EVERY, INSTRUCTIONS, PLANTED
+from tests.hostile_names import BYTES, CLASHES, EVERY, INSTRUCTIONS, PLANTED
 
 
 def named(names: list[str], graph: str = "g") -> onnx.ModelProto:
