@@ -11,6 +11,9 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.extent import check_shape
 
+MOST_CHARACTERS = 1000
+"""Of the path of an external file."""
+
 
 def check_content(tensor: onnx.TensorProto, place: str) -> None:
     """The tensor has as much data as its type says."""
@@ -70,8 +73,12 @@ def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
     location = where.get("location", "")
     if not location:
         raise ModelError("external data with a location is required", place=place, actual="none")
-    if not location.isprintable():
-        raise ModelError("a location of printable characters is required", place=place, actual=repr(location))
+    if not location.isprintable() or len(location) > MOST_CHARACTERS:
+        raise ModelError(
+            f"a location of at most {MOST_CHARACTERS} printable characters is required",
+            place=place,
+            actual=repr(location[:80]) + (f" and {len(location) - 80} more" if len(location) > 80 else ""),
+        )
     base = folder or Path.cwd()
     path = (base / location).resolve()
     if Path(location).is_absolute() or not path.is_relative_to(base.resolve()):
