@@ -16,6 +16,7 @@ from onnx import defs, inliner, version_converter
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
+from eqsat.model.converted import element_types, give_types, needs_types
 from eqsat.model.read import Source
 from eqsat.model.types import OpKey
 
@@ -124,6 +125,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
     graph_metadata = list(source.proto.graph.metadata_props)
     if version < 7:
         _spread_slopes(source.proto)
+    types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}
     try:
         converted = version_converter.convert_version(source.proto, target)
     except Exception as error:  # whatever the C++ side throws
@@ -133,6 +135,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
             actual=_reason(error),
             hint=f"{', '.join(changed[:8])} changed since; exporting with a newer opset avoids the conversion",
         ) from error
+    give_types(converted, types)
     _restore(converted, metadata)
     converted.graph.metadata_props.extend(graph_metadata)
     source.proto = converted

@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from eqsat.errors import ModelError
+from eqsat.execute.executor import Executor
 from eqsat.model import opset
 from eqsat.model.load import load
 from tests.model.running import random_inputs, run_ort
@@ -34,6 +35,29 @@ def test_softmax_and_friends_of_every_opset(version: int) -> None:
             {squeeze}
         }}"""
     )
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+@pytest.mark.parametrize("dtype", ["float16", "float", "double"])
+def test_bounds_that_were_attributes_get_the_type_of_their_tensor(dtype: str, version: int) -> None:
+    """In a subgraph, too."""
+    then, other = (
+        f"g_{n} () => ({dtype}[2,3] {n}) {{ {n} = Clip<max={bound}>(p) }}" for n, bound in (("a", 0.5), ("b", 2.0))
+    )
+    model = load(
+        f"""<ir_version: 4, opset_import: ["": {version}]>
+        g ({dtype}[2,1] x, bool c) => ({dtype}[2,3] y, {dtype}[2,3] z) {{
+            p = Pad<pads=[0,1,0,1], value=-1.5>(x)
+            y = Clip<min=-1.0, max=0.25>(p)
+            z = If(c) <then_branch = {then}, else_branch = {other}>
+        }}"""
+    )
+    x = np.array([[0.75], [-3]], {"float16": np.float16, "float": np.float32, "double": np.float64}[dtype])
+    padded = np.pad(x, [(0, 0), (1, 1)], constant_values=-1.5)
+    for condition, most in ((True, 0.5), (False, 2.0)):
+        found = Executor(model).run({"x": x, "c": np.array(condition)})
+        np.testing.assert_array_equal(found["y"], np.clip(padded, -1, 0.25))
+        np.testing.assert_array_equal(found["z"], np.minimum(padded, most))
 
 
 def test_upsample_becomes_resize() -> None:

@@ -1,0 +1,78 @@
+"""What ``onnx.version_converter`` gets wrong, made good behind it.
+
+Attributes that became inputs (the bounds of Clip, the value of Pad) it writes as float32, whatever the type of the
+tensor beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+_LIKE_FIRST = {"Clip": (1, 2), "Pad": (2,)}
+"""Operands that must have the type of the first."""
+
+Types = dict[str, int]
+
+
+def element_types(model: onnx.ModelProto) -> Types:
+    """Element type by name, as far as it is known, of all values that are not float32."""
+    found: Types = {}
+    try:
+        typed = onnx.shape_inference.infer_shapes(model)
+    except Exception:  # what is wrong with the model is for others to say
+        typed = model
+    _collect(typed.graph, found)
+    return found
+
+
+def needs_types(model: onnx.ModelProto) -> bool:
+    """Whether an operator is there whose operands the converter makes."""
+    return _has_bounds(model.graph)
+
+
+def give_types(model: onnx.ModelProto, types: Mapping[str, int]) -> None:
+    """Gives constants that the converter made the type that their operator needs."""
+    if types:
+        _give(model.graph, types)
+
+
+def _has_bounds(graph: onnx.GraphProto) -> bool:
+    return any(
+        node.op_type in _LIKE_FIRST or any(a.HasField("g") and _has_bounds(a.g) for a in node.attribute)
+        for node in graph.node
+    )
+
+
+def _collect(graph: onnx.GraphProto, found: Types) -> None:
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type.elem_type
+        if kind not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
+            found[value.name] = kind
+    found.update({t.name: t.data_type for t in graph.initializer if t.data_type != TensorProto.FLOAT})
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _collect(attribute.g, found)
+
+
+def _give(graph: onnx.GraphProto, types: Mapping[str, int]) -> None:
+    constants = {t.name: t for t in graph.initializer}
+    for node in graph.node:
+        held = next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
+        if node.op_type == "Constant" and held is not None:
+            constants[node.output[0]] = held
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _give(attribute.g, types)
+        kind = types.get(node.input[0]) if node.op_type in _LIKE_FIRST and node.input and not node.domain else None
+        for place in _LIKE_FIRST[node.op_type] if kind is not None else ():
+            tensor = constants.get(node.input[place]) if place < len(node.input) else None
+            if tensor is not None and tensor.data_type == TensorProto.FLOAT:
+                with np.errstate(over="ignore"):
+                    array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(kind))
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
