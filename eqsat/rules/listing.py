@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from eqsat.rules import syntax
@@ -65,8 +66,13 @@ def composite_patterns(path: Path) -> dict[str, str]:
 
 def short_place(place: Place | str) -> str:
     """``file:line`` of a place; shipped files by their path in the repository, others as they were given."""
+    return _short(str(place))
+
+
+@lru_cache(maxsize=8192)
+def _short(place: str) -> str:
     # From the right, since a path may contain colons; line and column are always there.
-    file, line, _ = str(place).rsplit(":", 2)
+    file, line, _ = place.rsplit(":", 2)
     path = Path(file)
     if path.is_relative_to(rules_dir()):
         file = f"rules/{path.relative_to(rules_dir()).as_posix()}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from eqsat.errors import RuleError
 
 
+@cache
 def rules_dir() -> Path:
     """The folder of the shipped ``*.rules``, ``prelude.rules`` and ``targets/``.
 
