@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz hostile bench wheel-test clean
+.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz fuzz-c hostile bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -63,8 +63,13 @@ check-c: $(STAMP)  ## all node cases and 200 random graphs of each kind as C und
 	$(BIN)/python -m tests.codegen.graphs 0 200 --how sanitize --jobs $(JOBS) --resume out/check_c_graphs.tsv
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy tests/codegen
 
-fuzz: $(STAMP)  ## N random graphs, each optimized in several ways and compared: make fuzz N=1000
-	$(BIN)/python -m tests.fuzz $(N) --start $(START)
+# Stopped and started again it goes on where it was, unless a source has changed. `.venv/bin/python -m tests.fuzz --help`
+# says how a failure is repeated and shrunk.
+fuzz: $(STAMP)  ## N random graphs of all kinds and types, each optimized in several ways and compared: make fuzz N=10000
+	$(BIN)/python -m tests.fuzz $(N) --start $(START) --jobs $(JOBS) --resume out/fuzz.tsv --statistics out/fuzz.json
+
+fuzz-c: $(STAMP)  ## N of them as C, half of them optimized before: make fuzz-c N=500
+	$(BIN)/python -m tests.codegen.graphs $(START) $(N) --kind cases --jobs $(JOBS) --resume out/fuzz_c.tsv
 
 hostile: $(STAMP)  ## models, files and arguments that want to overwhelm, each under 8 GB
 	$(BIN)/python -m tests.hostile

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tests.codegen import nodes
 from tests.codegen.calling import finding
-from tests.codegen.progress import Progress
 from tests.codegen.ways import WAYS, sanitized_ways
 from tests.conformance import cases
+from tests.fuzz.progress import Progress
 
 EXPECTED = Path(__file__).with_name("expected_nodes.txt")
 BATCH = 60

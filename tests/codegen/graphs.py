@@ -1,8 +1,8 @@
 """Random graphs as C: ``python -m tests.codegen.graphs START COUNT [--how WAY ...] [--kind KIND]``.
 
-Of the fuzzer, with all sorts of operators and types, or networks with what layouts, halos and memory plans have to cope
-with. They are compared with the numpy executor; all graphs of a call are one library. An integer that differs, or a
-float beyond the fuzzer's tolerance, is a failure.
+Networks of the fuzzer, its cases of all kinds and types (as they are, and optimized), or networks with what layouts,
+halos and memory plans have to cope with. All graphs of a call are one library. A difference that the fuzzer's judge
+does not explain is a failure.
 """
 
 from __future__ import annotations
@@ -10,45 +10,78 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+
+import onnx_ir as ir
 
 from eqsat.codegen.generate import generate
 from eqsat.errors import CodegenError
-from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
+from eqsat.search import Search
 from tests.codegen import nodes
-from tests.codegen.progress import Progress
 from tests.codegen.random_graphs import random_model
 from tests.codegen.ways import WAYS, Way, sanitized_ways
 from tests.fuzz import generator
-from tests.fuzz.check import DisagreementError, compare
+from tests.fuzz.generator import Case
+from tests.fuzz.judge import DisagreementError, Judge
+from tests.fuzz.operators import UnjudgedError
+from tests.fuzz.progress import Progress
+from tests.fuzz.values import Value
 
 BATCH = 20
 KINDS = {"fuzzer": generator.generate, "networks": random_model}
 
 
-def prepare(seed: int, way: Way, kind: str = "fuzzer") -> nodes.Prepared | None:
-    """A random graph as C; None if C cannot hold it."""
-    model = load(KINDS[kind](seed))
-    arrays = complete_inputs(model, seed=seed)
+@dataclass(frozen=True)
+class Judged:
+    """A program, and who knows what it has to compute.
+
+    Attributes:
+        program: Its outputs in all worlds, if it is another than the judge's.
+    """
+
+    prepared: nodes.Prepared
+    judge: Judge
+    program: Mapping[str, Value] | None
+    lsb: bool
+
+
+def case_of(seed: int, kind: str) -> Case:
+    if kind == "cases":
+        return generator.generate_case(seed)
+    model = KINDS[kind](seed)
+    return Case(model, complete_inputs(load(model), seed=seed), seed)
+
+
+def prepare(seed: int, way: Way, kind: str = "fuzzer") -> Judged | None:
+    """A random graph as C; None if C cannot hold it, or nobody can judge it."""
+    case = case_of(seed, kind)
+    model = load(case.model)
+    optimized = kind == "cases" and seed % 2 == 1
+    if optimized:
+        model = Search(case.model, time_limit=30.0, iterations=6, enodes=4000).extract("best").model
     try:
         emitted = generate(model, name=f"graph{seed}", isas=way.isas, embedded=False)
-    except CodegenError:
+        judge = Judge(case)
+        program = judge.program(ir.to_proto(model), lsb=True) if optimized else None
+    except (CodegenError, UnjudgedError):
         return None
-    expected = Executor(model).run(arrays)
-    return nodes.Prepared(str(seed), emitted, dict(arrays), [expected[y.name] for y in emitted.outputs])
+    return Judged(nodes.Prepared(str(seed), emitted, dict(case.feeds), []), judge, program, optimized)
 
 
 def failures(seeds: Sequence[int], how: str = "native", kind: str = "fuzzer") -> tuple[int, list[str]]:
     """How many graphs ran, and what differs."""
     way = WAYS[how]
-    ready = [found for seed in seeds if (found := prepare(seed, way, kind)) is not None]
+    judged = [found for seed in seeds if (found := prepare(seed, way, kind)) is not None]
+    ready = [j.prepared for j in judged]
     results = nodes.results(nodes.compiled(ready, way), ready, way)
     lines = []
-    for prepared in ready:
+    for known in judged:
+        prepared = known.prepared
         outputs = results[prepared.name]
         if isinstance(outputs, str):
             lines.append(f"{kind}, {how}: graph {prepared.name} crashes: {outputs}")
@@ -56,7 +89,7 @@ def failures(seeds: Sequence[int], how: str = "native", kind: str = "fuzzer") ->
         names = [y.name for y in prepared.emitted.outputs]
         found = dict(zip(names, outputs, strict=True))
         try:
-            compare(f"graph {prepared.name}", dict(zip(names, prepared.expected, strict=True)), found)
+            known.judge.compare(f"graph {prepared.name}", found, known.program, lsb=known.lsb)
         except DisagreementError as error:
             lines.append(f"{kind}, {how}: {error}")
     return len(ready), lines
@@ -74,7 +107,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("start", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--how", choices=(*WAYS, "sanitize"), action="append")
-    parser.add_argument("--kind", choices=tuple(KINDS), action="append")
+    parser.add_argument("--kind", choices=(*KINDS, "cases"), action="append")
     parser.add_argument("--jobs", type=int, default=1, help="batches at the same time")
     parser.add_argument("--resume", type=Path, help="file of outcomes: those of an unchanged program are kept")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

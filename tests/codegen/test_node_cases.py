@@ -13,8 +13,8 @@ from eqsat.codegen.compiler import find_compiler
 from tests.codegen import __main__ as conformance
 from tests.codegen import calling, nodes, progress
 from tests.codegen.calling import Call
-from tests.codegen.progress import Progress
 from tests.codegen.ways import WAYS, sanitized_ways
+from tests.fuzz.progress import Progress
 
 EVERY = 28
 """One case in so many is run here."""

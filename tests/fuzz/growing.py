@@ -1,31 +1,31 @@
 """A random graph while it grows: every node is executed as it is added, so that the values stay meaningful.
 
-Steps that would make infinities, amplify rounding beyond what can be compared, or blow up in size are refused.
-Whether a value is *exact* (no rounding between the inputs and it) is remembered: only such values may enter
-operators that jump (rounding, comparisons, quantization).
+A graph has a main float type. A *tame* one refuses steps that make infinities or amplify; a *wild* one holds numbers
+from the whole range of its types, and what may be compared is left to the judge (``judge.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from eqsat.errors import EqsatError
 from eqsat.model.attributes import make_attrs, to_protos
-from eqsat.model.opset import IR_VERSION, MICROSOFT, PINNED_OPSET
-from eqsat.model.types import OpKey
+from eqsat.model.opset import EQSAT, IR_VERSION, MICROSOFT, PINNED_OPSET
+from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.evaluate import evaluate
+from tests.fuzz.numbers import data, is_float, wild_number
 
 LARGEST = 20_000
 """Elements of the largest value."""
 STRONGEST = 1e3
-"""Largest magnitude of a float."""
+"""Largest magnitude of a float in a tame graph."""
 
 
 class RefusedError(Exception):
@@ -40,6 +40,8 @@ class Value:
     array: np.ndarray
     exact: bool
     constant: bool
+    floats: np.dtype
+    """The main type of the graph."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,7 +49,7 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        return self.array.dtype == np.float32
+        return self.array.dtype == self.floats
 
 
 EXACT = frozenset(
@@ -62,13 +64,25 @@ EXACT = frozenset(
 class Growing:
     """A graph under construction."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, floats: Any = np.float32, *, wild: bool = False) -> None:
         self.rng = rng
+        self.floats = np.dtype(floats)
+        self.wild = wild
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
+        self.constants: list[Value] = []
+        self.extra_outputs: list[Value] = []
         self._count = 0
+
+    def kept(self) -> tuple[int, ...]:
+        """How much there is, to go back to if a step is refused."""
+        return len(self.values), len(self.nodes), len(self.constants), len(self.inputs), len(self.extra_outputs)
+
+    def back(self, kept: tuple[int, ...]) -> None:
+        lists = (self.values, self.nodes, self.constants, self.inputs, self.extra_outputs)
+        for held, count in zip(lists, kept, strict=True):
+            del held[count:]
 
     # ---- choosing ---------------------------------------------------------------------------------
 
@@ -81,8 +95,11 @@ class Growing:
     def size(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high + 1))
 
-    def pick(self, rank: int | None = None, *, exact: bool = False, dtype: Any = np.float32, least: int = 0) -> Value:
-        """A run-time value, later ones more often."""
+    def pick(self, rank: int | None = None, *, exact: bool = False, dtype: Any = None, least: int = 0) -> Value:
+        """A run-time value, of the main type by default; later ones more often."""
+        dtype = self.floats if dtype is None else dtype
+        # The judge knows ties: an inexact value may enter what jumps, too.
+        exact = exact and self.chance(0.5)
         fits = [
             v
             for v in self.values
@@ -102,25 +119,26 @@ class Growing:
         self._count += 1
         return f"{stem}_{self._count}"
 
-    def input(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Value:
-        if np.dtype(dtype).kind == "f":
-            array = self.rng.standard_normal(shape).astype(dtype)
-        elif dtype == np.bool_:
-            array = self.rng.random(shape) < 0.5
-        else:
-            info = np.iinfo(dtype)
-            array = self.rng.integers(max(info.min, -100), min(info.max, 100) + 1, shape).astype(dtype)
-        value = Value(self.name("in"), np.asarray(array), True, False)
+    def input(self, shape: tuple[int, ...], dtype: Any = None, array: np.ndarray | None = None) -> Value:
+        dtype = np.dtype(self.floats if dtype is None else dtype)
+        held = data(self.rng, shape, dtype, wild=self.wild) if array is None else array
+        value = Value(self.name("in"), np.asarray(held), True, False, self.floats)
         self.inputs.append(value)
         self.values.append(value)
         return value
 
-    def constant(self, array: Any, dtype: Any = np.float32) -> Value:
-        value = Value(self.name("c"), np.asarray(array, dtype=dtype), True, True)
-        self.initializers.append(numpy_helper.from_array(value.array, value.name))
+    def constant(self, array: Any, dtype: Any = None) -> Value:
+        with np.errstate(all="ignore"):
+            held = np.asarray(array).astype(self.floats if dtype is None else dtype)
+        value = Value(self.name("c"), held, True, True, self.floats)
+        self.constants.append(value)
         return value
 
     def weights(self, *shape: int, scale: float = 1.0, shift: float = 0.0) -> Value:
+        if self.wild and self.chance(0.25):
+            factor = abs(wild_number(self.rng, self.floats))
+            with np.errstate(all="ignore"):
+                return self.constant(self.rng.standard_normal(shape) * factor)
         return self.constant(self.rng.standard_normal(shape) * scale + shift)
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
@@ -132,49 +150,108 @@ class Growing:
         key = OpKey(domain, name)
         try:
             bundle = make_attrs(key, attrs)
+        except EqsatError as error:
+            raise RefusedError(str(error)) from error
+        given = tuple((k, v) for k, v in bundle if k in attrs)
+        made = self.add(key, bundle, given, inputs, outputs)
+        return made[0] if outputs == 1 else made
+
+    def add(
+        self, key: OpKey, bundle: Attrs, given: Attrs, inputs: Sequence[Value | None], outputs: int = 1
+    ) -> list[Value]:
+        """Adds a node.
+
+        Args:
+            bundle: All its attributes.
+            given: Those that are written.
+        """
+        try:
             with np.errstate(all="ignore"):
                 results = evaluate(key, bundle, [None if v is None else v.array for v in inputs], outputs)
         except EqsatError as error:
             raise RefusedError(str(error)) from error
-        present = [v for v in inputs if v is not None]
-        exact = all(v.exact for v in present) and name in EXACT
-        made = []
-        for array in results:
-            if array is None or array.size > LARGEST or array.size == 0:
-                raise RefusedError("size")
-            if array.dtype.kind == "f" and not (np.isfinite(array).all() and np.abs(array).max() <= STRONGEST):
-                raise RefusedError("magnitude")
-            constant = bool(present) and all(v.constant for v in present)
-            made.append(Value(self.name(name.lower()), np.asarray(array), exact, constant))
         node = helper.make_node(
-            name, [v.name if v is not None else "" for v in inputs], [v.name for v in made], domain=domain
-        )
-        node.attribute.extend(to_protos(tuple((k, v) for k, v in bundle if k in attrs), key))
+            key.name, [v.name if v is not None else "" for v in inputs], [self.name(key.name.lower()) for _ in results],
+            domain=key.domain,
+        )  # fmt: skip
+        node.attribute.extend(to_protos(given, key))
+        present = [v for v in inputs if v is not None]
+        exact = all(v.exact for v in present) and key.name in EXACT
+        return self.results(node, results, exact, bool(present) and all(v.constant for v in present))
+
+    def results(
+        self, node: onnx.NodeProto, results: Sequence[Any], exact: bool = False, constant: bool = False
+    ) -> list[Value]:
+        """Adds a node that has been executed."""
+        made = []
+        for name, array in zip(node.output, results, strict=True):
+            if array is None or array.size > LARGEST:
+                raise RefusedError("size")
+            if is_float(array.dtype) and array.size:
+                numbers = array.astype(np.float64)
+                if np.isnan(numbers).any() or not np.isfinite(numbers).any():
+                    raise RefusedError("no numbers")
+                if not self.wild and not np.abs(numbers).max() <= STRONGEST:
+                    raise RefusedError("magnitude")
+            made.append(Value(name, np.asarray(array), exact, constant, self.floats))
         self.nodes.append(node)
         self.values += made
-        return made[0] if outputs == 1 else made
+        return made
 
     # ---- finishing --------------------------------------------------------------------------------
 
-    def model(self) -> onnx.ModelProto:
-        """The graph with all sinks and a few inner values as outputs; what no output needs is left out."""
+    def model(self, spell: Any = None) -> onnx.ModelProto:
+        """The graph with all sinks and a few inner values as outputs, some of them inputs and constants.
+
+        Args:
+            spell: Writes constants: of each, a tensor or a node; tensors by default.
+        """
         read = {i for n in self.nodes for i in n.input}
-        run_time = [v for v in self.values if not v.constant]
         made = {o for n in self.nodes for o in n.output}
-        outputs = [v for v in run_time if v.name in made and v.name not in read]
-        inner = [v for v in run_time if v.name in made and v.name in read]
-        outputs += [v for v in inner if self.chance(0.05)]
+        computed = [v for v in self.values if v.name in made]
+        outputs = [v for v in computed if v.name not in read and not v.constant]
+        outputs += [v for v in computed if v.name in read and self.chance(0.05)]
         if not outputs:
             raise RefusedError("nothing is computed")
-        if self.chance(0.03):
-            outputs.append(self.inputs[0])
+        if len(outputs) > 1 and self.chance(0.1):
+            # Multi-output operators of which only some results are read.
+            outputs.pop(int(self.rng.integers(len(outputs))))
+        if self.chance(0.04):
+            outputs.append(self.one_of(self.inputs))
+        if self.constants and self.chance(0.04):
+            outputs.append(self.one_of(self.constants))
+        outputs += self.extra_outputs
+        outputs = list({v.name: v for v in outputs}.values())
+        nodes, tensors = [], []
+        for value in self.constants:
+            spelt = (spell or tensor_of)(value)
+            (nodes if isinstance(spelt, onnx.NodeProto) else tensors).append(spelt)
+        domains = sorted({n.domain for n in self.nodes})
         graph = helper.make_graph(
-            self.nodes, "fuzz", [_info(v) for v in self.inputs], [_info(v) for v in outputs], self.initializers
+            [*nodes, *self.nodes], "fuzz", [_info(v) for v in self.inputs], [_info(v) for v in outputs], tensors
         )
         opsets = [helper.make_opsetid("", PINNED_OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        if EQSAT in domains:
+            opsets.append(helper.make_opsetid(EQSAT, 1))
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+    def feeds(self) -> Mapping[str, np.ndarray]:
+        """The data with which it grew."""
+        return {v.name: v.array for v in self.inputs}
+
+
+def tensor_of(value: Value) -> onnx.TensorProto:
+    """A constant as a tensor."""
+    kind = ir.DataType.STRING if value.array.dtype == object else ir.DataType.from_numpy(value.array.dtype)
+    if kind == ir.DataType.STRING:
+        return helper.make_tensor(value.name, int(kind), value.shape, [str(s).encode() for s in value.array.ravel()])
+    return ir.to_proto(ir.Tensor(value.array, dtype=kind, name=value.name))
 
 
 def _info(value: Value) -> onnx.ValueInfoProto:
-    dtype = int(ir.DataType.from_numpy(value.array.dtype))
+    strings = value.array.dtype == object
+    dtype = int(ir.DataType.STRING if strings else ir.DataType.from_numpy(value.array.dtype))
     return helper.make_tensor_value_info(value.name, dtype, value.shape)
+
+
+__all__ = ["Growing", "RefusedError", "Value", "tensor_of"]

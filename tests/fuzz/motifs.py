@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import onnx_ir as ir
 
 from tests.fuzz.growing import Growing, RefusedError, Value
 
@@ -46,7 +47,7 @@ def unary_with_attribute(g: Growing) -> Value:
 
 def binary(g: Growing) -> Value:
     x = g.pick()
-    same = [v for v in g.values if v.array.dtype == np.float32 and _broadcasts(v.shape, x.shape) and not v.constant]
+    same = [v for v in g.values if v.is_float and _broadcasts(v.shape, x.shape) and not v.constant]
     y = g.one_of(same)
     return g.op(g.one_of(BINARY), *((x, y) if g.chance(0.5) else (y, x)))
 
@@ -317,7 +318,7 @@ def nothing(g: Growing) -> Value:
     if spelling == 2:
         return g.op("Dropout", x, g.constant(0.5), g.constant(False, np.bool_))
     if spelling == 3:
-        return g.op("Cast", x, to=1)
+        return g.op("Cast", x, to=int(ir.DataType.from_numpy(g.floats)))
     return g.op("Sum", x)
 
 

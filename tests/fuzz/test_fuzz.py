@@ -4,31 +4,67 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
-from tests.fuzz.check import DisagreementError, check, compare
-from tests.fuzz.generator import generate
+from eqsat.execute.inputs import complete_inputs
+from eqsat.model.load import load
+from tests.fuzz.cases import read, write
+from tests.fuzz.check import DisagreementError, check
+from tests.fuzz.generator import Case, generate, generate_case
+from tests.fuzz.judge import Judge
 from tests.fuzz.shrink import shrink
 
 FAILURES = sorted((Path(__file__).parent / "failures").glob("*.onnx"))
-GRAPHS, CHUNK = 300, 5
+GRAPHS, CHUNK = 300, 10
+
+
+def network(seed: int) -> Case:
+    """A float32 network with random inputs."""
+    model = generate(seed)
+    return Case(model, complete_inputs(load(model), seed=seed), seed)
+
+
+def parsed(text: str, **feeds: np.ndarray) -> Case:
+    return Case(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]>\n{text}'), feeds)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, GRAPHS, CHUNK))
 def test_extractions_compute_what_the_graph_computes(start):
     for seed in range(start, start + CHUNK):
-        check(generate(seed), seed)
+        check(generate_case(seed))
 
 
 @pytest.mark.parametrize("path", FAILURES, ids=lambda p: p.stem)
 def test_what_once_failed(path):
-    check(onnx.load(path), int(path.stem.removeprefix("seed_")))
+    check(read(path))
 
 
 def test_generator_is_deterministic():
-    assert generate(5).SerializeToString(deterministic=True) == generate(5).SerializeToString(deterministic=True)
+    for make in (network, generate_case):
+        first, second = make(5), make(5)
+        assert first.model.SerializeToString(deterministic=True) == second.model.SerializeToString(deterministic=True)
+        assert all(
+            first.feeds[n].tobytes() == second.feeds[n].tobytes() for n in first.feeds if first.feeds[n].dtype != object
+        )
+
+
+def test_all_dimensions_are_drawn():
+    """Types, opsets, ranks, empty tensors, control flow, strings, several outputs: whatever a graph may have."""
+    cases = [generate_case(seed) for seed in range(400)]
+    operators = {n.op_type for c in cases for n in c.model.graph.node}
+    assert {"If", "Loop", "Scan", "TopK", "QLinearConv", "Requantize", "DequantizeLinear", "Identity"} <= operators
+    assert {c.tags["floats"] for c in cases} == {"float16", "bfloat16", "float32", "float64"}
+    assert {int(c.tags["opset"]) for c in cases} == set(range(7, 27))
+    arrays = [a for c in cases for a in c.feeds.values()]
+    assert {a.ndim for a in arrays} >= {0, 1, 2, 3, 4, 5}
+    assert any(not a.size for a in arrays)
+    assert {a.dtype.name for a in arrays} >= {"int8", "uint8", "int16", "uint64", "bool", "object"}
+    outputs = [({o.name for o in c.model.graph.output}, c.model.graph) for c in cases]
+    assert any(names & {i.name for i in graph.input} for names, graph in outputs)
+    assert any(names & {t.name for t in graph.initializer} for names, graph in outputs)
 
 
 def test_a_wrong_rule_is_caught_and_shrunk(tmp_path, monkeypatch):
@@ -44,24 +80,86 @@ def test_a_wrong_rule_is_caught_and_shrunk(tmp_path, monkeypatch):
 
     monkeypatch.setattr(search.Search, "__init__", with_wrong_rule)
 
-    def fails(model: onnx.ModelProto) -> bool:
+    def fails(case: Case) -> bool:
         try:
-            check(model)
+            check(case)
         except DisagreementError:
             return True
         return False
 
-    model = next(m for m in map(generate, range(50)) if any(n.op_type == "Relu" for n in m.graph.node) and fails(m))
-    small = shrink(model, fails)
-    assert len(small.graph.node) <= 3
-    assert any(n.op_type == "Relu" for n in small.graph.node)
+    found = next(
+        c for c in map(network, range(50)) if any(n.op_type == "Relu" for n in c.model.graph.node) and fails(c)
+    )
+    small = shrink(found, fails)
+    assert len(small.model.graph.node) <= 3
+    assert any(n.op_type == "Relu" for n in small.model.graph.node)
+    again = read(write(small, tmp_path / "small.onnx"))
+    assert fails(again)
 
 
-def test_comparison_notices_types_names_and_values():
-    import numpy as np
+# ---- the judge --------------------------------------------------------------------------------------------
 
-    x = {"y": np.ones(3, np.float32)}
-    compare("same", x, {"y": x["y"] + np.float32(1e-6)})
-    for other in ({"z": x["y"]}, {"y": x["y"].astype(np.float64)}, {"y": x["y"] * 1.001}, {"y": x["y"][:2]}):
+
+def test_rounding_is_allowed_and_more_is_not():
+    x = np.array([1.0, 2.0, -3.0], np.float32)
+    case = parsed("g (float[3] x) => (float[3] y) { y = Mul(x, x) }", x=x)
+    right = x * x
+    Judge(case).compare("same", {"y": right})
+    Judge(case).compare("rounded", {"y": np.nextafter(right, np.float32(0))})
+    for other in (
+        right * np.float32(1.0001),
+        right.astype(np.float64),
+        right[:2],
+        np.array([1, np.nan, 9], np.float32),
+    ):
         with pytest.raises(DisagreementError):
-            compare("other", x, other)
+            Judge(case).compare("other", {"y": other})
+    with pytest.raises(DisagreementError):
+        Judge(case).compare("other", {"z": right})
+
+
+def test_cancellation_is_known():
+    """(x + c) - x loses digits, and how many is known; a difference beyond it is not let pass."""
+    case = parsed(
+        "g (float[1] x, float[1] c) => (float[1] y) { a = Add(x, c)  y = Sub(a, x) }",
+        x=np.array([1e6], np.float32), c=np.array([0.3], np.float32),
+    )  # fmt: skip
+    Judge(case).compare("cancelled", {"y": np.array([0.3125], np.float32)})
+    with pytest.raises(DisagreementError):
+        Judge(case).compare("wrong", {"y": np.array([3.0], np.float32)})
+
+
+def test_ties_may_fall_to_either_side():
+    """0.1 * 25 is near 2.5, but not 2.4; what is exact is no tie."""
+    text = "g (float[2] x, float[2] c) => (float[2] y) { a = Mul(x, c)  y = Round(a) }"
+    case = parsed(text, x=np.array([0.1, 0.1], np.float32), c=np.array([25, 24], np.float32))
+    Judge(case).compare("down", {"y": np.array([2, 2], np.float32)})
+    Judge(case).compare("up", {"y": np.array([3, 2], np.float32)})
+    with pytest.raises(DisagreementError):
+        Judge(case).compare("wrong", {"y": np.array([2, 3], np.float32)})
+    exact = parsed("g (float[1] x) => (float[1] y) { y = Round(x) }", x=np.array([2.5], np.float32))
+    with pytest.raises(DisagreementError):
+        Judge(exact).compare("wrong", {"y": np.array([3], np.float32)})
+
+
+def test_what_overflows_in_the_input_is_explained_and_nothing_else():
+    text = "g (float16[2] x, float16 c) => (float16[2] y) { a = Mul(x, c)  y = Mul(a, c) }"
+    case = parsed(text, x=np.array([1, 1e-3], np.float16), c=np.array(300, np.float16))
+    judge = Judge(case)
+    judge.compare("another value where the input overflows", {"y": np.array([7, 90], np.float16)})
+    assert judge.explained["input"] == 1
+    with pytest.raises(DisagreementError):
+        judge.compare("an infinity where it does not", {"y": np.array([7, np.inf], np.float16)})
+
+
+def test_constants_that_leave_their_type_are_caught():
+    """The result that once came of it: c * d is infinite, and x * (c * d) with it."""
+    text = "g (float16[2] x, float16 c, float16 d) => (float16[2] y) { a = Mul(x, c)  y = Mul(a, d) }"
+    half = np.float16
+    case = parsed(text, x=np.array([1e-4, 2e-4], half), c=np.array(300, half), d=np.array(300, half))
+    judge = Judge(case)
+    merged = parsed("g (float16[2] x, float16 e) => (float16[2] y) { y = Mul(x, e) }").model
+    merged.graph.initializer.append(onnx.numpy_helper.from_array(np.array(np.inf, half), "e"))
+    program = judge.program(merged, lsb=False)
+    with pytest.raises(DisagreementError):
+        judge.compare("merged", {"y": np.array([np.inf, np.inf], half)}, program)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ENDINGS = {".py", ".jinja", ".c", ".lark"}
+ENDINGS = {".py", ".jinja", ".c", ".lark", ".rules", ".target"}
 
 
 class Progress:
@@ -57,7 +57,7 @@ class Progress:
 def digest() -> str:
     """Of all that decides outcomes."""
     result = hashlib.sha256()
-    for folder in ("eqsat", "tests/codegen", "tests/conformance", "tests/fuzz"):
+    for folder in ("eqsat", "rules", "tests/codegen", "tests/conformance", "tests/fuzz"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in ENDINGS:
                 result.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
