@@ -98,7 +98,7 @@ def test_quantization(dtype):
 def test_tables():
     rng = np.random.default_rng(4)
     cases = []
-    for dtype, shape in itertools.product((np.uint8, np.int8), SHAPES):
+    for dtype, shape in itertools.product((np.uint8, np.int8), (*SHAPES, ())):
         x, zero = draw(rng, shape, dtype), draw(rng, (), dtype)
         sigmoid = step("QLinearSigmoid", 0, 1, 2, 3, 4, dtype=dtype, domain=MS)
         cases.append(chain(x, [sigmoid], [f4(0.05), zero, f4(1 / 256), zero], family=TABLE))
