@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.codegen import graphs
@@ -12,6 +14,14 @@ def test_random_graphs_agree_with_the_executor():
     ran, wrong = graphs.failures(range(12))
     assert wrong == []
     assert ran >= 11
+
+
+@pytest.mark.parametrize("seeds", [range(12), [193]], ids=["first", "indices of an axis of one element"])
+def test_cases_of_all_kinds_and_types(seeds: Sequence[int]):
+    """As they are and optimized; warnings are errors."""
+    ran, wrong = graphs.failures(seeds, kind="cases")
+    assert wrong == []
+    assert ran >= 0.7 * len(seeds)
 
 
 @pytest.mark.heavy
