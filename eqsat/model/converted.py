@@ -69,8 +69,10 @@ def _give(graph: onnx.GraphProto, types: Mapping[str, int]) -> None:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _give(attribute.g, types)
-        kind = types.get(node.input[0]) if node.op_type in _LIKE_FIRST and node.input and not node.domain else None
-        for place in _LIKE_FIRST[node.op_type] if kind is not None else ():
+        if node.op_type not in _LIKE_FIRST or node.domain or not node.input or node.input[0] not in types:
+            continue
+        kind = types[node.input[0]]
+        for place in _LIKE_FIRST[node.op_type]:
             tensor = constants.get(node.input[place]) if place < len(node.input) else None
             if tensor is not None and tensor.data_type == TensorProto.FLOAT:
                 with np.errstate(over="ignore"):
