@@ -16,9 +16,10 @@ from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantizing.pipeline import quantize
 from eqsat.quantizing.result import QuantizationResult
 from eqsat.report.event import Event
+from eqsat.result import Backend, Result, execute
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
-from eqsat.search import Backend, Objective, Result, Search, execute
+from eqsat.search import Objective, Search
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +47,7 @@ def optimize(
     progress: Callable[[Event], None] | None = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
+    verify: bool = True,
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
 
@@ -61,12 +63,13 @@ def optimize(
             half of what the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
-        seed: Of ``objective="random"``.
+        seed: Of ``objective="random"``, and of the numbers that the result is verified on.
         progress: Receives events.
         partition_functions: By the name of a composite (``"ccompiler.add_subtract_multiply"``) a function of its call
             and its operands that returns the result with annotations.
         audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
             for models of up to some hundred operators.
+        verify: Execute the result against the input; ``summary.verification`` says how.
 
     Raises:
         ModelError: The model is broken or not supported.
@@ -74,6 +77,7 @@ def optimize(
         OptimizationError: Sizes are unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
         AuditError: The e-graph contradicts itself, so a rule is wrong.
+        VerificationError: The result computes something else than the input.
     """
     search = Search(
         source,
@@ -90,9 +94,9 @@ def optimize(
     if audit:
         report = search.audit()
         report.require(search.model.graph.name or "")
-        result = search.extract(objective, seed)
+        result = search.extract(objective, seed, verify=verify)
         return replace(result, summary=replace(result.summary, audit=report))
-    return search.extract(objective, seed)
+    return search.extract(objective, seed, verify=verify)
 
 
 @within_bounds()

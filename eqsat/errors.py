@@ -67,6 +67,10 @@ class AuditError(OptimizationError):
     """An e-graph that holds expressions for equal which compute different values: one of its rules is wrong."""
 
 
+class VerificationError(OptimizationError):
+    """A result that does not compute what its input computes: a rule, a folded constant or a kernel is wrong."""
+
+
 class QuantizationError(EqsatError):
     """Calibration data that do not fit the model, or a quantization that cannot be carried out."""
 

@@ -6,11 +6,11 @@ load -> encode and saturate -> price -> extract -> assemble -> regions -> ONNX m
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import onnx_ir as ir
 
@@ -21,16 +21,14 @@ from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, RuleStatistics, check_limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
-from eqsat.errors import ExecutionError, OptimizationError
-from eqsat.execute.executor import Executor
+from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
-from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.problem import Problem
 from eqsat.extract.solve import solve
 from eqsat.extract.ties import settle_ties
 from eqsat.extract.together import together
 from eqsat.model.load import Source, load
-from eqsat.model.save import save
 from eqsat.partition.assemble import assemble
 from eqsat.partition.functions import to_model
 from eqsat.partition.partition_functions import PartitionFunction, annotate_composites, check_names
@@ -38,135 +36,20 @@ from eqsat.partition.place import place, split
 from eqsat.partition.plan import Plan
 from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline, is_partitioned
-from eqsat.report.collect import RegionInfo, collect, region_infos
+from eqsat.report.collect import collect, region_infos
 from eqsat.report.event import Event, Progress
-from eqsat.report.summary import Summary
 from eqsat.report.untouched import summarize_untouched
-from eqsat.report.write import write
+from eqsat.result import Result
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass, select_rules
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
+from eqsat.verify.verify import Verifier, switched_off
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from eqsat.codegen.emitted import Emitted
+    import onnx
 
 Objective = Literal["best", "worst", "random"]
-Backend = Literal["numpy", "c"]
-
-
-def execute(
-    model: ir.Model,
-    inputs: Mapping[str, np.ndarray],
-    backend: Backend = "numpy",
-    vendors: Collection[str] = (),
-) -> dict[str, np.ndarray]:
-    """Executes a model with numpy or as C.
-
-    Raises:
-        ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
-        CodegenError: The model cannot become C, or there is no C compiler.
-    """
-    if vendors and backend != "c":
-        raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
-    if backend == "numpy":
-        return Executor(model).run(inputs)
-    if backend != "c":
-        raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
-    from eqsat.codegen.runtime import run_once
-
-    return run_once(model, inputs, vendors=vendors)
-
-
-@dataclass(frozen=True)
-class Result:
-    """What :func:`eqsat.optimize` returns.
-
-    Attributes:
-        model: The partitioned model: standard ONNX; accelerator regions and composites are local functions.
-        cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
-        baseline_cost: Seconds of the input as it stands, wholly on the host.
-        bound: No program in the e-graph costs less.
-        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ``"size limit"``, ...
-        regions: In execution order, host pieces too.
-        seconds: CPU seconds by stage.
-        summary: Everything a report says.
-        plan: The program before it became a model.
-        choices: The program as the solver chose it.
-    """
-
-    model: ir.Model
-    cost: float
-    baseline_cost: float
-    bound: float
-    stop_reason: str
-    regions: tuple[RegionInfo, ...]
-    seconds: dict[str, float]
-    summary: Summary
-    plan: Plan = field(repr=False)
-    choices: Mapping[int, Choice] = field(repr=False)
-
-    @property
-    def gap(self) -> float:
-        """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
-        return self.summary.gap
-
-    def run(
-        self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy", vendors: Collection[str] = ()
-    ) -> dict[str, np.ndarray]:
-        """Executes the optimised model; arrays by name in and out.
-
-        Args:
-            inputs: Arrays by input name.
-            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
-            vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
-
-        Raises:
-            ExecutionError: An input is missing, unknown, or of another type or shape.
-            CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
-        """
-        return execute(self.model, inputs, backend, vendors)
-
-    def codegen(self, folder: str | Path, **options: Any) -> Emitted:
-        """Writes the optimised model as a C program that checks itself against a stored run.
-
-        Args:
-            folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select`` and
-                ``vendors`` of :func:`eqsat.codegen.folder.write_program`.
-
-        Raises:
-            CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
-        """
-        from eqsat.codegen.folder import write_program
-
-        return write_program(self.model, folder, **options)
-
-    def save(self, path: str | Path) -> None:
-        """Writes the optimised model as ONNX.
-
-        Raises:
-            ModelError: The file cannot be written.
-        """
-        save(self.model, path)
-
-    def report(self, path: str | Path) -> None:
-        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
-        write(self.summary, Path(path))
-
-    def __repr__(self) -> str:
-        return (
-            f"<eqsat.Result {self.summary.model}: cost {self.cost:.3g} s (was {self.baseline_cost:.3g} s), "
-            f"gap {self.gap:.1g}, {self.summary.after.regions} regions, "
-            f"{self.summary.after.host_operators} operators on the host>"
-        )
-
-    def __str__(self) -> str:
-        from eqsat.report.table import as_text
-
-        return as_text(self.summary)
 
 
 class _Clock:
@@ -221,7 +104,7 @@ class Search:
         check_seconds(time_limit)
         check_limits(iterations, enodes)
         self.clock = clock = _Clock(progress)
-        self.numerics = numerics
+        self.numerics: NumericsClass = numerics
         self.approximations = approximations
         self.deadline = time.perf_counter() + time_limit
         self.guard = LastGuard(time_limit)
@@ -233,6 +116,7 @@ class Search:
             self.partition_functions = dict(partition_functions or {})
             check_names(self.partition_functions, self.targets)
             selected = select_rules(rules, numerics)
+            self.rules = selected.rules
             placing, rewriting = split(selected.rules)
             self.model, placed = place(self.model, placing)
         self.outputs = list(self.model.graph.outputs)
@@ -335,6 +219,7 @@ class Search:
         solved: Problem | None = None,
         slack: float = 0.0,
         share: float = 1.0,
+        verify: bool = True,
     ) -> Result:
         """One program; the least costly within what is left of the time, or another one to test rules with.
 
@@ -345,6 +230,10 @@ class Search:
             solved: A problem with the same programs, to be solved in place of it.
             slack: By how much a program may be dearer there.
             share: How much of the time that is left may be used.
+            verify: Execute the program against the input.
+
+        Raises:
+            VerificationError: It computes something else.
         """
         if objective not in get_args(Objective):
             names = ", ".join(get_args(Objective))
@@ -382,6 +271,12 @@ class Search:
             assembled = annotate_composites(assembled, self.targets, self.partition_functions)
             pieces = regions(assembled.plan)
             optimised = to_model(assembled.plan, pieces, self.model)
+        # What is rounded is not what it was: quantization measures it instead.
+        rounds = bool(self.saturation.approximations)
+        verification = switched_off("rounding is measured instead" if rounds else "switched off")
+        if verify and not rounds:
+            with clock.stage("verify"):
+                verification = self.verifier(assembled.plan, optimised, seed).run()
         summary = collect(
             self.model,
             self.saturation,
@@ -396,6 +291,7 @@ class Search:
             self.numerics,
             self.notes,
         )
+        summary = replace(summary, verification=verification)
         return Result(
             model=optimised,
             cost=solution.cost,
@@ -426,7 +322,37 @@ class Search:
             stop_reason=summary.stop_reason,
             regions=region_infos(summary),
             seconds=dict(clock.seconds),
-            summary=replace(summary, seconds=dict(clock.seconds)),
+            summary=replace(summary, seconds=dict(clock.seconds), verification=switched_off("nothing was rewritten")),
             plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
             choices={},
         )
+
+    def verifier(self, plan: Plan, result: ir.Model, seed: int = 0, *, blame: bool = True) -> Verifier:
+        """What executes a program against the input, and with ``blame`` finds the rule that is wrong."""
+        applied = {s.name for s in self.saturation.statistics if s.applied}
+        return Verifier(
+            self.model,
+            self.saturation.encoding,
+            self.snapshot,
+            plan,
+            result,
+            self.outputs,
+            self.numerics,
+            {rule.name: rule.numerics.kind for rule in self.rules if rule.name in applied},
+            seed,
+            fails=self._fails if blame else None,
+        )
+
+    def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
+        """Whether some of the rules alone make something else of a model."""
+        try:
+            search = Search(model, rules=[r for r in self.rules if r.name in rules], numerics=self.numerics)
+            objectives: tuple[Objective, ...] = ("best", "worst", "random")
+            for objective in objectives:
+                found = search.extract(objective, verify=False)
+                search.verifier(found.plan, found.model, blame=False).run()
+        except VerificationError:
+            return True
+        except EqsatError:
+            return False
+        return False

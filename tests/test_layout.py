@@ -31,6 +31,8 @@ ROOMS = (
     "audit",
     "codegen",
     "report",
+    "verify",
+    "result",
     "search",
     "quantizing",
     "api",

@@ -25,7 +25,7 @@ from eqsat.text import name_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.search import Backend
+    from eqsat.result import Backend
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 

@@ -36,7 +36,8 @@ from eqsat.quantization.share import integer_share, is_conversion, is_integer
 from eqsat.quantizing.result import QuantizationResult
 from eqsat.report import summary as report
 from eqsat.report.event import Event
-from eqsat.search import Objective, Result, Search
+from eqsat.result import Result
+from eqsat.search import Objective, Search
 
 Conversions = Literal["disabled", "enabled", "fully_integral"]
 CONVERSIONS: tuple[Conversions, ...] = ("disabled", "enabled", "fully_integral")
@@ -145,7 +146,7 @@ class Job:
         """The float model with these tensors rounded."""
         model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
         # The model itself has the rounded weights as integers; in the program they are folded.
-        found = replace(Search(model, rules=[]).extract(), model=model)
+        found = replace(Search(model, rules=[]).extract(verify=False), model=model)
         actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
         return self.described(found, rounded, attempt, actual, ())
 
@@ -182,7 +183,18 @@ class Job:
         )
         own = self.folded.summary
         seconds = {**self.seconds, **found.seconds}
-        summary = replace(found.summary, model=own.model, before=own.before, seconds=seconds, quantization=described)
+        # The float program has been executed against the input; what rounding adds is measured.
+        verified = own.verification
+        if verified is not None:
+            verified = replace(verified, skipped=(*verified.skipped, "rounding to integers, which is measured instead"))
+        summary = replace(
+            found.summary,
+            model=own.model,
+            before=own.before,
+            seconds=seconds,
+            verification=verified,
+            quantization=described,
+        )
         common: dict[str, Any] = {f.name: getattr(found, f.name) for f in fields(Result)}
         common |= {"baseline_cost": self.folded.baseline_cost, "summary": summary, "seconds": seconds}
         return QuantizationResult(

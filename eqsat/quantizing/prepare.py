@@ -10,10 +10,11 @@ import onnx_ir as ir
 from eqsat.errors import QuantizationError
 from eqsat.model.opset import did_you_mean
 from eqsat.partition.place import split
+from eqsat.result import Result
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.select import select_rules
-from eqsat.search import Result, Search
+from eqsat.search import Search
 
 
 def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit: float) -> Result:

@@ -8,7 +8,7 @@ from eqsat.quantization.noise import Noise
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import Share
 from eqsat.report.summary import FloatRow
-from eqsat.search import Result
+from eqsat.result import Result
 
 
 @dataclass(frozen=True, repr=False)

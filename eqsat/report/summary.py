@@ -143,21 +143,39 @@ class Saturation:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result executed against the input model on one random input.
+    """The result executed against the input model: as a whole, and piece by piece where it was rewritten.
 
     Attributes:
-        agrees: Whether every element is within the tolerance of the numerics class.
+        agrees: Whether every element is within the tolerance; None where nothing was executed.
         outputs: Number of outputs compared.
-        max_abs_error: Largest absolute difference of two elements.
-        max_rel_error: Largest absolute difference, relative to the largest magnitude in its output.
-        seed: Of the random input.
+        max_abs_error: Largest absolute difference of two elements of an output.
+        max_rel_error: That, relative to the largest magnitude in its output.
+        seed: Of the random numbers.
+        done: Whether anything was executed.
+        samples: What was executed on.
+        pieces: Values that the result computes in another way than the input.
+        executed: How many of them were executed by themselves.
+        input_by: The implementations that executed the input.
+        result_by: Those that executed the result.
+        tolerance: How much two elements may differ.
+        max_piece_error: Largest difference in a piece, relative to the largest magnitude of its tensor.
+        skipped: What was not done, and why.
     """
 
-    agrees: bool
+    agrees: bool | None
     outputs: int
     max_abs_error: float
     max_rel_error: float
     seed: int
+    done: bool = True
+    samples: tuple[str, ...] = ()
+    pieces: int = 0
+    executed: int = 0
+    input_by: tuple[str, ...] = ()
+    result_by: tuple[str, ...] = ()
+    tolerance: str = ""
+    max_piece_error: float = 0.0
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
-from eqsat.report.summary import Quantization, Summary, group_host_operators
+from eqsat.report.summary import Quantization, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -163,6 +163,26 @@ def quantization_lines(quantization: Quantization) -> list[str]:
     ]
 
 
+def verification_lines(seen: Verification) -> list[str]:
+    """What was executed, on what, by whom, and what was not."""
+    if not seen.done:
+        return [f"verified  no: {'; '.join(seen.skipped)}"]
+    parts = []
+    if seen.outputs:
+        count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
+        parts.append(f"{count} on a random input (seed {seen.seed})")
+    if seen.pieces:
+        parts.append(f"{seen.executed:,} of {seen.pieces:,} rewritten pieces by themselves")
+    lines = [
+        f"verified  {'FAILED' if seen.agrees is False else 'PASSED'}: {', '.join(parts)}; "
+        f"max abs error {units.error(seen.max_abs_error)}, max rel error {units.error(seen.max_rel_error)}"
+        + (f"; the input executed by {' and '.join(seen.input_by)}" if seen.input_by else "")
+    ]
+    if seen.skipped:
+        lines.append(f"          not verified: {'; '.join(seen.skipped)}")
+    return lines
+
+
 def closing_lines(summary: Summary) -> list[str]:
     """Bound, saturation, times and verification: one line each."""
     grown = summary.saturation
@@ -180,12 +200,7 @@ def closing_lines(summary: Summary) -> list[str]:
         told = summary.audit
         lines.append(f"audit     {told.enodes:,} e-nodes agree in {told.classes:,} classes on {told.samples} samples")
     if summary.verification is not None:
-        seen = summary.verification
-        count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
-        lines.append(
-            f"verified  {'PASSED' if seen.agrees else 'FAILED'}: {count} on a random input (seed {seen.seed}), "
-            f"max abs error {units.error(seen.max_abs_error)}, max rel error {units.error(seen.max_rel_error)}"
-        )
+        lines += verification_lines(summary.verification)
     return lines
 
 

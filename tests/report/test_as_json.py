@@ -73,7 +73,10 @@ def test_names_of_rows_are_those_documented() -> None:
             "seconds",
         ],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
-        "Verification": ["agrees", "outputs", "max_abs_error", "max_rel_error", "seed"],
+        "Verification": [
+            *("agrees", "outputs", "max_abs_error", "max_rel_error", "seed", "done", "samples", "pieces", "executed"),
+            *("input_by", "result_by", "tolerance", "max_piece_error", "skipped"),
+        ],
     }
 
 

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from eqsat.report.html import to_html
+from eqsat.report.summary import Verification
 
 from .sample import SUMMARY, sample
 
@@ -85,6 +86,15 @@ def test_each_target_has_its_colour() -> None:
 def test_says_whether_it_was_verified() -> None:
     assert "PASSED" in "".join(Page(to_html(SUMMARY)).texts)
     assert "was not executed against the input" in "".join(Page(to_html(sample(verification=None))).texts)
+    off = Verification(None, 0, 0.0, 0.0, 0, done=False, skipped=("switched off",))
+    assert "not executed against the input model: switched off." in "".join(
+        Page(to_html(sample(verification=off))).texts
+    )
+    some = Verification(True, 2, 0.0, 0.0, 3, samples=("zeros",), pieces=5, executed=4, skipped=("strings",))
+    text = "".join(Page(to_html(sample(verification=some))).texts)
+    assert "and 4 of 5 rewritten pieces" in text
+    assert "Samples: zeros." in text
+    assert "Not verified: strings." in text
 
 
 def test_empty_summary_and_determinism() -> None:

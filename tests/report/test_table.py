@@ -72,12 +72,23 @@ def test_long_lists_are_cut_unless_details_are_asked_for() -> None:
 
 
 def test_verification() -> None:
-    assert "verified  PASSED: 1 output on a random input (seed 7), max abs error 3.1e-06, max rel error 0" in as_text(
+    assert "verified  PASSED: 1 output on a random input (seed 7); max abs error 3.1e-06, max rel error 0" in as_text(
         sample()
     )
     bad = Verification(agrees=False, outputs=2, max_abs_error=float("nan"), max_rel_error=2.0, seed=0)
     assert "verified  FAILED: 2 outputs" in as_text(sample(verification=bad))
     assert "verified" not in as_text(sample(verification=None))
+
+
+def test_what_was_not_verified_is_said() -> None:
+    part = Verification(
+        True, 0, 0.0, 0.0, 0, pieces=1200, executed=7, input_by=("a", "b"), skipped=("random operators",)
+    )
+    text = as_text(sample(verification=part))
+    assert "verified  PASSED: 7 of 1,200 rewritten pieces by themselves; " in text
+    assert "; the input executed by a and b\n          not verified: random operators\n" in text
+    off = Verification(None, 0, 0.0, 0.0, 0, done=False, skipped=("switched off",))
+    assert "verified  no: switched off\n" in as_text(sample(verification=off))
 
 
 def test_fits_its_width_without_losing_text() -> None:

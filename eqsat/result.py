@@ -1,0 +1,138 @@
+"""What an optimization returns: a program as an ONNX model that can be executed, saved, reported and written as C."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import onnx_ir as ir
+
+from eqsat.errors import ExecutionError
+from eqsat.execute.executor import Executor
+from eqsat.extract.problem import Choice
+from eqsat.model.save import save
+from eqsat.partition.plan import Plan
+from eqsat.report.collect import RegionInfo
+from eqsat.report.summary import Summary
+from eqsat.report.write import write
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from eqsat.codegen.emitted import Emitted
+
+Backend = Literal["numpy", "c"]
+
+
+def execute(
+    model: ir.Model,
+    inputs: Mapping[str, np.ndarray],
+    backend: Backend = "numpy",
+    vendors: Collection[str] = (),
+) -> dict[str, np.ndarray]:
+    """Executes a model with numpy or as C.
+
+    Raises:
+        ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
+        CodegenError: The model cannot become C, or there is no C compiler.
+    """
+    if vendors and backend != "c":
+        raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
+    if backend == "numpy":
+        return Executor(model).run(inputs)
+    if backend != "c":
+        raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
+    from eqsat.codegen.runtime import run_once
+
+    return run_once(model, inputs, vendors=vendors)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What :func:`eqsat.optimize` returns.
+
+    Attributes:
+        model: The partitioned model: standard ONNX; accelerator regions and composites are local functions.
+        cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
+        baseline_cost: Seconds of the input as it stands, wholly on the host.
+        bound: No program in the e-graph costs less.
+        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ``"size limit"``, ...
+        regions: In execution order, host pieces too.
+        seconds: CPU seconds by stage.
+        summary: Everything a report says.
+        plan: The program before it became a model.
+        choices: The program as the solver chose it.
+    """
+
+    model: ir.Model
+    cost: float
+    baseline_cost: float
+    bound: float
+    stop_reason: str
+    regions: tuple[RegionInfo, ...]
+    seconds: dict[str, float]
+    summary: Summary
+    plan: Plan = field(repr=False)
+    choices: Mapping[int, Choice] = field(repr=False)
+
+    @property
+    def gap(self) -> float:
+        """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
+        return self.summary.gap
+
+    def run(
+        self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy", vendors: Collection[str] = ()
+    ) -> dict[str, np.ndarray]:
+        """Executes the optimised model; arrays by name in and out.
+
+        Args:
+            inputs: Arrays by input name.
+            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
+            vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
+
+        Raises:
+            ExecutionError: An input is missing, unknown, or of another type or shape.
+            CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
+        """
+        return execute(self.model, inputs, backend, vendors)
+
+    def codegen(self, folder: str | Path, **options: Any) -> Emitted:
+        """Writes the optimised model as a C program that checks itself against a stored run.
+
+        Args:
+            folder: Made if it is not there.
+            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select`` and
+                ``vendors`` of :func:`eqsat.codegen.folder.write_program`.
+
+        Raises:
+            CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+        """
+        from eqsat.codegen.folder import write_program
+
+        return write_program(self.model, folder, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the optimised model as ONNX.
+
+        Raises:
+            ModelError: The file cannot be written.
+        """
+        save(self.model, path)
+
+    def report(self, path: str | Path) -> None:
+        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
+        write(self.summary, Path(path))
+
+    def __repr__(self) -> str:
+        return (
+            f"<eqsat.Result {self.summary.model}: cost {self.cost:.3g} s (was {self.baseline_cost:.3g} s), "
+            f"gap {self.gap:.1g}, {self.summary.after.regions} regions, "
+            f"{self.summary.after.host_operators} operators on the host>"
+        )
+
+    def __str__(self) -> str:
+        from eqsat.report.table import as_text
+
+        return as_text(self.summary)

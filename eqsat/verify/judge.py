@@ -1,0 +1,165 @@
+"""Whether two values of one tensor differ by more than rounding.
+
+Computed in the tensors' own types by two implementations, they may differ by rounding errors, which are relative to the
+largest magnitude of a tensor. Computed in float64 by one implementation, they may differ only by what rounding the
+constants did: there each element counts by itself, so that an error shows beside much larger elements.
+
+An element is ill-conditioned where a tiny relative change of the inputs and constants changes it as much as the two
+values differ: a difference of two large numbers, a number that is rounded half up, a comparison of equals. There the
+difference says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.verify.oracle import Value
+
+NATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+"""Relative to the largest magnitude of a tensor, in its own type."""
+WIDE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}
+"""Relative to the element, in float64: some roundings of constants in the narrowest type."""
+COARSE = 0.25
+"""Of floats of 8 bits and less."""
+STRICT = 16
+"""Units in the last place of a tensor's largest magnitude, where nothing may change a value."""
+SAFETY = 8.0
+"""How much larger than the largest of some random changes a right difference can be."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two values differ by more than they may.
+
+    Attributes:
+        reason: Why they cannot be compared, such as unequal shapes; empty if they can.
+        index: The worst element.
+        left: It in the input.
+        right: It in the result.
+        error: Absolute difference; infinite where one is not finite.
+        differing: Elements that differ.
+        elements: Of how many.
+    """
+
+    reason: str = ""
+    index: tuple[int, ...] = ()
+    left: str = ""
+    right: str = ""
+    error: float = float("inf")
+    differing: int = 0
+    elements: int = 0
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        where = f"[{', '.join(map(str, self.index))}]" if self.index else "the only element"
+        return (
+            f"{self.left} in the input, {self.right} in the result at {where} (difference {self.error:.3g}; "
+            f"{self.differing:,} of {self.elements:,} elements differ)"
+        )
+
+
+Perturbed = Callable[[float, int], Value]
+"""The input's value after relative changes of its floats: of that size, drawn with that seed. None if it fails."""
+
+
+def incomparable(left: Value, right: Value) -> Difference | None:
+    """What is not even of the same kind."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        if left.dtype == right.dtype and left.shape == right.shape:
+            return None
+        return Difference(f"{_kind(left)} in the input, {_kind(right)} in the result")
+    return None if left is None and right is None else Difference("a tensor in the input, another kind in the result")
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    """Integers, those of 2 and 4 bits included, which are no kind of numpy's own."""
+    return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
+
+
+def beyond(left: np.ndarray, right: np.ndarray, *, strict: bool, lsb: int) -> np.ndarray:
+    """Elements that differ by more than their type allows.
+
+    Args:
+        strict: Nothing may change a value but the order of additions inside one kernel.
+        lsb: Allowed between integers of up to 16 bits.
+    """
+    if left.dtype.kind in "bOUS":
+        return np.asarray(left != right)
+    if is_integer(left.dtype):
+        return np.asarray(distance(left, right) > (lsb if left.dtype.itemsize <= 2 and not strict else 0))
+    error = distance(left, right)
+    rtol = NATIVE.get(left.dtype.name, NATIVE["float32"] if left.dtype.itemsize > 2 else COARSE)
+    if strict and left.dtype.kind == "f":
+        rtol = STRICT * float(np.finfo(left.dtype).eps)
+    return np.asarray(error > rtol * magnitude(left))
+
+
+def beyond_wide(left: np.ndarray, right: np.ndarray, rtol: float) -> np.ndarray:
+    """Elements that differ in float64 by more than rounded constants explain."""
+    with np.errstate(all="ignore"):
+        # A constant much smaller than its neighbours may round to zero in a type of few exponents.
+        neighbours = 1e-3 if rtol >= WIDE["float16"] else 1e-6
+        allowed = rtol * np.abs(left) + rtol * neighbours * magnitude(left)
+        allowed = np.where(np.isfinite(allowed), allowed, 0.0)
+    return np.asarray(distance(left, right) > allowed)
+
+
+def without_ill_conditioned(
+    mask: np.ndarray, left: np.ndarray, right: np.ndarray, delta: float, perturbed: Perturbed
+) -> np.ndarray:
+    """What is left of the elements that differ when those are taken out that tiny changes change as much."""
+    sensitivity = np.zeros(left.shape)
+    for seed in range(6):
+        other = perturbed(delta, seed)
+        if not isinstance(other, np.ndarray) or other.shape != left.shape:
+            return mask
+        sensitivity = np.maximum(sensitivity, distance(left, other))
+    return mask & ~(distance(left, right) <= SAFETY * sensitivity)
+
+
+def difference(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> Difference:
+    """The worst of the elements that differ."""
+    error = np.where(mask, distance(left, right), -1.0)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+    return Difference(
+        "", index, _number(left[index]), _number(right[index]), float(error[index]), int(mask.sum()), mask.size
+    )
+
+
+def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Absolute differences; 0 between equal infinities and between NaN, infinite where one is not finite."""
+    if left.dtype.kind in "bOUS":
+        return np.where(left == right, 0.0, np.inf)
+    if left.dtype.kind in "iu" and left.dtype.itemsize == 8:
+        larger, smaller = np.maximum(left, right).astype(np.uint64), np.minimum(left, right).astype(np.uint64)
+        return (larger - smaller).astype(np.float64)
+    wide = np.complex128 if left.dtype.kind == "c" else np.float64
+    x, y = left.astype(wide), right.astype(wide)
+    with np.errstate(all="ignore"):
+        error = np.abs(x - y)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+
+
+def magnitude(array: np.ndarray) -> float:
+    """Largest finite one."""
+    sizes = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
+    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+
+
+def narrowest(names: Iterable[str]) -> float:
+    """Tolerance in float64 for programs whose tensors have these element types."""
+    return max((WIDE.get(name, COARSE) for name in names if "float" in name), default=WIDE["float64"])
+
+
+def _kind(value: np.ndarray) -> str:
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+
+
+def _number(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

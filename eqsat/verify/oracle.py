@@ -1,0 +1,200 @@
+"""Who says what an operator of the input computes: ONNX Runtime, else ``onnx.reference``, else eqsat itself.
+
+A result is executed with eqsat's kernels, so the input should not be: a kernel that is wrong in the same way on both
+sides shows nothing. ONNX Runtime is asked one operator at a time, each a session without optimizations and on one
+thread; a session serves all shapes, so that a network needs few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from eqsat.check.oracle import Undefined, require_defined
+from eqsat.model import opset
+from eqsat.model.attributes import to_protos
+from eqsat.model.types import Attrs, GraphAttr, OpKey
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.functions import function_body
+from eqsat.ops.reference import ReferenceNode
+
+Value = Any
+"""An array, a list of values (a sequence), or None where an operand is absent."""
+
+Name = Literal["onnxruntime", "onnx.reference", "eqsat"]
+ORDER: tuple[Name, ...] = ("onnxruntime", "onnx.reference", "eqsat")
+
+_NATIVE = frozenset("biuf")
+"""Kinds of numpy's element types that ONNX Runtime takes from numpy."""
+
+
+class Failed(Exception):
+    """No implementation evaluates the operator on these inputs, or its result is not defined there."""
+
+
+class Oracle:
+    """Evaluates operators, each by the first implementation that can.
+
+    Args:
+        names: The implementations that may be asked, in order.
+
+    Attributes:
+        used: How many evaluations each has done.
+    """
+
+    def __init__(self, names: Sequence[Name] = ORDER) -> None:
+        self.names = tuple(names)
+        self.used: dict[str, int] = dict.fromkeys(names, 0)
+
+    def __call__(self, op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+        """Results of one operator.
+
+        Raises:
+            Failed: See there.
+        """
+        body = function_body(op, attrs)
+        if body is not None:
+            return run_body(body, inputs, self)[:outputs]
+        _require_defined(op, attrs, inputs)
+        reasons = []
+        for name in self.names:
+            try:
+                with np.errstate(all="ignore"):
+                    results = _CALLS[name](op, attrs, inputs, outputs)
+            except Exception as error:  # the implementations' exceptions have no common base
+                reasons.append(f"{name}: {error}")
+                continue
+            self.used[name] += 1
+            return results
+        raise Failed("; ".join(reasons) or "no implementation")
+
+    def said(self) -> tuple[str, ...]:
+        """The implementations that have evaluated something."""
+        return tuple(name for name, count in self.used.items() if count)
+
+
+def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]:
+    """A straight-line program, its operators evaluated by ``call``."""
+    values = [*inputs, *[None] * (body.inputs - len(inputs))]
+    for node in body.nodes:
+        values.extend(call(node.op, node.attrs, [None if i is None else values[i] for i in node.inputs], node.outputs))
+    return tuple(values[i] for i in body.results)
+
+
+def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    """eqsat's kernels.
+
+    Raises:
+        Failed: See there.
+    """
+    _require_defined(op, attrs, inputs)
+    try:
+        return evaluate(op, attrs, inputs, outputs)
+    except Exception as error:
+        raise Failed(str(error)) from error
+
+
+def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
+    # An integer division by zero ends the process in ONNX Runtime.
+    try:
+        if all(isinstance(x, np.ndarray) or x is None for x in inputs):
+            require_defined(op, attrs, inputs)
+    except Undefined as error:
+        raise Failed(str(error)) from error
+
+
+# ---- ONNX Runtime --------------------------------------------------------------------------------------------------
+
+
+@cache
+def runtime() -> Any:
+    """The module ``onnxruntime``, None where it is not installed."""
+    try:
+        import onnxruntime
+    except Exception:
+        return None
+    return onnxruntime
+
+
+@cache
+def _options() -> Any:
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False
+    return options
+
+
+_sessions: dict[Any, Any] = {}
+_MOST_SESSIONS = 2000
+
+
+def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    if runtime() is None:
+        raise Failed("not installed")
+    kinds = []
+    for x in inputs:
+        if x is not None and (not isinstance(x, np.ndarray) or x.dtype.kind not in _NATIVE):
+            raise Failed("element types that numpy does not have")
+        kinds.append(None if x is None else x.dtype)
+    if any(isinstance(value, GraphAttr) for _, value in attrs):
+        raise Failed("control flow is evaluated elsewhere")
+    key = (op, attrs, tuple(kinds), outputs)
+    session = _sessions.get(key)
+    if session is None:
+        if len(_sessions) >= _MOST_SESSIONS:
+            _sessions.clear()
+        session = _sessions[key] = _session(op, attrs, kinds, outputs)
+    if isinstance(session, str):
+        raise Failed(session)
+    feeds = {f"i{k}": np.ascontiguousarray(x) if x.ndim else x for k, x in enumerate(inputs) if x is not None}
+    return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in session.run(None, feeds))
+
+
+def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs: int) -> Any:
+    """A session of one operator; a text where there is no kernel for it."""
+    names = ["" if kind is None else f"i{k}" for k, kind in enumerate(kinds)]
+    node = onnx.helper.make_node(op.name, names, [f"o{k}" for k in range(outputs)], domain=op.domain)
+    node.attribute.extend(to_protos(attrs, op))
+    graph = onnx.helper.make_graph(
+        [node],
+        "node",
+        [
+            onnx.helper.make_tensor_value_info(f"i{k}", ir.DataType.from_numpy(kind).value, None)
+            for k, kind in enumerate(kinds)
+            if kind is not None
+        ],
+        [onnx.helper.make_value_info(f"o{k}", onnx.TypeProto()) for k in range(outputs)],
+    )
+    domains = {"": opset.PINNED_OPSET, op.domain: opset.opset_version(op.domain)}
+    model = onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in domains.items()],
+        ir_version=opset.IR_VERSION,
+    )
+    ort = runtime()
+    try:
+        return ort.InferenceSession(model.SerializeToString(), _options(), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+# ---- the others ----------------------------------------------------------------------------------------------------
+
+
+def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
+    graphs = [value for _, value in attrs if isinstance(value, GraphAttr)]
+    names = list(dict.fromkeys(name for graph in graphs for name in graph.captured))
+    own_inputs = len(inputs) - len(names)
+    node = ReferenceNode(op, opset.opset_version(op.domain), to_protos(attrs, op), outputs, opset.PINNED_OPSET)
+    return node(inputs[:own_inputs], dict(zip(names, inputs[own_inputs:], strict=True)))
+
+
+_CALLS = {"onnxruntime": _by_runtime, "onnx.reference": _by_reference, "eqsat": evaluate}

@@ -1,0 +1,178 @@
+"""Where the two programs are cut: a small piece of each for every value that the result computes in another way.
+
+A piece computes one value from *leaves*: values that both programs compute, and that are drawn at will. If the
+result's piece computes what the input's does, for every value and whatever the leaves hold, the programs are equal; and
+leaves in the middle of a deep network can be drawn such that the thresholds behind them are reached.
+
+Drawn at will, leaves may hold what the network can never compute there, and a rule may have known: after a Relu, a
+second one does nothing. So a difference is not believed at once: :func:`deepened` moves the leaves backwards, with the
+operators of the input between the new leaves and the old ones, and the difference must persist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from eqsat.ops.properties import is_data_movement
+from eqsat.verify.programs import Programs
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The same value computed twice.
+
+    Attributes:
+        value: The value of the input.
+        eclass: Its class.
+        leaves: Classes that are drawn.
+        before: Operators of the input between leaves that were moved and those that were there at first.
+        fed: Classes that both sides read: the first leaves.
+        left: Operators of the input, in order.
+        right: Kernels of the result, in order; none where the result has the value as a leaf or as a constant.
+    """
+
+    value: int
+    eclass: int
+    leaves: tuple[int, ...]
+    before: tuple[int, ...]
+    fed: tuple[int, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    def rules(self, programs: Programs) -> tuple[str, ...]:
+        """The rules that made kernels of the result's side."""
+        return tuple(dict.fromkeys(r for i in self.right if (r := programs.kernels[i].rule)))
+
+    def work(self, programs: Programs) -> int:
+        """Work of executing both sides once."""
+        own = sum(programs.work(i) for i in (*self.before, *self.left))
+        return own + sum(programs.kernel_work(i) for i in self.right)
+
+
+MOST_NODES = 400
+"""Operators on one side of a piece; beyond that, cutting has not helped."""
+
+
+def find_pieces(programs: Programs) -> list[Piece]:
+    """A piece for each value of the input that the result has, but not by the very same operator."""
+    found = []
+    for node in programs.nodes:
+        for at, k in enumerate(node.results):
+            eclass = programs.classes[k]
+            if not programs.dynamic[k] or programs.is_same(node, at):
+                continue
+            if eclass in programs.common or programs.is_constant(eclass):
+                piece = _piece(programs, k)
+                if piece is not None:
+                    found.append(piece)
+    return found
+
+
+def _piece(programs: Programs, k: int) -> Piece | None:
+    eclass = programs.classes[k]
+    left, own = _input_cone(programs, [programs.producer[k]])
+    right: set[int] = set()
+    theirs: dict[int, None] = {}
+    if eclass not in own and not programs.is_constant(eclass):
+        if eclass in programs.given:
+            theirs[eclass] = None
+        else:
+            right, theirs = _result_cone(programs, programs.made_by[eclass])
+    if len(left) > MOST_NODES or len(right) > MOST_NODES:
+        return None
+    fed = tuple(dict.fromkeys([*own, *theirs]))
+    piece = Piece(k, eclass, fed, (), fed, tuple(sorted(left)), tuple(sorted(right)))
+    return _consistent(programs, piece, own, theirs)
+
+
+def _consistent(programs: Programs, piece: Piece, own: Iterable[int], theirs: Iterable[int]) -> Piece:
+    """Leaves that only one side reads are computed from earlier ones, where both sides read those."""
+    sides = {c: {"input"} for c in own}
+    for c in theirs:
+        sides.setdefault(c, set()).add("result")
+    if not sides or all(len(s) == 2 for s in sides.values()) or "result" not in set().union(*sides.values()):
+        return piece
+    before: set[int] = set()
+    leaves = dict.fromkeys(piece.leaves)
+    for _ in range(16):
+        single = [c for c in leaves if len(sides[c]) == 1 and c not in programs.given and c in programs.first]
+        if not single:
+            return replace(piece, leaves=tuple(leaves), before=tuple(sorted(before)))
+        latest = max(single, key=lambda c: programs.first[c])
+        cone, reached = _input_cone(programs, [programs.producer[programs.first[latest]]])
+        before |= cone
+        del leaves[latest]
+        for c in reached:
+            leaves.setdefault(c)
+            sides.setdefault(c, set()).update(sides[latest])
+    # One side does without something altogether.
+    return piece
+
+
+def deepened(programs: Programs, piece: Piece) -> Piece | None:
+    """The piece with its leaves moved backwards behind an operator that computes; None where all are graph inputs."""
+    before = set(piece.before)
+    leaves = dict.fromkeys(piece.leaves)
+    moved = False
+    for leaf in piece.leaves:
+        todo = [leaf]
+        while todo:
+            c = todo.pop()
+            if c in programs.given or c not in leaves:
+                continue
+            at = programs.producer[programs.first[c]]
+            if not programs.is_repeatable(at):
+                # Nothing is known of what it computes.
+                continue
+            cone, reached = _input_cone(programs, [at])
+            before |= cone
+            del leaves[c]
+            leaves.update(dict.fromkeys(reached))
+            moved = True
+            if all(is_data_movement(programs.nodes[i].constructor.op) for i in cone):
+                todo += reached
+    if not moved:
+        return None
+    # A leaf that has become computed is none any more.
+    computed = {programs.classes[k] for i in before for k in programs.nodes[i].results}
+    kept = tuple(c for c in leaves if c not in computed or c in programs.given)
+    return replace(piece, leaves=kept, before=tuple(sorted(before)))
+
+
+def _input_cone(programs: Programs, start: Iterable[int]) -> tuple[set[int], dict[int, None]]:
+    """Operators of the input back to values that both programs compute, and the classes of those."""
+    cone: set[int] = set()
+    leaves: dict[int, None] = {}
+    todo = list(start)
+    while todo:
+        i = todo.pop()
+        if i in cone:
+            continue
+        cone.add(i)
+        for k in programs.reads(i):
+            if programs.dynamic[k] and programs.classes[k] in programs.common:
+                leaves[programs.classes[k]] = None
+            elif k in programs.producer:
+                todo.append(programs.producer[k])
+    return cone, leaves
+
+
+def _result_cone(programs: Programs, start: int) -> tuple[set[int], dict[int, None]]:
+    """Kernels of the result back to values that both programs compute, and the classes of those."""
+    cone: set[int] = set()
+    leaves: dict[int, None] = {}
+    todo = [start]
+    while todo:
+        i = todo.pop()
+        if i in cone:
+            continue
+        cone.add(i)
+        for c in programs.kernels[i].inputs:
+            if c is None or programs.is_constant(c):
+                continue
+            if c in programs.common:
+                leaves[c] = None
+            else:
+                todo.append(programs.made_by[c])
+    return cone, leaves

@@ -1,0 +1,297 @@
+"""The input and the result as programs over numbered values, and which numbers name the same value.
+
+A value of the input has a number of its own; a value of the result is numbered by its class of the e-graph. Every
+value of the input lies in a class, and where both programs compute a class they can be held side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.egraph.encode import EncodedNode, Encoding
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.errors import EqsatError
+from eqsat.model.attributes import array_of
+from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.macs import macs
+from eqsat.ops.properties import is_commutative, is_deterministic
+from eqsat.partition.plan import Plan, PlanNode
+from eqsat.verify.kernels import Kernels, flattened
+from eqsat.verify.oracle import Failed, Value
+
+Call = Callable[[OpKey, Attrs, Sequence[Value], int], tuple[Value, ...]]
+"""Evaluates one operator."""
+
+MOST_CACHED = 1 << 16
+"""Elements of an initializer that is kept as an array."""
+ELEMENT_WORK = 16
+"""What an element written costs, in multiplications of a matrix product."""
+NODE_WORK = 20_000
+"""What calling an operator costs."""
+
+
+@dataclass
+class Programs:
+    """The input and one result.
+
+    Attributes:
+        outputs: Numbers of the input's outputs, in order.
+    """
+
+    encoding: Encoding
+    snapshot: Snapshot
+    plan: Plan
+    outputs: tuple[int, ...]
+    _initial: dict[int, Value] = field(default_factory=dict)
+    _work: dict[int, int] = field(default_factory=dict)
+
+    # ---- the input --------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[EncodedNode]:
+        """Operators of the input, in order."""
+        return self.encoding.nodes
+
+    @cached_property
+    def classes(self) -> list[int]:
+        """Class of each value of the input."""
+        return [self.snapshot.refs[v] for v in self.encoding.values]
+
+    @cached_property
+    def producer(self) -> dict[int, int]:
+        """Value of the input -> the operator that computes it."""
+        return {k: i for i, node in enumerate(self.nodes) for k in node.results}
+
+    @cached_property
+    def first(self) -> dict[int, int]:
+        """Class -> the first value of the input in it."""
+        found: dict[int, int] = {}
+        for k in (*(self.encoding.number[v] for v in self.encoding.inputs), *range(len(self.classes))):
+            found.setdefault(self.classes[k], k)
+        return found
+
+    @cached_property
+    def inputs(self) -> dict[int, ir.Value]:
+        """Numbers of the graph inputs."""
+        return {self.encoding.number[v]: v for v in self.encoding.inputs}
+
+    @cached_property
+    def dynamic(self) -> list[bool]:
+        """Whether a value of the input depends on what the model is given."""
+        found = [k in self.inputs for k in range(len(self.classes))]
+        for node in self.nodes:
+            moves = node.constructor.op not in _BY_TYPE and any(o is not None and found[o] for o in node.operands)
+            for k in node.results:
+                found[k] = moves
+        return found
+
+    def is_repeatable(self, index: int) -> bool:
+        """Whether an operator of the input computes the same each time, and something that is known."""
+        node = self.nodes[index]
+        return is_deterministic(node.constructor.op, node.attrs, training=len(node.operands) > 2)
+
+    def reads(self, index: int) -> list[int]:
+        """Values that an operator of the input must be given."""
+        node = self.nodes[index]
+        return [] if node.constructor.op in _BY_TYPE else [o for o in node.operands if o is not None]
+
+    def initial(self, k: int) -> Value:
+        """A value of the input that no operator computes and nobody gives: an initializer."""
+        if k not in self._initial:
+            tensor = self.encoding.values[k].const_value
+            if tensor is None:
+                return None
+            value = array_of(tensor)
+            if value.size > MOST_CACHED:
+                return value
+            self._initial[k] = value
+        return self._initial[k]
+
+    def known(self, eclass: int) -> Value:
+        """The constant that a class is known to be."""
+        constant = self.snapshot.value[eclass]
+        return None if constant is None else constant.numpy()
+
+    def name(self, k: int) -> str:
+        """What the user calls a value of the input."""
+        return self.encoding.values[k].name or f"value {k}"
+
+    def type(self, eclass: int) -> TensorType | None:
+        """Type of a class, or of a value inside a composite."""
+        types = self.snapshot.types
+        return types[eclass] if eclass < len(types) else self.flat.types.get(eclass)
+
+    # ---- the result -------------------------------------------------------------------------------
+
+    @cached_property
+    def flat(self) -> Kernels:
+        """The result without composites."""
+        return flattened(self.plan, self.snapshot)
+
+    @property
+    def kernels(self) -> list[PlanNode]:
+        """Operators of the result, in order."""
+        return self.flat.nodes
+
+    @cached_property
+    def made_by(self) -> dict[int, int]:
+        """Class -> the kernel of the result that computes it."""
+        return {c: i for i, node in enumerate(self.kernels) for c in node.outputs if c is not None}
+
+    @cached_property
+    def given(self) -> set[int]:
+        """Classes of the graph inputs."""
+        return {c for c, _ in self.plan.inputs}
+
+    def is_constant(self, eclass: int) -> bool:
+        """Whether the result has a class as a constant."""
+        return (eclass in self.plan.constants or eclass in self.flat.constants) and eclass not in self.made_by
+
+    def constant(self, eclass: int) -> Value:
+        """A constant of the result."""
+        found = self.flat.constants.get(eclass)
+        return array_of(self.plan.constants[eclass]) if found is None else found
+
+    @cached_property
+    def common(self) -> set[int]:
+        """Classes that both programs compute at run time: here they can be cut."""
+        return {
+            c
+            for k, c in enumerate(self.classes)
+            if self.dynamic[k] and (c in self.made_by or c in self.given) and self.type(c) is not None
+        }
+
+    def is_same(self, node: EncodedNode, result: int) -> bool:
+        """Whether the result computes this value of the input by the very operator of the input."""
+        at = self.made_by.get(self.classes[node.results[result]])
+        if at is None:
+            return False
+        kernel, constructor = self.kernels[at], node.constructor
+        if kernel.op != constructor.op or kernel.attrs != node.attrs:
+            return False
+        mine = [None if o is None else self.classes[o] for o in node.operands]
+        theirs = list(kernel.inputs)
+        if is_commutative(constructor.op):
+            mine, theirs = sorted(mine, key=str), sorted(theirs, key=str)
+        return mine == theirs and kernel.outputs.index(self.classes[node.results[result]]) == result
+
+    # ---- work -------------------------------------------------------------------------------------
+
+    def work(self, index: int) -> int:
+        """Work of an operator of the input: MACs and elements written."""
+        node = self.nodes[index]
+        return self._work_of(
+            -1 - index,
+            node.constructor.op,
+            node.attrs,
+            [None if o is None else self.classes[o] for o in node.operands],
+            [self.classes[k] for k in node.results],
+        )
+
+    def kernel_work(self, index: int) -> int:
+        """Work of an operator of the result."""
+        kernel = self.kernels[index]
+        return self._work_of(index, kernel.op, kernel.attrs, kernel.inputs, kernel.outputs)
+
+    def _work_of(
+        self, key: int, op: OpKey, attrs: Attrs, inputs: Sequence[int | None], outputs: Sequence[int | None]
+    ) -> int:
+        if key not in self._work:
+            read = [None if c is None else self.type(c) for c in inputs]
+            written = [None if c is None else self.type(c) for c in outputs]
+            try:
+                count = macs(op, attrs, read, written)
+            except EqsatError:
+                count = 0
+            elements = sum((t.elements or 0) for t in written if t is not None)
+            self._work[key] = count + ELEMENT_WORK * elements + NODE_WORK
+        return self._work[key]
+
+
+_BY_TYPE = frozenset({OpKey("", "Shape"), OpKey("", "Size")})
+"""Operators whose result follows from types, which are static here."""
+
+
+def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
+    """Evaluates operators of the input in order; ``values`` has what they read and receives what they compute.
+
+    Raises:
+        Failed: An operator cannot be evaluated.
+    """
+    for i in indices:
+        node = programs.nodes[i]
+        op = node.constructor.op
+        if op in _BY_TYPE:
+            values[node.results[0]] = programs.known(programs.classes[node.results[0]])
+            continue
+        inputs = [None if o is None else values[o] for o in node.operands]
+        results = call(op, node.attrs, inputs, max(node.constructor.outputs, 1))
+        for k, result in zip(node.results, results, strict=False):
+            values[k] = result
+
+
+def run_kernels(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
+    """The same for kernels of the result; values are by class.
+
+    Raises:
+        Failed: A kernel cannot be evaluated.
+    """
+    for i in indices:
+        kernel = programs.kernels[i]
+        inputs = [None if c is None else values[c] for c in kernel.inputs]
+        results = call(kernel.op, kernel.attrs, inputs, len(kernel.outputs))
+        for c, result in zip(kernel.outputs, results, strict=False):
+            if c is not None:
+                values[c] = result
+
+
+FLOATS = frozenset({"float16", "float32", "bfloat16"})
+
+
+def widened(value: Value) -> Value:
+    """A value in float64 where it is a narrower float."""
+    if isinstance(value, np.ndarray) and value.dtype.name in FLOATS:
+        return value.astype(np.float64)
+    return value
+
+
+def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
+    """eqsat's kernels in float64: both sides of a right rule agree there but for the rounding of constants.
+
+    Raises:
+        Failed: The operator cannot be evaluated so.
+    """
+    if op in (OpKey("", "Cast"), OpKey("", "CastLike")) and isinstance(inputs[0], np.ndarray):
+        to = dict(attrs).get("to")
+        target = ir.DataType(to) if isinstance(to, int) else None
+        if target is not None and target.is_floating_point() and target.bitwidth >= 16 and inputs[0].dtype.kind == "f":
+            return (inputs[0],)
+    try:
+        with np.errstate(all="ignore"):
+            results = evaluate(op, attrs, inputs, outputs)
+    except Exception as error:
+        raise Failed(str(error)) from error
+    return tuple(widened(r) for r in results)
+
+
+def prolonged(value: Value) -> Value:
+    """A value in the machine's longest float where it is a float."""
+    if isinstance(value, np.ndarray) and (value.dtype.name in FLOATS or value.dtype == np.float64):
+        return value.astype(np.longdouble)
+    return value
+
+
+def extended(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
+    """As :func:`wide`, in the machine's longest float: what overflows in float64 is finite there.
+
+    Raises:
+        Failed: The operator cannot be evaluated so.
+    """
+    return tuple(prolonged(r) for r in wide(op, attrs, inputs, outputs))

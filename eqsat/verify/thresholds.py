@@ -1,0 +1,92 @@
+"""The numbers at which operators change what they do: bounds, slopes' ends, steps of rounding, operands of comparisons.
+
+Any scalar constant beside an elementwise operator may be one, also after a rule has moved it to the other side of a
+multiplication; so all of them are collected from both programs, and samples reach below, onto and above each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from eqsat.model.types import Attrs, OpKey, TensorAttr
+from eqsat.verify.oracle import Value
+from eqsat.verify.pieces import Piece
+from eqsat.verify.programs import Programs
+
+MOST_ELEMENTS = 64
+"""Constants up to this size are looked at for thresholds."""
+MOST = 24
+"""Thresholds of one piece."""
+
+BENDING = frozenset(
+    {
+        "Abs", "And", "ArgMax", "ArgMin", "Cast", "Ceil", "Celu", "Clip", "Elu", "Equal", "Floor", "Greater",
+        "GreaterOrEqual", "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "LessOrEqual", "Max", "Min", "PRelu",
+        "QuantizeLinear", "Relu", "Round", "Selu", "Shrink", "Sign", "ThresholdedRelu", "Where",
+    }
+)  # fmt: skip
+"""Operators that do something else on the other side of a number."""
+
+_STEPS = {
+    "HardSigmoid": (-3.0, 3.0, -2.5, 2.5),
+    "HardSwish": (-3.0, 3.0),
+    "Round": (0.5, 1.5, 2.5),
+    "Gelu": (3.0,),
+}
+_ATTRIBUTES = ("max", "min", "alpha", "lambd", "bias", "beta", "gamma")
+
+
+def thresholds(programs: Programs, piece: Piece) -> tuple[float, ...]:
+    """Of both sides of a piece, without repetition, each finite."""
+    found: dict[float, None] = {}
+    for value in _all(programs, piece):
+        if np.isfinite(value):
+            found.setdefault(float(value))
+        if len(found) >= MOST:
+            break
+    return tuple(found)
+
+
+def _all(programs: Programs, piece: Piece) -> Iterator[float]:
+    for i in (*piece.left, *piece.before):
+        node = programs.nodes[i]
+        op = node.constructor.op
+        yield from _of_operator(op, node.attrs)
+        constants = [k for k in programs.reads(i) if k not in programs.producer and not programs.dynamic[k]]
+        yield from _of_constants(op, [programs.initial(k) for k in constants if _small(programs, programs.classes[k])])
+    for i in piece.right:
+        kernel = programs.kernels[i]
+        yield from _of_operator(kernel.op, kernel.attrs)
+        constants = [c for c in kernel.inputs if c is not None and programs.is_constant(c) and _small(programs, c)]
+        yield from _of_constants(kernel.op, [programs.constant(c) for c in constants])
+
+
+def _small(programs: Programs, eclass: int) -> bool:
+    kind = programs.type(eclass)
+    return kind is not None and kind.is_static and (kind.elements or 0) <= MOST_ELEMENTS
+
+
+def _of_operator(op: OpKey, attrs: Attrs) -> Iterator[float]:
+    yield from _STEPS.get(op.name, ())
+    for name, value in attrs:
+        if isinstance(value, TensorAttr):
+            yield from _of_constants(op, [value.array] if value.array.size <= MOST_ELEMENTS else [])
+        elif isinstance(value, float) and (name in _ATTRIBUTES or op.name == "Constant"):
+            yield value
+
+
+def _of_constants(op: OpKey, arrays: Iterable[Value]) -> Iterator[float]:
+    """Numbers of small constants, and the ends of what integers of a scale can hold."""
+    scales: list[float] = []
+    for array in arrays:
+        if not isinstance(array, np.ndarray) or array.dtype.kind in "OUSbc" or not array.size:
+            continue
+        wide = np.unique(array.astype(np.float64))
+        yield from wide[[0, -1]].tolist() if wide.size > 4 else wide.tolist()
+        if op.name in ("QuantizeLinear", "DequantizeLinear") and array.dtype.kind == "f":
+            scales.append(float(wide[-1]))
+    for scale in scales:
+        # Half a step, one step, and beyond both ends of 8 bits.
+        yield from (0.5 * scale, scale, 127 * scale, -128 * scale, 255 * scale)

@@ -1,0 +1,126 @@
+"""A piece on all its samples, and a difference followed backwards until it is certain or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from eqsat.verify.examine import Examiner, Sample
+from eqsat.verify.judge import Difference
+from eqsat.verify.oracle import Value
+from eqsat.verify.pieces import Piece, deepened
+from eqsat.verify.samples import EQUAL, EXTREME, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
+from eqsat.verify.thresholds import thresholds
+
+SMALL = 64
+"""Elements up to which a tensor gets several samples of a style."""
+SAMPLES = 12
+"""About how many samples a piece gets."""
+EVALUATIONS = 3
+"""What one sample costs: both sides, and again in float64."""
+
+IN_NETWORK = Style("the numbers it has in the network", "natural")
+
+Found = tuple[Piece, Difference, Style]
+
+
+class Undecided(Exception):
+    """A difference on drawn numbers that the budget does not suffice to follow to where they come from."""
+
+
+@dataclass
+class Trials:
+    """Executes pieces.
+
+    Attributes:
+        natural: Values that classes have in the network, by class.
+        budget: Work that may be spent on following differences backwards; what is left of it.
+        used: Names of the styles that were drawn.
+    """
+
+    examiner: Examiner
+    natural: Mapping[int, Value]
+    budget: int
+    used: dict[str, None] = field(default_factory=dict)
+
+    def settle(self, piece: Piece, *, thorough: bool) -> Found | None:
+        """A difference that no knowledge of what computes the leaves explains; None if there is none.
+
+        Raises:
+            Undecided: See there.
+        """
+        found = self.differs(piece, thorough=thorough)
+        steps = 1
+        while found is not None and found[1] is not IN_NETWORK:
+            deeper = self._moved(piece, steps)
+            if deeper is None:
+                break
+            self.budget -= EVALUATIONS * deeper.work(self.examiner.programs) * 2
+            if self.budget < 0 or self.examiner.obstacle(deeper):
+                raise Undecided
+            again = self.differs(deeper, thorough=True, first=found[1])
+            if again is None:
+                self.budget -= EVALUATIONS * deeper.work(self.examiner.programs) * SAMPLES
+                return None
+            piece, found, steps = deeper, again, 2 * steps
+        return None if found is None else (piece, *found)
+
+    def in_network(self, piece: Piece) -> Sample | None:
+        """What the leaves hold in the network, if that was kept."""
+        if all(c in self.natural for c in piece.leaves):
+            return {c: self.natural[c] for c in piece.leaves}
+        return None
+
+    def differs(self, piece: Piece, *, thorough: bool, first: Style | None = None) -> tuple[Difference, Style] | None:
+        """The first sample on which the sides of a piece differ.
+
+        Args:
+            thorough: With all styles, else with two.
+            first: The style to begin with.
+        """
+        points = thresholds(self.examiner.programs, piece)
+        if first is None:
+            sample = self.in_network(piece)
+            if sample is not None:
+                found = self._examined(piece, IN_NETWORK, sample)[0]
+                if found is not None:
+                    return found, IN_NETWORK
+        for number, style in enumerate(self._styles(piece, thorough, first)):
+            sample = self.examiner.sample(piece, style, points, number)
+            if sample is None:
+                continue
+            found, values = self._examined(piece, style, sample)
+            if found is not None:
+                return found, style
+            for factor in self.examiner.factors(piece, values) if style is ORDINARY else ():
+                more = self.examiner.sample(piece, scaled(factor), points, number)
+                if more is not None:
+                    found, _ = self._examined(piece, scaled(factor), more)
+                    if found is not None:
+                        return found, scaled(factor)
+        return None
+
+    def _examined(self, piece: Piece, style: Style, sample: Sample) -> tuple[Difference | None, dict[int, Value]]:
+        self.used[style.name if not style.name[-1].isdigit() else "numbers scaled to reach the thresholds"] = None
+        return self.examiner.examine(piece, style, sample, precise=True)
+
+    def _styles(self, piece: Piece, thorough: bool, first: Style | None) -> Iterator[Style]:
+        if first is not None:
+            yield first
+        yield from (ORDINARY, MIXED)
+        if not thorough:
+            return
+        yield from (POSITIVE, ZEROS, EQUAL, EXTREME, TINY)
+        kinds = [self.examiner.programs.type(c) for c in piece.leaves]
+        if min((k.elements or 0 for k in kinds if k is not None), default=0) < SMALL:
+            yield from (*[MIXED] * 5, *[EXTREME] * 2)
+
+    def _moved(self, piece: Piece, steps: int) -> Piece | None:
+        """The piece with its leaves moved backwards as often as there are steps; None if it cannot be moved at all."""
+        last: Piece | None = None
+        for _ in range(steps):
+            deeper = deepened(self.examiner.programs, last or piece)
+            if deeper is None:
+                break
+            last = deeper
+        return last

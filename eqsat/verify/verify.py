@@ -1,0 +1,238 @@
+"""A result executed against its input: what is executed within the budget, what is said of it, and what is raised.
+
+First the whole: the input by an independent implementation, the result by eqsat's executor, on ordinary numbers. Then
+the pieces that the result computes in another way, each on the numbers that it has in the network and on drawn ones.
+All limits count work, so that the same input is verified in the same way on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.errors import ExecutionError, VerificationError
+from eqsat.execute.difference import Difference as OutputDifference
+from eqsat.execute.inputs import complete_inputs
+from eqsat.partition.plan import Plan
+from eqsat.report.summary import Verification
+from eqsat.rules.select import NumericsClass
+from eqsat.verify import judge
+from eqsat.verify.blame import error_of
+from eqsat.verify.constants import wrong_constant
+from eqsat.verify.culprits import Fails, culprits, model_of
+from eqsat.verify.examine import Examiner, Tolerance
+from eqsat.verify.judge import Difference
+from eqsat.verify.oracle import Failed, Oracle, Value
+from eqsat.verify.pieces import Piece, find_pieces
+from eqsat.verify.programs import Programs
+from eqsat.verify.samples import ORDINARY, Style
+from eqsat.verify.trials import EVALUATIONS, IN_NETWORK, SAMPLES, Trials, Undecided
+from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, run_input, run_result
+
+MOST_WORK = 40_000_000_000
+"""MACs up to which a network is executed as a whole."""
+PIECES_WORK = 20_000_000
+"""Work on pieces of any network; each of its operators adds as much as the next says."""
+WORK_OF_NODE = 300_000
+CONFIRM = 4
+"""How many times the work on pieces may be spent on following differences backwards."""
+
+
+@dataclass
+class Verifier:
+    """One verification.
+
+    Attributes:
+        model: The input, as loaded.
+        result: The result, as it will be saved.
+        applied: Rules that applied, with the class of each.
+        lsb: Units by which rules may change integers of up to 16 bits.
+        fails: Optimizes a piece again, to find out which rule is to blame.
+    """
+
+    model: ir.Model
+    encoding: Encoding
+    snapshot: Snapshot
+    plan: Plan
+    result: ir.Model
+    outputs: Sequence[ir.Value]
+    numerics: NumericsClass
+    applied: Mapping[str, str]
+    seed: int = 0
+    lsb: int = 1
+    fails: Fails | None = None
+    _done: list[str] = field(default_factory=list)
+    _skipped: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> Verification:
+        """Executes and compares.
+
+        Raises:
+            VerificationError: The result computes something else than the input.
+        """
+        numbers = tuple(self.encoding.number[v] for v in self.outputs)
+        programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers)
+        strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
+        self.oracle = Oracle()
+        self.examiner = Examiner(programs, Tolerance(strict, self.lsb), self.oracle, self.seed)
+        approximate = any(kind == "approximate" for kind in self.applied.values())
+        pieces = [] if approximate else find_pieces(programs)
+        if approximate:
+            self._skip("rules of class approximate applied")
+        work = sum(map(programs.work, range(len(programs.nodes)))) + sum(
+            map(programs.kernel_work, range(len(programs.kernels)))
+        )
+        found = self._whole(work, pieces)
+        executed = self._pieces(pieces, work)
+        return Verification(
+            agrees=True if found is not None or executed else None,
+            outputs=len(found or ()),
+            max_abs_error=max((d.max_abs_error for d in found or ()), default=0.0),
+            max_rel_error=max((d.max_rel_error for d in found or ()), default=0.0),
+            seed=self.seed,
+            done=found is not None or bool(executed),
+            samples=tuple(self._done),
+            pieces=len(pieces),
+            executed=executed,
+            input_by=self.oracle.said(),
+            result_by=("eqsat",),
+            tolerance=_tolerance(strict, self.model),
+            max_piece_error=self.examiner.worst,
+            skipped=tuple(f"{reason} ({count})" if count > 1 else reason for reason, count in self._skipped.items()),
+        )
+
+    # ---- the whole --------------------------------------------------------------------------------
+
+    def _whole(self, work: int, pieces: Sequence[Piece]) -> list[OutputDifference] | None:
+        """How the outputs differ; None where the network cannot be executed."""
+        programs = self.programs
+        self.natural: dict[int, Value] = {}
+        if work > MOST_WORK:
+            self._skip(f"the network as a whole: its work of {work:.2g} is beyond the budget of {MOST_WORK:.2g}")
+            return None
+        reason = self._opaque()
+        if reason:
+            self._skip(f"the network as a whole: {reason}")
+            return None
+        try:
+            arrays = complete_inputs(self.model, seed=self.seed)
+            wanted = {c for p in pieces for c in p.leaves}
+            left, self.natural = run_input(programs, arrays, self.oracle, wanted)
+        except (Failed, ExecutionError) as error:
+            self._skip(f"the network as a whole: the input cannot be executed ({str(error)[:120]})")
+            return None
+        try:
+            right = run_result(self.result, arrays)
+        except Failed as error:
+            raise VerificationError(
+                "a result that can be executed as its input can",
+                place=f"model {self.model.graph.name!r}",
+                actual=str(error)[:300],
+                hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
+            ) from error
+        self._done.append(f"{ORDINARY.name} as inputs (seed {self.seed})")
+        found = compare_outputs(programs, left, right, "real")
+        if all(d.agrees for d in found):
+            return found
+        complete, trials = True, Trials(self.examiner, self.natural, 0)
+        for piece in pieces:
+            natural = None if self.examiner.obstacle(piece) else trials.in_network(piece)
+            if natural is None:
+                complete = False
+                continue
+            differing = self.examiner.examine(piece, IN_NETWORK, natural, precise=False)[0]
+            if differing is not None:
+                raise self._error(piece, differing, IN_NETWORK)
+        # If every piece is right on what it reads, rounding adds up, or kernels have been put together wrongly.
+        complete = complete and is_put_together(programs, arrays, right)
+        if not complete and not is_explained(programs, arrays, right, "real"):
+            worst = next(d for d in found if not d.agrees)
+            raise error_of(programs, None, None, self.applied, IN_NETWORK, output=worst)
+        return found
+
+    def _opaque(self) -> str:
+        """Why the network has no result to compare with; empty if it has."""
+        for i, node in enumerate(self.programs.nodes):
+            if not self.programs.is_repeatable(i):
+                op = node.constructor.op
+                return f"{op} is {'random' if op.domain in ('', 'com.microsoft') else 'opaque'}"
+        return ""
+
+    # ---- pieces -----------------------------------------------------------------------------------
+
+    def _pieces(self, pieces: Sequence[Piece], whole: int) -> int:
+        """Checks constants and as many pieces as the budget allows, in execution order; returns how many."""
+        programs = self.programs
+        budget = PIECES_WORK + WORK_OF_NODE * len(programs.nodes)
+        bad = wrong_constant(programs, self.oracle, budget)
+        if bad is not None:
+            raise error_of(programs, None, bad[1], self.applied, IN_NETWORK, value=bad[0])
+        works = []
+        for at, piece in enumerate(pieces):
+            reason = self.examiner.obstacle(piece)
+            if reason:
+                self._skip(f"pieces: {reason}")
+            else:
+                works.append((piece.work(programs), at))
+        # Each sample is computed by three to four evaluations, two of them in float64.
+        level: dict[int, int] = {}
+        spent = 0
+        for samples, chosen in ((3, 1), (SAMPLES, 2)):
+            for work, at in sorted(works):
+                if spent + samples * EVALUATIONS * work > budget:
+                    break
+                if level.get(at, 0) == chosen - 1:
+                    spent += samples * EVALUATIONS * work
+                    level[at] = chosen
+        left = len(works) - len(level)
+        if left:
+            self._skip("pieces: beyond the budget", left)
+        trials = Trials(self.examiner, self.natural, CONFIRM * budget)
+        executed = 0
+        for at in sorted(level):
+            try:
+                found = trials.settle(pieces[at], thorough=level[at] == 2)
+            except Undecided:
+                self._skip("pieces: they differ on numbers that the network may never have there")
+                continue
+            if found is not None:
+                raise self._error(*found)
+            executed += 1
+        self._done += [f"{name} at the borders of rewritten pieces" for name in trials.used]
+        return executed
+
+    def _error(self, piece: Piece, found: Difference, style: Style) -> VerificationError:
+        model = model_of(self.programs, piece, self.model) if self.fails is not None else None
+        guilty: tuple[str, ...] = ()
+        if self.fails is not None and model is not None:
+            guilty = culprits(model, tuple(self.applied), self.fails)
+        return error_of(self.programs, piece, found, self.applied, style, guilty=guilty)
+
+    def _skip(self, reason: str, count: int = 1) -> None:
+        self._skipped[reason] = self._skipped.get(reason, 0) + count
+
+
+def _tolerance(strict: bool, model: ir.Model) -> str:
+    names = {v.dtype.numpy().name for v in model.graph.outputs if v.dtype is not None and v.dtype.is_floating_point()}
+    if strict:
+        return "exact but for the order of additions"
+    rtol = max((judge.NATIVE.get(n, judge.COARSE) for n in names), default=0.0)
+    return (
+        f"{rtol:g} of a tensor's largest magnitude; {judge.narrowest(names):g} of each element in float64"
+        if names
+        else "1 lsb"
+    )
+
+
+def switched_off(reason: str) -> Verification:
+    """What a summary says where nothing was executed."""
+    return Verification(
+        agrees=None, outputs=0, max_abs_error=0.0, max_rel_error=0.0, seed=0, done=False, skipped=(reason,)
+    )
+
+
+__all__ = ["Verifier", "switched_off"]

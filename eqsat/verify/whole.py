@@ -1,0 +1,134 @@
+"""The result as it will be saved, executed beside the input as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import EqsatError
+from eqsat.execute.difference import Difference, Numerics, compare_values
+from eqsat.execute.executor import Executor
+from eqsat.verify import judge
+from eqsat.verify.examine import Noise
+from eqsat.verify.oracle import Failed, Value, own
+from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
+
+MOST_KEPT = 1 << 24
+"""Elements of inner tensors that are kept while the rest of a network runs."""
+
+
+def run_input(
+    programs: Programs,
+    arrays: Mapping[str, Value],
+    call: Call,
+    keep: Collection[int] = (),
+    noise: Noise | None = None,
+) -> tuple[list[Value], dict[int, Value]]:
+    """Outputs of the input model, and the values of some classes as far as memory allows.
+
+    Raises:
+        Failed: An operator cannot be evaluated.
+    """
+    values: dict[int, Value] = {}
+    kept: dict[int, Value] = {}
+    left = MOST_KEPT
+
+    def hold(k: int) -> None:
+        nonlocal left
+        c = programs.classes[k]
+        if c in keep and c not in kept and isinstance(values[k], np.ndarray) and values[k].size <= left:
+            left -= values[k].size
+            kept[c] = values[k]
+
+    last = {o: i for i, node in enumerate(programs.nodes) for o in node.operands if o is not None}
+    for k, value in programs.inputs.items():
+        values[k] = arrays[value.name or ""] if noise is None else noise.on(arrays[value.name or ""])
+        hold(k)
+    outputs = set(programs.outputs)
+    for i, node in enumerate(programs.nodes):
+        for k in programs.reads(i):
+            if k not in values:
+                values[k] = programs.initial(k)
+        run_nodes(programs, [i], values, call)
+        for k in node.results:
+            hold(k)
+        for k in {o for o in (*node.operands, *node.results) if o is not None}:
+            if last.get(k, -1) <= i and k not in outputs:
+                values.pop(k, None)
+    return [values[k] if k in values else programs.initial(k) for k in programs.outputs], kept
+
+
+def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
+    """Outputs of the result, by eqsat's executor.
+
+    Raises:
+        Failed: It cannot be executed.
+    """
+    given = {value.name or "": arrays[value.name or ""] for value in model.graph.inputs if value.name in arrays}
+    try:
+        found: dict[str, Any] = Executor(model).run(given)
+    except EqsatError as error:
+        raise Failed(str(error)) from error
+    return [found[value.name or ""] for value in model.graph.outputs]
+
+
+def compare_outputs(programs: Programs, left: list[Value], right: list[Value], numerics: Numerics) -> list[Difference]:
+    """One entry an output."""
+    return [
+        compare_values(programs.name(k), a, b, numerics=numerics)
+        for k, a, b in zip(programs.outputs, left, right, strict=True)
+    ]
+
+
+def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Value], numerics: Numerics) -> bool:
+    """Whether outputs differ only because the implementations do, or because tiny changes change as much."""
+    try:
+        same, _ = run_input(programs, arrays, own)
+        if all(d.agrees for d in compare_outputs(programs, same, right, numerics)):
+            return True
+        if numerics == "exact":
+            return False
+        masks = [_beyond(a, b) for a, b in zip(same, right, strict=True)]
+        sensitivity = [np.zeros(np.shape(a)) for a in same]
+        for seed in range(4):
+            other, _ = run_input(programs, arrays, own, noise=Noise(1e-5, seed))
+            for at, (a, b) in enumerate(zip(same, other, strict=True)):
+                if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
+                    sensitivity[at] = np.maximum(sensitivity[at], judge.distance(a, b))
+    except Failed:
+        return False
+    for a, b, mask, moved in zip(same, right, masks, sensitivity, strict=True):
+        if mask is None:
+            return False
+        if (mask & ~(judge.distance(a, b) <= judge.SAFETY * moved)).any():
+            return False
+    return True
+
+
+def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
+    """Whether the kernels one by one compute what the result as a whole does."""
+    values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
+    last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
+    wanted = {c for c, _ in programs.plan.outputs}
+    try:
+        for i, kernel in enumerate(programs.kernels):
+            for c in kernel.inputs:
+                if c is not None and c not in values:
+                    values[c] = programs.constant(c)
+            run_kernels(programs, [i], values, own)
+            for c in kernel.inputs:
+                if c is not None and last[c] == i and c not in wanted:
+                    values.pop(c, None)
+    except Failed:
+        return False
+    found = [values[c] if c in values else programs.constant(c) for c, _ in programs.plan.outputs]
+    return all(compare_values("", a, b, numerics="exact").agrees for a, b in zip(found, right, strict=True))
+
+
+def _beyond(left: Value, right: Value) -> np.ndarray | None:
+    if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+        return None
+    return judge.beyond(left, right, strict=False, lsb=1)
