@@ -281,6 +281,9 @@ class Examiner:
                         steady = noise is None or at in value_inputs(node.constructor.op)
                         computed[k] = value if steady or noise is None else noise.on(value)
                 run_nodes(programs, [i], computed, call)
+                if noise is not None:
+                    # Rounding errors arise at each operator, also where those of the inputs cancel.
+                    computed.update({k: noise.on(computed[k]) for k in node.results if k in computed})
                 if part is piece.before:
                     for k in node.results:
                         values.setdefault(-1 - programs.classes[k], computed.get(k))

@@ -64,7 +64,8 @@ class Difference:
 
 
 Perturbed = Callable[[float, int], Value]
-"""The input's value after relative changes of its floats: of that size, drawn with that seed. None if it fails."""
+"""The input's value after relative changes of its floats, those between operators included: of that size, drawn with
+that seed. None if it fails."""
 
 
 def incomparable(left: Value, right: Value) -> Difference | None:

@@ -35,9 +35,9 @@ from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, r
 
 MOST_WORK = 40_000_000_000
 """MACs up to which a network is executed as a whole."""
-PIECES_WORK = 20_000_000
+PIECES_WORK = 30_000_000
 """Work on pieces of any network; each of its operators adds as much as the next says."""
-WORK_OF_NODE = 300_000
+WORK_OF_NODE = 700_000
 CONFIRM = 4
 """How many times the work on pieces may be spent on following differences backwards."""
 

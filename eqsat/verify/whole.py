@@ -54,6 +54,8 @@ def run_input(
                 values[k] = programs.initial(k)
         run_nodes(programs, [i], values, call)
         for k in node.results:
+            if noise is not None and k in values:
+                values[k] = noise.on(values[k])
             hold(k)
         for k in {o for o in (*node.operands, *node.results) if o is not None}:
             if last.get(k, -1) <= i and k not in outputs:
