@@ -12,7 +12,7 @@ import pytest
 from eqsat.codegen.compiler import find_compiler
 from eqsat.errors import ModelError
 from eqsat.text import LONGEST, NAME, c_bytes, c_string, json_text, name_of, plain, shown, shown_lines
-from tests.hostile import EVERY
+from tests.hostile_names import EVERY
 
 _ODD = (0xD800, 0xDFFF, 0xFEFF, 0xFFFE, 0x1F642, 0xE0041, 0x10FFFF)
 UNICODE = [chr(c) for c in (*range(0x300), *range(0x2000, 0x2070), *_ODD)]

@@ -19,7 +19,7 @@ from eqsat.egraph.layout import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
-from eqsat.ops.properties import contracted_inputs
+from eqsat.ops.properties import contracted_inputs, value_inputs
 from eqsat.ops.wide import Wide, evaluate_wide, exactly, misfit
 
 
@@ -41,6 +41,7 @@ class MadeConstants:
         self._known: dict[int, Wide | Bounds] = {}
         self._types: dict[int, Sequence[TensorType | None]] = {}
         self._unlimited: set[int] = set()
+        self._folded: set[int] = set()
 
     def literal(self, index: int, value: object, dtype: ir.DataType) -> None:
         """Notes a number of the template; one that is infinite is meant so."""
@@ -66,6 +67,8 @@ class MadeConstants:
             except EqsatError:
                 found = None
             self._known[index] = UNKNOWN if found is None else found
+            if found is not None and self._folds(step, found):
+                self._folded.add(index)
             return
         bounds = [bounds_of_wide(k) if isinstance(k, Wide) else k for k in operands]
         types = [None if o is None else self._type(o) for o in step.operands]
@@ -74,10 +77,31 @@ class MadeConstants:
     def folded(self) -> dict[int, int]:
         """Operators in whose place a constant stands, and its number."""
         found = {}
-        for index, known in self._known.items():
-            if isinstance(known, Wide) and isinstance(self.layout.steps[index], BuildStep):
-                found[index] = self.tables.constants.of_array(known.rounded(), known.dtype)
+        for index in sorted(self._folded):
+            known = self._known[index]
+            assert isinstance(known, Wide)
+            found[index] = self.tables.constants.of_array(known.rounded(), known.dtype)
         return found
+
+    def _folds(self, step: BuildStep, result: Wide) -> bool:
+        """Whether a constant stands in an operator's place.
+
+        Not where integers are made or read: rounding a tensor is paid for by the e-node of its integers
+        (:mod:`eqsat.quantization.budget`), so programs must go through it.
+        """
+        if result.scale is None:
+            return False
+        by_value = value_inputs(step.constructor.op)
+        for position, operand in enumerate(step.operands):
+            if operand is None or position in by_value:
+                continue
+            known = self._of(operand)
+            if not isinstance(known, Wide) or known.scale is None:
+                return False
+            made = operand.step is not None and isinstance(self.layout.steps[operand.step], BuildStep)
+            if made and operand.step not in self._folded:
+                return False
+        return True
 
     def check(self) -> None:
         """Looks at all constants that enter the e-graph.
@@ -86,7 +110,7 @@ class MadeConstants:
             OutOfRange: One does not fit.
         """
         for index, step in enumerate(self.layout.steps):
-            if not isinstance(step, BuildStep) or isinstance(self._known.get(index), Wide):
+            if not isinstance(step, BuildStep) or index in self._folded:
                 continue
             contracted = contracted_inputs(step.constructor.op)
             for position, operand in enumerate(step.operands):

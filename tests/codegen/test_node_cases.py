@@ -11,9 +11,10 @@ import pytest
 
 from eqsat.codegen.compiler import find_compiler
 from tests.codegen import __main__ as conformance
-from tests.codegen import calling, nodes, progress
+from tests.codegen import calling, nodes
 from tests.codegen.calling import Call
 from tests.codegen.ways import WAYS, sanitized_ways
+from tests.fuzz import progress
 from tests.fuzz.progress import Progress
 
 EVERY = 28
