@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -14,7 +15,7 @@ from eqsat import search
 from eqsat.cli import main
 from eqsat.egraph.engine import ROUNDS, Engine
 from eqsat.egraph.limits import MOST_ENODES, LastGuard, Limits
-from eqsat.errors import OptimizationError
+from eqsat.errors import LimitError, OptimizationError
 from tests.egraph.helpers import model
 
 TEXT = """
@@ -159,3 +160,13 @@ def test_a_long_chain_of_large_constants_is_folded_without_recursion() -> None:
     assert [node.op_type for node in result.model.graph] == ["Add"]
     x = np.arange(5000, dtype=np.float32)
     np.testing.assert_array_equal(result.run({"x": x})["out"], x - 2)
+
+
+def test_a_model_of_a_million_operators_is_refused_before_it_is_walked() -> None:
+    graph = onnx.GraphProto(name="g")
+    graph.input.append(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4]))
+    graph.output.append(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4]))
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    graph.node.extend([node] * 1_000_000)
+    with pytest.raises(LimitError, match="at most 500,000 operators are required; got 1,000,000"):
+        eqsat.optimize(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 
 from eqsat import bounds
-from eqsat.errors import ModelError
+from eqsat.errors import LimitError, ModelError
 from eqsat.model.types import TensorType
 
 MOST_BYTES = 1 << 62
@@ -87,11 +87,21 @@ def check_symbol(text: str, place: str) -> None:
 
 
 def check_nesting(model: onnx.ModelProto, place: str) -> None:
-    """Subgraphs are not nested too deeply; without recursion, as everything behind it may recur.
+    """Subgraphs are not nested too deeply, and operators not too many, before anything walks over them.
+
+    It is done without recursion, as everything behind it may recur.
 
     Raises:
-        ModelError: They are.
+        ModelError: They are nested too deeply.
+        LimitError: They are too many.
     """
+    if len(model.graph.node) > bounds.NODES:
+        raise LimitError(
+            f"at most {bounds.NODES:,} operators are required",
+            place=place,
+            actual=f"{len(model.graph.node):,}",
+            hint="split the model",
+        )
     level: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     for _ in range(MOST_SUBGRAPHS + 1):
         level = [inner for graph in level for node in graph.node for inner in subgraphs_of(node)]
