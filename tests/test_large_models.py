@@ -107,7 +107,8 @@ def test_the_command_line_says_it(
     assert main(["optimize", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx")]) == 0
     assert (tmp_path / "out.onnx").exists()
     said = capsys.readouterr().out
-    assert "the model is left as it stands: it has 6 operators" in said and "PASSED" in said
+    assert "the model is left as it stands: it has 6 operators" in said
+    assert "nothing was rewritten" in said
 
 
 def test_e_nodes_are_bounded_however_large_the_model_is() -> None:
