@@ -11,7 +11,7 @@ import onnx_ir as ir
 from eqsat.ops.properties import value_inputs
 from eqsat.verify import judge
 from eqsat.verify.judge import Difference
-from eqsat.verify.oracle import Failed, Oracle, Value, own
+from eqsat.verify.oracle import Failed, Oracle, Refused, Value, own
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Call, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
 from eqsat.verify.samples import ORDINARY, Style, draw
@@ -156,9 +156,29 @@ class Examiner:
             found = self._in_float64(piece, sample, left)
         if found is None:
             found = self._natively(piece, sample, style, left, right, precise)
+        if found is None and style.is_ordinary:
+            found = self._elsewhere(piece, sample, style, fed, left)
         if found is None:
             self._note(left, right, style)
         return found, values
+
+    def _elsewhere(
+        self, piece: Piece, sample: Sample, style: Style, fed: Mapping[int, Value], left: np.ndarray
+    ) -> Difference | None:
+        """The difference where the result is executed by who executes the input: it must be right there, too."""
+        first = Oracle(self.oracle.names[:1])
+        try:
+            left = self._left(piece, sample, first, {})
+        except Failed:
+            return None
+        try:
+            right = self._right(piece, fed, first)
+        except Refused as error:
+            return Difference(f"{first.names[0]} executes the input and not the result: {str(error)[:200]}")
+        except Failed:
+            return None
+        found = judge.incomparable(left, right)
+        return found or self._natively(piece, sample, style, left, right, precise=False)
 
     def _note(self, left: np.ndarray, right: np.ndarray, style: Style) -> None:
         if style.is_ordinary and left.dtype.kind not in "bOUS":

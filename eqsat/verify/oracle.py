@@ -37,6 +37,10 @@ class Failed(Exception):
     """No implementation evaluates the operator on these inputs, or its result is not defined there."""
 
 
+class Refused(Failed):
+    """An implementation has the operator and fails on these inputs."""
+
+
 class Oracle:
     """Evaluates operators, each by the first implementation that can.
 
@@ -62,16 +66,18 @@ class Oracle:
             return run_body(body, inputs, self)[:outputs]
         _require_defined(op, attrs, inputs)
         reasons = []
+        refused = False
         for name in self.names:
             try:
                 with np.errstate(all="ignore"):
                     results = _CALLS[name](op, attrs, inputs, outputs)
             except Exception as error:  # the implementations' exceptions have no common base
                 reasons.append(f"{name}: {error}")
+                refused = refused or not isinstance(error, Failed)
                 continue
             self.used[name] += 1
             return results
-        raise Failed("; ".join(reasons) or "no implementation")
+        raise (Refused if refused else Failed)("; ".join(reasons) or "no implementation")
 
     def said(self) -> tuple[str, ...]:
         """The implementations that have evaluated something."""

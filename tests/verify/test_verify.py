@@ -1,0 +1,94 @@
+"""What is executed, on what, by whom; and that thresholds deep in a network are reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.errors import VerificationError
+
+LAYERS = 8
+
+
+def deep(bounded: int):
+    rng = np.random.default_rng(0)
+    y = eqsat.input("x", (1, 8, 8, 8))
+    for layer in range(LAYERS):
+        weight = (rng.standard_normal((8, 8, 3, 3)) * np.sqrt(2 / 72)).astype(np.float32)
+        y = op.Conv(y, weight, pads=[1, 1, 1, 1])
+        y = op.Clip(y, np.float32(0), np.float32(60)) if layer == bounded else op.Relu(y)
+    return eqsat.graph(y)
+
+
+@pytest.mark.parametrize("layer", [0, LAYERS // 2, LAYERS - 1])
+def test_thresholds_in_the_middle_of_a_network_are_reached(layer: int, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.rules"
+    path.write_text("rule wrong : exact\n    Clip(x, 0, 60) => Relu(x)\n")
+    with pytest.raises(VerificationError, match="`wrong`"):
+        for objective in ("best", "worst"):
+            eqsat.optimize(deep(layer), rules=[path], objective=objective)
+
+
+def test_what_a_rule_knows_of_the_operator_before_is_no_difference(tmp_path: Path) -> None:
+    # Cut between the two, the second Relu does something.
+    path = tmp_path / "right.rules"
+    path.write_text("rule right : exact\n    Relu(Relu(x)) => Relu(x)\n")
+    x = eqsat.input("x", (2, 3))
+    result = eqsat.optimize(eqsat.graph(op.Relu(op.Relu(x * x - x))), rules=[path])
+    assert [node.op.name for node in result.plan.nodes].count("Relu") == 1
+    seen = result.summary.verification
+    assert seen is not None and seen.agrees and seen.executed == seen.pieces == 1
+
+
+def test_a_result_that_the_runtime_refuses_is_no_result(tmp_path: Path) -> None:
+    # ONNX Runtime has a mean of nothing, but no average over nothing; eqsat's kernels give NaN for both.
+    path = tmp_path / "wrong.rules"
+    path.write_text("rule wrong : real\n    ReduceMean(x, a, keepdims=1) => GlobalAveragePool(x)\n")
+    mean = eqsat.graph(op.ReduceMean(eqsat.input("x", (1, 3, 0, 4)), np.array([2, 3]), keepdims=1))
+    with pytest.raises(VerificationError, match="onnxruntime executes the input and not the result"):
+        eqsat.optimize(mean, rules=[path])
+    assert [node.op.name for node in eqsat.optimize(mean).plan.nodes] == ["ReduceMean"]
+
+
+def test_overflow_of_the_input_alone_is_no_difference() -> None:
+    x = eqsat.input("x", (4,), "float16")
+    big, small = np.float16(300), np.float16(1e-3)
+    result = eqsat.optimize(eqsat.graph(x * big * big * small))
+    assert result.summary.verification is not None and result.summary.verification.agrees
+
+
+def test_what_was_done_is_said_and_the_same_each_time() -> None:
+    x = eqsat.input("x", (3, 5))
+    graph = eqsat.graph(op.Max(x * np.float32(2), np.float32(0)) + x)
+    first, again = (eqsat.optimize(graph).summary.verification for _ in range(2))
+    assert first == again
+    assert first is not None
+    assert first.done and first.agrees and first.outputs == 1 and first.input_by == ("onnxruntime",)
+    assert any("thresholds" in name for name in first.samples)
+    assert first.skipped == ()
+
+
+def test_without_the_runtime_the_reference_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from eqsat.verify import oracle
+
+    monkeypatch.setattr(oracle, "runtime", lambda: None)
+    x = eqsat.input("x", (3, 5))
+    seen = eqsat.optimize(eqsat.graph(op.Max(x, np.float32(0)))).summary.verification
+    assert seen is not None and seen.agrees and seen.input_by == ("onnx.reference",)
+
+
+def test_random_operators_are_not_executed_and_that_is_said() -> None:
+    x = eqsat.input("x", (3, 5))
+    seen = eqsat.optimize(eqsat.graph(op.RandomUniformLike(x) + x)).summary.verification
+    assert seen is not None and not seen.done and seen.agrees is None
+    assert seen.skipped == ("the network as a whole: RandomUniformLike is random",)
+
+
+def test_switched_off() -> None:
+    x = eqsat.input("x", (3, 5))
+    seen = eqsat.optimize(eqsat.graph(op.Relu(x)), verify=False).summary.verification
+    assert seen is not None and not seen.done and seen.agrees is None and seen.skipped == ("switched off",)
