@@ -155,7 +155,9 @@ def test_other_softmax_axes_are_no_attention() -> None:
 
 def test_the_documents_attention_is_wrong() -> None:
     model = attention_block()
-    result = eqsat.optimize(model, rules=rules(AS_DOCUMENTED))
+    with pytest.raises(eqsat.errors.VerificationError, match="`attention`"):
+        eqsat.optimize(model, rules=rules(AS_DOCUMENTED))
+    result = eqsat.optimize(model, rules=rules(AS_DOCUMENTED), verify=False)
     assert operands(attention(result.model)) == ["Q", "V", "K"]
     found = eqsat.compare(model, result.model)
     assert not found.agrees and found.outputs[0].max_abs_error > 1
@@ -163,7 +165,7 @@ def test_the_documents_attention_is_wrong() -> None:
     unscaled = rules(_ATTENTION.replace("ARGUMENTS", "flat(q), flat(k), flat(v)"))
     assert eqsat.compare(model, eqsat.optimize(model, rules=unscaled).model).agrees
     other = attention_block(scale=0.3)
-    assert not eqsat.compare(other, eqsat.optimize(other, rules=unscaled).model).agrees
+    assert not eqsat.compare(other, eqsat.optimize(other, rules=unscaled, verify=False).model).agrees
 
 
 _CORE = """
@@ -215,7 +217,7 @@ def test_a_constant_on_either_side_is_matched() -> None:
     search = Search(one_plus(), rules=[replace])
     (statistics,) = search.saturation.statistics
     assert statistics.applied == 1 and search.saturation.stop_reason == "saturated"
-    programs = [search.extract("random", seed) for seed in range(20)]
+    programs = [search.extract("random", seed, verify=False) for seed in range(20)]
     (replaced,) = {tuple(lines) for p in programs if (lines := listing(p.model.graph))[-1] != "out = Add(1, add)"} - {
         tuple(listing(one_plus().graph))
     }
