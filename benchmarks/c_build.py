@@ -71,7 +71,7 @@ def measure(name: str, weights: str, isas: Sequence[str], compiler: str) -> Row:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         command = [sys.executable, "-m", "benchmarks.c_build", "--stages", name, work, weights, *isas]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
         row |= json.loads(done.stdout.splitlines()[-1])
         row["MB of C"] = (folder / "model.c").stat().st_size / 2**20
         flags = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]

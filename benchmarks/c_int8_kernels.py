@@ -177,7 +177,7 @@ class Library:
         if self._loaded is None:
             folder = Path(tempfile.mkdtemp())
             text = INCLUDES + "\n".join([*self._helpers, *self._functions])
-            (folder / "kernels.c").write_text(text)
+            (folder / "kernels.c").write_text(text, "utf-8")
             command = [*find_compiler(), *FLAGS, "-fPIC", "-shared", str(folder / "kernels.c"), "-lm"]
             subprocess.run([*command, "-o", str(folder / "kernels.so")], check=True)
             self._loaded = ctypes.CDLL(str(folder / "kernels.so"))

@@ -217,7 +217,7 @@ def compiled(text: str, compiler: str) -> ctypes.CDLL:
     """A library from C text."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "kernels.c", Path(folder) / "kernels.so"
-        source.write_text(text)
+        source.write_text(text, "utf-8")
         subprocess.run([compiler, *_FLAGS, str(source), "-o", str(library), "-lm"], check=True)
         return ctypes.CDLL(str(library))
 

@@ -118,7 +118,7 @@ def differences(found: dict[str, Entry], golden: dict[str, Entry]) -> list[str]:
 
 def golden_costs() -> dict[str, dict[str, Entry]]:
     """The committed values: case -> way -> entry."""
-    return json.loads(GOLDEN.read_text())
+    return json.loads(GOLDEN.read_text("utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

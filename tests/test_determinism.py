@@ -39,7 +39,9 @@ def test_two_processes_agree():
     def run(seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-c", SCRIPT, "3", "8", "15", "22", "squeezenet"]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True
+        ).stdout
 
     first, second = run("1"), run("2")
     assert first.count("\n") == 15

@@ -95,7 +95,7 @@ def run_console(block: Block, folder: Path) -> None:
             ["bash", "-c", command],
             cwd=folder,
             env=environment,
-            text=True,
+            encoding="utf-8",
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=600,
@@ -113,7 +113,7 @@ def compile_c(block: Block, folder: Path) -> None:
     assert found, f"{place}: no folder has {', '.join(headers)}"
     newest = max(found, key=lambda f: f.stat().st_mtime_ns)
     command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{newest}", "-xc", "-"]
-    done = subprocess.run(command, input=block.text, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, input=block.text, encoding="utf-8", capture_output=True, check=False)
     assert done.returncode == 0, f"{place}:\n{done.stderr}"
 
 
@@ -165,7 +165,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     program = tmp_path / ".bin" / "eqsat"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m eqsat.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m eqsat.cli "$@"\n', "utf-8")
     program.chmod(0o755)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page, page.read_text("utf-8")):
@@ -233,9 +233,9 @@ def test_c_is_compiled(tmp_path: Path) -> None:
         compile_c(block, tmp_path)
     header = tmp_path / "out" / "one.h"
     header.parent.mkdir()
-    header.write_text("#define ONE 1\nint two(void);\n")
+    header.write_text("#define ONE 1\nint two(void);\n", "utf-8")
     compile_c(block, tmp_path)
-    header.write_text("int two(void);\n")
+    header.write_text("int two(void);\n", "utf-8")
     with pytest.raises(AssertionError, match="ONE"):
         compile_c(block, tmp_path)
 

@@ -135,9 +135,9 @@ class TestWhatIsNoFile:
         if to_file:
             with (tmp_path / "out").open("wb") as out:
                 subprocess.run(command, cwd=tmp_path, stdout=out, check=True)
-            text = (tmp_path / "out").read_text()
+            text = (tmp_path / "out").read_text("utf-8")
         else:
-            text = subprocess.check_output(command, cwd=tmp_path, text=True)
+            text = subprocess.check_output(command, cwd=tmp_path, encoding="utf-8")
         assert text == "before\nnewafter\n"
         assert {p.name for p in tmp_path.iterdir()} <= {"link", "out"}
 
@@ -163,7 +163,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "old":
         folder.mkdir()
         for name in ("a", "b", "other"):
-            (folder / name).write_text("old")
+            (folder / name).write_text("old", "utf-8")
         (folder / "link").symlink_to("other")
     yield folder
 
@@ -173,7 +173,7 @@ class TestFolder:
         kept = place.exists()
         with filling(place) as part:
             for name in ("a", "b", "c", "link"):
-                (part / name).write_text("new")
+                (part / name).write_text("new", "utf-8")
         new = dict.fromkeys(("a", "b", "c", "link"), b"new")
         assert tree(place) == (new | {"other": b"old"} if kept else new)
         assert not list(place.parent.glob(".eqsat*"))
@@ -182,7 +182,7 @@ class TestFolder:
     def test_a_failure_while_it_is_made(self, error: BaseException, place: Path, tmp_path: Path) -> None:
         before = tree(tmp_path)
         with pytest.raises(type(error)), filling(place) as part:
-            (part / "a").write_text("new")
+            (part / "a").write_text("new", "utf-8")
             raise error
         assert tree(tmp_path) == before
 
@@ -196,7 +196,7 @@ class TestFolder:
         place = tmp_path / "old"
         place.mkdir()
         for name in ("a", "b"):
-            (place / name).write_text("old")
+            (place / name).write_text("old", "utf-8")
         (place / "link").symlink_to("a")
         before = tree(tmp_path)
         real, calls = Path.replace, []
@@ -212,7 +212,7 @@ class TestFolder:
         monkeypatch.setattr(Path, "replace", fail)
         with pytest.raises(type(error)), filling(place) as part:
             for name in ("a", "b", "c", "link"):
-                (part / name).write_text("new")
+                (part / name).write_text("new", "utf-8")
         monkeypatch.undo()
         assert tree(tmp_path) == before
         assert (place / "link").is_symlink()
@@ -221,12 +221,12 @@ class TestFolder:
     def test_only_files_are_replaced(self, kind: str, tmp_path: Path) -> None:
         place = tmp_path / "old"
         place.mkdir()
-        (place / "a").write_text("old")
+        (place / "a").write_text("old", "utf-8")
         (place / "b").mkdir() if kind == "folder" else os.mkfifo(place / "b")
         with pytest.raises(OSError, match="b is there and is no file"), filling(place) as part:
-            (part / "a").write_text("new")
-            (part / "b").write_text("new")
-        assert (place / "a").read_text() == "old"
+            (part / "a").write_text("new", "utf-8")
+            (part / "b").write_text("new", "utf-8")
+        assert (place / "a").read_text("utf-8") == "old"
         assert sorted(p.name for p in place.iterdir()) == ["a", "b"]
 
     def test_a_device_is_no_folder(self) -> None:
@@ -235,9 +235,9 @@ class TestFolder:
 
     def test_somebody_else_was_faster(self, tmp_path: Path) -> None:
         with filling(tmp_path / "new") as part:
-            (part / "a").write_text("new")
+            (part / "a").write_text("new", "utf-8")
             (tmp_path / "new").mkdir()
-            (tmp_path / "new" / "theirs").write_text("theirs")
+            (tmp_path / "new" / "theirs").write_text("theirs", "utf-8")
         assert tree(tmp_path / "new") == {"a": b"new", "theirs": b"theirs"}
 
 
@@ -245,7 +245,7 @@ class TestFolder:
 def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     """The signal comes while the command writes."""
     model = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) {y = Relu(x)}'
-    (tmp_path / "m.onnxtxt").write_text(model)
+    (tmp_path / "m.onnxtxt").write_text(model, "utf-8")
     script = (
         "import os, sys, pathlib\nfrom eqsat.cli import main\nreal = pathlib.Path.write_bytes\n"
         "def write(self, data):\n"
@@ -254,7 +254,9 @@ def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path:
         "pathlib.Path.write_bytes = write\n"
         "sys.exit(main(['codegen', 'm.onnxtxt', '-o', 'out/deep', '-q']))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode in (130, 128 + number), done.stderr
     assert "interrupted" in done.stderr and "Traceback" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnxtxt"]

@@ -86,9 +86,9 @@ def install(wheel: Path, folder: Path, short: bool) -> Path:
         # A plain path: the .pth files behind it, such as that of an editable eqsat, are not followed.
         here = sysconfig.get_path("purelib")
         site = subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], encoding="utf-8"
         ).strip()
-        (Path(site) / "borrowed.pth").write_text(here + "\n")
+        (Path(site) / "borrowed.pth").write_text(here + "\n", "utf-8")
         run(python, "-m", "pip", "install", "-q", "--no-deps", "--disable-pip-version-check", wheel)
     else:
         run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel)
@@ -115,7 +115,7 @@ def use(python: Path, folder: Path) -> None:
 def run(*command: str | Path, cwd: Path | None = None) -> None:
     """Run a command without this checkout on its path; show what it printed if it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=environment, text=True, capture_output=True)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=environment, encoding="utf-8", capture_output=True)
     if done.returncode:
         shown = " ".join(str(c) for c in command[:4])
         sys.exit(f"{shown} ... failed with {done.returncode}\n{done.stdout}{done.stderr}")

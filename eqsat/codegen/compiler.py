@@ -45,7 +45,7 @@ def find_compiler() -> list[str]:
 
 @lru_cache(maxsize=8)
 def _version(command: tuple[str, ...]) -> str:
-    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--version"], capture_output=True, encoding="utf-8", check=False)
     return done.stdout
 
 
@@ -116,7 +116,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
             sources = [name for name in sorted(files) if name.endswith(".c")]
             done = subprocess.run(
                 [*command, *arguments, *sources, "-o", built.name, "-lm", *libraries],
-                cwd=work, capture_output=True, text=True, errors="replace", check=False,
+                cwd=work, capture_output=True, encoding="utf-8", errors="replace", check=False,
             )  # fmt: skip
             if done.returncode:
                 raise CodegenError(

@@ -26,6 +26,8 @@ from eqsat.model import opset
 from eqsat.rules.ast import Target
 
 _NAME = "model"
+_ATTEMPTS = 8
+"""How often a library is loaded that another process damages or removes between its check and its use."""
 
 
 class CModel:
@@ -106,19 +108,25 @@ class CModel:
         """Compile, load, and initialize."""
         emitted, onednn = self.emitted, bool(self.emitted.sources)
         more, libraries = (onednn_library.FLAGS, onednn_library.LIBRARIES) if onednn else ((), ())
-        library = compile_library(sources(emitted), flags=(*flags, *more), libraries=libraries)
         self._ffi = ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))
         if onednn:
             ffi.cdef(declarations(declaration(emitted)))
         if profile:
             ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
-        try:
-            self._library = ffi.dlopen(str(library))
-        except OSError as error:
-            raise CodegenError(
-                "a library that can be loaded is required", place=str(library), actual=str(error), hint="remove it"
-            ) from error
+        for attempt in range(_ATTEMPTS):
+            library = compile_library(sources(emitted), flags=(*flags, *more), libraries=libraries)
+            try:
+                self._library = ffi.dlopen(str(library))
+                break
+            except OSError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise CodegenError(
+                        "a library that can be loaded is required",
+                        place=str(library),
+                        actual=str(error),
+                        hint="remove it",
+                    ) from error
         # Looked up once: a run of a small model takes no longer than its arguments.
         self._input_types = [ffi.typeof(f"const {x.c_type} *") for x in emitted.inputs]
         self._output_types = [ffi.typeof(f"{y.c_type} *") for y in emitted.outputs]

@@ -16,7 +16,7 @@ from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.model.body import Body, BodyNode
 from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
-from eqsat.rules.ast import Composite
+from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
 
 
@@ -77,8 +77,11 @@ class Answerer:
         if clause.layout is None:
             return Answer((self.tables.composites.id(self._instance(facts, attrs, env)),))
         roots = [self._root_type(facts, root) for root in clause.query.roots]
+        assert isinstance(clause.definition, Rule)
+        exact = clause.definition.numerics.kind == "exact"
         try:
-            return Evaluation(clause.layout, self.tables, facts, env, roots, self._numbers(key)).answer()
+            numbers = self._numbers(key)
+            return Evaluation(clause.layout, self.tables, facts, env, roots, numbers, exact=exact).answer()
         except OutOfRange as error:
             self.misfits += 1
             self.misfit = self.misfit or str(error)

@@ -20,7 +20,7 @@ from eqsat.errors import EqsatError
 from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
-from eqsat.ops.wide import Wide, evaluate_wide, exactly, misfit
+from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit
 
 
 class OutOfRange(Exception):
@@ -32,12 +32,14 @@ class MadeConstants:
 
     Args:
         numbers: egglog variable -> what is known of it, where it is constant.
+        exact: Whether the rule computes the very bits of its left side.
     """
 
-    def __init__(self, layout: Layout, tables: Tables, numbers: Mapping[str, Numbers]) -> None:
+    def __init__(self, layout: Layout, tables: Tables, numbers: Mapping[str, Numbers], *, exact: bool) -> None:
         self.layout = layout
         self.tables = tables
         self.numbers = numbers
+        self.exact = exact
         self._known: dict[int, Wide | Bounds] = {}
         self._types: dict[int, Sequence[TensorType | None]] = {}
         self._unlimited: set[int] = set()
@@ -110,7 +112,7 @@ class MadeConstants:
             OutOfRange: One does not fit.
         """
         for index, step in enumerate(self.layout.steps):
-            if not isinstance(step, BuildStep) or index in self._folded:
+            if not isinstance(step, BuildStep) or index in self._folded or self._saturates(index):
                 continue
             contracted = contracted_inputs(step.constructor.op)
             for position, operand in enumerate(step.operands):
@@ -118,6 +120,10 @@ class MadeConstants:
                     self._require(operand, contracted=position in contracted)
         for root in self.layout.roots:
             self._require(root, contracted=False)
+
+    def _saturates(self, index: int) -> bool:
+        """Whether what is infinite, as the reciprocal of a table's zero, ends here in the integer of the left side."""
+        return self.exact and all(t is not None and t.dtype not in FLOATS for t in self._types[index])
 
     def _require(self, operand: Operand, *, contracted: bool) -> None:
         """One that was matched stays as it is, so only those that are made are looked at."""

@@ -56,6 +56,7 @@ class Evaluation:
         env: Names of the rule -> facts, attributes, numbers.
         roots: Types of the left side's roots.
         numbers: egglog variable -> what is known of it, where it is constant.
+        exact: Whether the rule computes the very bits of its left side.
     """
 
     def __init__(
@@ -66,13 +67,15 @@ class Evaluation:
         env: dict[str, object],
         roots: list[TensorType],
         numbers: Mapping[str, Numbers],
+        *,
+        exact: bool,
     ) -> None:
         self.layout = layout
         self.tables = tables
         self.facts = facts
         self.env = env
         self.roots = roots
-        self._made = MadeConstants(layout, tables, numbers)
+        self._made = MadeConstants(layout, tables, numbers, exact=exact)
         self._results: list[tuple[TensorFacts, ...] | None] = [None] * len(layout.steps)
         self._columns = [0] * len(layout.steps)
 

@@ -8,14 +8,18 @@ from pathlib import Path
 from eqsat.errors import RuleError
 
 
-@cache
 def rules_dir() -> Path:
     """The folder of the shipped ``*.rules``, ``prelude.rules`` and ``targets/``.
 
     Raises:
         RuleError: The installation lacks it.
     """
-    package = Path(__file__).resolve().parent.parent
+    return _beside(__file__)
+
+
+@cache
+def _beside(file: str) -> Path:
+    package = Path(file).resolve().parent.parent
     for candidate in (package / "_rules", package.parent / "rules"):
         if candidate.is_dir():
             return candidate

@@ -142,7 +142,7 @@ def test_recording_matches_changes_nothing() -> None:
 
 def test_optimize_raises_and_writes_nothing(tmp_path, capsys) -> None:
     rules = tmp_path / "wrong.rules"
-    rules.write_text(WRONG_RULES["only large"][0])
+    rules.write_text(WRONG_RULES["only large"][0], "utf-8")
     source = tmp_path / "m.onnx"
     eqsat.save(model(WRONG_RULES["only large"][1]), source)
     with pytest.raises(AuditError, match="by wrong: Clip"):

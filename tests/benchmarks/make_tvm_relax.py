@@ -90,7 +90,7 @@ def main() -> None:
     for _ in range(count):
         data = random_program(rng)
         lines.append(json.dumps(data | {"tvm": ask(data)}, separators=(",", ":")))
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
     print(f"{count} programs, {sum('error' in json.loads(line)['tvm'] for line in lines)} of them fail")
 
 

@@ -19,7 +19,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model, figures = tmp_path / "small.onnx", tmp_path / "figures.json"
     onnx.save(onnx.parser.parse_model(TEXT), model)
     assert c_build.main(["--models", str(model), "--weights", "default", "blob", "--json", str(figures)]) == 0
-    rows = json.loads(figures.read_text())["models"]
+    rows = json.loads(figures.read_text("utf-8"))["models"]
     assert [(row["model"], row["weights"]) for row in rows] == [("small", "default"), ("small", "blob")]
     for row in rows:
         assert row["make"] == pytest.approx(row["generate"] + row["compile"] + row["compile weights"])

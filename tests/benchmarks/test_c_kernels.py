@@ -50,7 +50,7 @@ def test_runs(tmp_path, capsys):
     onnx.save(small_model(), tmp_path / "small.onnx")
     arguments = ["--models", str(tmp_path / "small.onnx"), "--isa", PORTABLE.name, "--repeat", "1"]
     assert c_kernels.main([*arguments, "--json", str(tmp_path / "rows.json")]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    rows = json.loads((tmp_path / "rows.json").read_text("utf-8"))
     assert [r["family"] for r in rows] == ["direct convolution", "depthwise convolution", "packed matrix product"]
     assert all(r["seconds"] > 0 and r["ort_seconds"] > 0 and r["peak"] > 0 for r in rows)
     assert "depthwise: " in capsys.readouterr().out

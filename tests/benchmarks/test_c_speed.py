@@ -22,7 +22,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     model, figures = tmp_path / "small.onnx", tmp_path / "figures.json"
     onnx.save(onnx.parser.parse_model(TEXT), model)
     assert c_speed.main(["--models", str(model), "--repeat", "3", "--json", str(figures)]) == 0
-    content = json.loads(figures.read_text())
+    content = json.loads(figures.read_text("utf-8"))
     (row,) = content["models"]
     assert (row["model"], row["type"], row["difference"]) == ("small", "float32", 0)
     assert content["summary"]["float32"] == {"geometric mean": pytest.approx(row["ratio"]), "worst": row["ratio"]}

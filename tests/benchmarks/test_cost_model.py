@@ -24,7 +24,7 @@ def test_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
     onnx.save(onnx.parser.parse_model(TEXT), model)
     arguments = ["--models", str(model), "--seconds", "0.01", "--kernels", "--json", str(figures)]
     assert cost_model.main(arguments) == 0
-    content = json.loads(figures.read_text(), parse_constant=_refuse)
+    content = json.loads(figures.read_text("utf-8"), parse_constant=_refuse)
     kernels = content["kernels"]
     assert len(kernels) >= 2 and all(k["model"] == "small" for k in kernels)
     assert all(k["ratio"] == pytest.approx(k["predicted"] / k["measured"]) for k in kernels)
@@ -44,11 +44,11 @@ def test_another_host_predicts(tmp_path: Path, capsys: pytest.CaptureFixture[str
     model, host, figures = tmp_path / "small.onnx", tmp_path / "h.target", tmp_path / "figures.json"
     onnx.save(onnx.parser.parse_model(TEXT), model)
     host.write_text(
-        "host h\n    peak float32 = 1\n    bandwidth = 1, launch = 7\n    supports *\n    family * cost 7\n"
+        "host h\n    peak float32 = 1\n    bandwidth = 1, launch = 7\n    supports *\n    family * cost 7\n", "utf-8"
     )
     arguments = ["--models", str(model), "--seconds", "0.01", "--target", str(host), "--json", str(figures)]
     assert cost_model.main(arguments) == 0
-    assert {k["predicted"] for k in json.loads(figures.read_text())["kernels"]} == {7}
+    assert {k["predicted"] for k in json.loads(figures.read_text("utf-8"))["kernels"]} == {7}
     with pytest.raises(SystemExit):
         cost_model.main(["--target", "nothing"])
     assert "by name or the path" in capsys.readouterr().err
@@ -72,4 +72,4 @@ def test_order_of_kernels_is_predicted(tmp_path: Path, monkeypatch: pytest.Monke
     figures = tmp_path / "figures.json"
     arguments = ["--models", "squeezenet", "shufflenet", "inception_v1", "--seconds", "2", "--json", str(figures)]
     assert cost_model.main(arguments) == 0
-    assert json.loads(figures.read_text())["all"]["spearman"] >= 0.9
+    assert json.loads(figures.read_text("utf-8"))["all"]["spearman"] >= 0.9

@@ -20,7 +20,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model, figures = tmp_path / "small.onnx", tmp_path / "figures.json"
     onnx.save(onnx.parser.parse_model(TEXT), model)
     assert executor.main(["--models", str(model), "--repeat", "3", "--json", str(figures)]) == 0
-    (row,) = json.loads(figures.read_text())["models"]
+    (row,) = json.loads(figures.read_text("utf-8"))["models"]
     assert row["model"] == "small"
     assert row["ratio"] == row["eqsat"] / row["onnxruntime"]
     assert row["speedup"] == row["reference"] / row["eqsat"]

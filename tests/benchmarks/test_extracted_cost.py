@@ -69,7 +69,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["case", "chains", "relay", "relax", "shared_sum", "relay", "relax"]
-    written = json.loads(file.read_text())
+    written = json.loads(file.read_text("utf-8"))
     assert [c["name"] for c in written["cases"]] == ["chains", "shared_sum"]
     assert written["cases"][0]["results"] == {way: GOLDEN["chains"][way] for way in GREEDY}
     assert sorted(written["cases"][0]["cpu_seconds"]) == sorted(GREEDY)
@@ -80,7 +80,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert extracted_cost.main(["--only", "chains", "--without-eqsat", "--check"]) == 1
     assert "chains: host: cost is" in capsys.readouterr().err
     assert extracted_cost.main(["--only", "chains", "--without-eqsat", "--update"]) == 0
-    assert json.loads(wrong.read_text()) == {"chains": {way: GOLDEN["chains"][way] for way in GREEDY}}
+    assert json.loads(wrong.read_text("utf-8")) == {"chains": {way: GOLDEN["chains"][way] for way in GREEDY}}
     with pytest.raises(SystemExit):
         extracted_cost.main(["--only", "chain"])
     assert "a case must be one of" in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_scaling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[1].split() == ["blocks", "nodes", "load", "relay", "relax"]
     assert [line.split()[:2] for line in lines[2:4]] == [["1", "26"], ["2", "51"]]
     assert lines[4].startswith("a node at 51 over a node at 26 nodes: load ")
-    assert [row["nodes"] for row in json.loads(file.read_text())["rows"]] == [26, 51]
+    assert [row["nodes"] for row in json.loads(file.read_text("utf-8"))["rows"]] == [26, 51]
 
 
 def test_medians() -> None:

@@ -27,14 +27,14 @@ EGRAPH = {
 def directory(tmp_path: Path) -> Path:
     folder = tmp_path / "small"
     folder.mkdir()
-    (folder / "shared.json").write_text(json.dumps(EGRAPH))
+    (folder / "shared.json").write_text(json.dumps(EGRAPH), "utf-8")
     with gzip.open(folder / "shared_zipped.json.gz", "wt") as file:
         json.dump(EGRAPH, file)
     negative = json.loads(json.dumps(EGRAPH))
     negative["nodes"]["h"]["cost"] = -1.0
-    (folder / "negative.json").write_text(json.dumps(negative))
+    (folder / "negative.json").write_text(json.dumps(negative), "utf-8")
     (tmp_path / "best_known.csv").write_text(
-        "egraph,bottom_up,faster_greedy_dag,highs_ilp,best_known\nsmall/shared.json,6.5,6,5,5\n"
+        "egraph,bottom_up,faster_greedy_dag,highs_ilp,best_known\nsmall/shared.json,6.5,6,5,5\n", "utf-8"
     )
     return tmp_path
 
@@ -52,7 +52,7 @@ def test_the_table_and_the_file(directory: Path, capsys: pytest.CaptureFixture[s
     output = capsys.readouterr().out
     assert "negative costs: left out" in output
     assert "+0.000%" in output
-    results = json.loads((directory / "out.json").read_text())
+    results = json.loads((directory / "out.json").read_text("utf-8"))
     assert set(results) == {"small/shared", "small/shared_zipped"}
     assert results["small/shared"]["cost"] == results["small/shared"]["bound"] == 5.0
     assert results["small/shared"]["published"]["best_known"] == 5.0

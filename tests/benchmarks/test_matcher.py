@@ -26,7 +26,7 @@ _HEAD = """target t
 def _find(pattern: str, text: str, tmp_path, where: str = "") -> Found | None:
     """Matches a pattern at the first output of a graph in ONNX text, conditions included."""
     path = tmp_path / "t.target"
-    path.write_text(_HEAD + pattern + ("\n        where " + where if where else "") + "\n")
+    path.write_text(_HEAD + pattern + ("\n        where " + where if where else "") + "\n", "utf-8")
     (file,) = read_files([path])
     (composite,) = file.targets[0].composites
     table = tables(CostModel(load_targets(path)))

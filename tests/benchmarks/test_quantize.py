@@ -33,7 +33,7 @@ def decibels(model: onnx.ModelProto, other: onnx.ModelProto) -> float:
 def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
     assert quantize.main(["--models", "unfolded", "--peer-methods", "minmax", "--json", str(file)]) == 0
-    written = json.loads(file.read_text())
+    written = json.loads(file.read_text("utf-8"))
     own, peer = written["methods"]
     assert [own["quantizer"], own["method"], own["integer"], own["float"]] == ["eqsat", "minmax", 6, 0]
     assert [peer["quantizer"], peer["method"], peer["integer"], peer["float"]] == ["peer", "minmax", 3, 2]
@@ -59,7 +59,7 @@ def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_sweep(tmp_path: Path) -> None:
     file = tmp_path / "sweep.json"
     assert quantize.main(["--models", "unfolded", "--sweep", "--json", str(file)]) == 0
-    found = json.loads(file.read_text())["sweep"]
+    found = json.loads(file.read_text("utf-8"))["sweep"]
     assert len(found) == 1 + len(quantize.STEPS)
     assert [row["cost"] for row in found] == sorted(row["cost"] for row in found)
     assert [row["predicted"] for row in found] == sorted(row["predicted"] for row in found)

@@ -11,7 +11,7 @@ from benchmarks.baseline import relax
 from eqsat.errors import OptimizationError
 from tests.benchmarks.programs import SHAPE, Data, as_program, as_tables, random_program, run
 
-ANSWERS = json.loads((Path(__file__).parent / "data" / "tvm_relax_0.27.json").read_text())
+ANSWERS = json.loads((Path(__file__).parent / "data" / "tvm_relax_0.27.json").read_text("utf-8"))
 
 
 def _partition(data: Data) -> dict[str, int] | None:

@@ -117,14 +117,14 @@ class TestFiles:
     def test_text(self, tmp_path: Path) -> None:
         _require(HEAD + "g (float[2] x) => (float[2] y) {\n  y = Relu(x\n}", "text:4:1", "hint: Expected character )")
         path = tmp_path / "m.onnxtxt"
-        path.write_text(HEAD + "g (float[2] x) = (float[2] y) { y = Relu(x) }")
+        path.write_text(HEAD + "g (float[2] x) = (float[2] y) { y = Relu(x) }", "utf-8")
         _require(path, f"{path}:2:", "a model in ONNX's text format is required")
         path.write_bytes(b"\xff\xfe\x00")
         _require(path, "UTF-8")
 
     def test_json(self, tmp_path: Path) -> None:
         path = tmp_path / "m.json"
-        path.write_text("{")
+        path.write_text("{", "utf-8")
         _require(path, f"{path}: an ONNX model as json is required")
 
     def test_unreadable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

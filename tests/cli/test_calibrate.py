@@ -93,14 +93,14 @@ def _is(word: str, value: float) -> bool:
     ],
 )
 def test_errors(arguments: list[str], message: str, capsys: Capture) -> None:
-    Path("notes.target").write_text("call the vendor")
+    Path("notes.target").write_text("call the vendor", "utf-8")
     numbers = "    peak float32 = 1\n    bandwidth = 1, launch = 1\n    link bandwidth = 1, latency = 1\n"
     npu = f"target npu\n{numbers}    supports Relu\n"
-    Path("npu.target").write_text(npu)
+    Path("npu.target").write_text(npu, "utf-8")
     assert main(["targets", "calibrate", *arguments]) == 1
     out, err = capsys.readouterr()
     assert out == "" and message in err and "Traceback" not in err
-    assert Path("notes.target").read_text() == "call the vendor" and Path("npu.target").read_text() == npu
+    assert Path("notes.target").read_text("utf-8") == "call the vendor" and Path("npu.target").read_text("utf-8") == npu
 
 
 def test_no_compiler(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

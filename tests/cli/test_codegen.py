@@ -66,7 +66,7 @@ def test_json(capsys: Capture) -> None:
 def test_quiet(capsys: Capture) -> None:
     assert main(["codegen", "net.onnx", "-o", "out", "--dim", "N=3", "-q", "--weights", "blob", "--isa", "avx2"]) == 0
     assert capsys.readouterr() == ("", "")
-    assert "avx512" not in Path("out/model.c").read_text()
+    assert "avx512" not in Path("out/model.c").read_text("utf-8")
     assert Path("out/model_weights.bin").exists()
 
 

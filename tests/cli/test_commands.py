@@ -57,7 +57,7 @@ def test_optimize_writes_a_standard_model_and_a_report(capsys: Capture) -> None:
     assert out.rstrip().endswith("saved     out.onnx")
     onnx.checker.check_model("out.onnx")
     np.testing.assert_allclose(reference("out.onnx"), reference("net.onnx"), rtol=1e-5, atol=1e-6)
-    assert Path("r.html").read_text().startswith("<!DOCTYPE html>")
+    assert Path("r.html").read_text("utf-8").startswith("<!DOCTYPE html>")
     assert sorted(p.name for p in Path().iterdir()) == ["net.onnx", "other.onnx", "out.onnx", "r.html", "xy.npz"]
 
 
@@ -84,7 +84,7 @@ def test_optimize_is_deterministic(capsys: Capture) -> None:
 
 
 def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> None:
-    Path("wrong.rules").write_text("rule wrong : real\n    Max(x, 0)  =>  x\n")
+    Path("wrong.rules").write_text("rule wrong : real\n    Max(x, 0)  =>  x\n", "utf-8")
     arguments = ["optimize", "net.onnx", "--dim", "N=3", "-r", "wrong.rules", "-o", "out.onnx"]
     assert main(arguments) == 1
     out, err = capsys.readouterr()
@@ -97,7 +97,7 @@ def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> No
 
 
 def test_rules_are_added_or_replace_the_shipped_ones(capsys: Capture) -> None:
-    Path("mine.rules").write_text("rule mine : real\n    (x + y) * (x - y)  =>  x * x - y * y\n")
+    Path("mine.rules").write_text("rule mine : real\n    (x + y) * (x - y)  =>  x * x - y * y\n", "utf-8")
 
     def names(*options: str) -> set[str]:
         assert main(["optimize", "net.onnx", "--dim", "N=3", "--json", *options]) == 0

@@ -110,13 +110,13 @@ def test_start_up_loads_nothing_heavy() -> None:
         "found = sorted(heavy & set(sys.modules))\n"
         "sys.exit(f'loaded {found}' if found else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
 
 
 def test_output_into_a_closed_pipe_ends_quietly() -> None:
     command = f"{sys.executable} -m eqsat.cli optimize --help | head -c 1"
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.stderr == ""
 
 

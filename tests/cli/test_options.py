@@ -20,7 +20,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", A)
     np.savez("both.npz", a=A, b=B)
-    Path("text.npy").write_text("hello")
+    Path("text.npy").write_text("hello", "utf-8")
     Path("object.npy").write_bytes(pickle.dumps(print))
 
 

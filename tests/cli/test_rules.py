@@ -33,7 +33,7 @@ let z = 0
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     path = tmp_path / "mine.rules"
-    path.write_text(MINE)
+    path.write_text(MINE, "utf-8")
     return path
 
 
@@ -100,7 +100,7 @@ def test_show_egg(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_broken_rule_files_are_told_with_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.rules"
-    path.write_text("rule a : exact\n    Requantise(x) => x\n")
+    path.write_text("rule a : exact\n    Requantise(x) => x\n", "utf-8")
     assert main(["rules", "list", str(path)]) == 1
     err = capsys.readouterr().err
     assert f"{path}:2:5" in err
@@ -146,10 +146,12 @@ def test_targets_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     good, bad = tmp_path / "good.target", tmp_path / "bad.target"
     good.write_text(
         'target npu\n    summary "n"\n    peak float32 = 1e9\n    bandwidth = 1e9, launch = 1e-6\n'
-        "    link bandwidth = 1e9, latency = 1e-6\n    supports Relu\n"
+        "    link bandwidth = 1e9, latency = 1e-6\n    supports Relu\n",
+        "utf-8",
     )
     bad.write_text(
-        good.read_text().replace("target npu", "target npu2").replace("peak float32 = 1e9", "peak float32 = -1")
+        good.read_text("utf-8").replace("target npu", "target npu2").replace("peak float32 = 1e9", "peak float32 = -1"),
+        "utf-8",
     )
     assert main(["targets", "check", str(good)]) == 0
     assert "OK, npu with 0 composites" in capsys.readouterr().out
@@ -170,9 +172,9 @@ def test_format_rewrites_keeps_comments_and_then_changes_nothing(
 ) -> None:
     before = read_file(mine)
     assert main(["rules", "format", "--check", str(mine)]) == 1
-    assert mine.read_text() == MINE
+    assert mine.read_text("utf-8") == MINE
     assert main(["rules", "format", str(mine)]) == 0
-    text = mine.read_text()
+    text = mine.read_text("utf-8")
     assert text != MINE
     for comment in ("# About doubling.", "# behind", "# A comment", "# of two lines.", "# about what follows"):
         assert comment in text
@@ -184,6 +186,6 @@ def test_format_rewrites_keeps_comments_and_then_changes_nothing(
 
 def test_format_writes_nothing_if_one_file_is_wrong(mine: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.rules"
-    bad.write_text("rule a : exact\n    Foo(x)  =>  x\n")
+    bad.write_text("rule a : exact\n    Foo(x)  =>  x\n", "utf-8")
     assert main(["rules", "format", str(mine), str(bad)]) == 1
-    assert mine.read_text() == MINE
+    assert mine.read_text("utf-8") == MINE

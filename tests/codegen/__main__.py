@@ -82,7 +82,7 @@ def batch(names: list[str], how: str = "native") -> dict[str, str]:
             [sys.executable, "-m", "tests.codegen", "--serve", "--how", how],
             input="\n".join(todo),
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         for line in done.stdout.splitlines():

@@ -95,7 +95,7 @@ def apart(library: Path, calls: Sequence[Call], environment: Mapping[str, str]) 
             given, made = Path(folder, "calls"), Path(folder, "results")
             given.write_bytes(pickle.dumps(left))
             command = [sys.executable, "-m", "tests.codegen.calling", str(library), str(given), str(made)]
-            done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=False)
+            done = subprocess.run(command, env=dict(environment), capture_output=True, encoding="utf-8", check=False)
             before = len(results)
             if made.exists():
                 with made.open("rb") as file:

@@ -98,7 +98,7 @@ def failures(seeds: Sequence[int], how: str = "native", kind: str = "fuzzer") ->
 def apart(start: int, count: int, how: str, kind: str) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own."""
     command = [sys.executable, "-m", "tests.codegen.graphs", str(start), str(count), "--how", how, "--kind", kind]
-    return subprocess.run([*command, "--here"], capture_output=True, text=True, check=False)
+    return subprocess.run([*command, "--here"], capture_output=True, encoding="utf-8", check=False)
 
 
 def main(arguments: list[str]) -> int:

@@ -200,10 +200,10 @@ def compiled(text: str, optimization: str, flags: Sequence[str] = ()) -> ctypes.
     library = folder / f"{key}.so"
     if not library.exists():
         file = folder / f"{key}.{os.getpid()}.c"
-        file.write_text(text)
+        file.write_text(text, "utf-8")
         partial = folder / f"{key}.{os.getpid()}.tmp"
         command = ["gcc", *options, str(file), "-o", str(partial), "-lm"]
-        made = subprocess.run(command, env=compiler_environment(), capture_output=True, text=True, check=False)
+        made = subprocess.run(command, env=compiler_environment(), capture_output=True, encoding="utf-8", check=False)
         assert made.returncode == 0, f"{file}\n{made.stderr[:6000]}"
         partial.replace(library)
         file.unlink()

@@ -136,7 +136,7 @@ def compiled(prepared: Sequence[Prepared], way: Way) -> Path:
             included = _precompiled(command, Path(work)) if way.sanitize and any(isa.x86 for isa in way.isas) else []
             done = subprocess.run(
                 [*command, *included, *sources, "-o", "built", "-lm"],
-                cwd=work, capture_output=True, text=True, check=False,
+                cwd=work, capture_output=True, encoding="utf-8", check=False,
             )  # fmt: skip
             if done.returncode:
                 raise Uncompiled(done.stderr)

@@ -51,7 +51,7 @@ def test_only_what_belongs_to_the_cache_goes(tmp_path: Path):
     interrupted, working = tmp_path / "build-old", tmp_path / "build-new"
     for folder in (interrupted, working):
         folder.mkdir()
-        (folder / "model.c").write_text("int x;\n")
+        (folder / "model.c").write_text("int x;\n", "utf-8")
     os.utime(interrupted, (0, 0))
     cache.prune(tmp_path, 0)
     assert sorted(tmp_path.iterdir()) == sorted([notes, working])
@@ -148,7 +148,7 @@ def test_what_is_not_whole_is_compiled_again(damage: Callable[[Path], None], tmp
 
     def run() -> str:
         done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", script], env=environment, capture_output=True, encoding="utf-8", check=True
         )
         return done.stdout
 

@@ -120,7 +120,7 @@ def test_another_machine(name: str, machine: str, flags: tuple[str, ...], tmp_pa
         "-lm",
     ]
     subprocess.run(command, cwd=tmp_path, check=True)
-    done = subprocess.run([emulator, "./check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([emulator, "./check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAILED" not in done.stdout
     assert "PASSED" in done.stdout
@@ -129,7 +129,7 @@ def test_another_machine(name: str, machine: str, flags: tuple[str, ...], tmp_pa
 def refused(folder: Path, command: str, *flags: str) -> str:
     write_program(load(random_model(4)), folder)
     done = subprocess.run(
-        [command, "-std=c11", *flags, "-c", "model.c"], cwd=folder, capture_output=True, text=True, check=False
+        [command, "-std=c11", *flags, "-c", "model.c"], cwd=folder, capture_output=True, encoding="utf-8", check=False
     )
     assert done.returncode
     return done.stderr

@@ -80,7 +80,7 @@ def test_some_sanitized(seed: int, tmp_path: Path) -> None:
 
 def sanitize(seed: int, folder: Path) -> None:
     sanitizers = "-fsanitize=address,undefined"
-    (folder / "probe.c").write_text("int main(void) { return 0; }\n")
+    (folder / "probe.c").write_text("int main(void) { return 0; }\n", "utf-8")
     probe = [*find_compiler(), sanitizers, "probe.c", "-o", "probe"]
     if subprocess.run(probe, cwd=folder, capture_output=True, check=False).returncode:
         pytest.skip("no sanitizers here")
@@ -88,5 +88,5 @@ def sanitize(seed: int, folder: Path) -> None:
     command = [*find_compiler(), "-std=c11", "-O1", "-g", "-ffp-contract=off", sanitizers]
     command += ["-fno-sanitize-recover=all", "model.c", "model_weights.c", "model_example.c", "main.c", "-lm"]
     subprocess.run([*command, "-o", "check"], cwd=folder, check=True)
-    done = subprocess.run(["./check"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(["./check"], cwd=folder, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout + done.stderr

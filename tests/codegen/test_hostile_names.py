@@ -77,7 +77,7 @@ def test_compiled_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     sources = sorted(str(p) for p in folder.glob("*.c"))
     strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-trigraphs"]
     subprocess.run([*find_compiler(), *strict, *sources, "-lm", "-o", "check"], cwd=tmp_path, check=True)
-    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
     assert [line[-6:] for line in done.stdout.splitlines()] == ["PASSED"] * len(inputs)
     assert not list(tmp_path.rglob(PLANTED))
 
@@ -93,8 +93,10 @@ def test_cmake_obeys_nothing(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_the_header_is_cplusplus(tmp_path: Path) -> None:
     emitted = generate(load(named([*CLASHES, "class", "co_await", "concept", "char8_t", "this"])))
-    (tmp_path / "model.h").write_text(emitted.header)
-    (tmp_path / "use.cpp").write_text('#include <cmath>\n#include <cstdio>\n#include <cfloat>\n#include "model.h"\n')
+    (tmp_path / "model.h").write_text(emitted.header, "utf-8")
+    (tmp_path / "use.cpp").write_text(
+        '#include <cmath>\n#include <cstdio>\n#include <cfloat>\n#include "model.h"\n', "utf-8"
+    )
     command = ["g++", "-std=c++20", "-Wall", "-Werror", "-fsyntax-only", "use.cpp"]
     subprocess.run(command, cwd=tmp_path, check=True)
 
@@ -104,13 +106,17 @@ def test_macros_of_the_headers_are_no_arguments(tmp_path: Path) -> None:
     headers = "float math stddef stdint stdio stdlib string time immintrin"
     text = "".join(f"#include <{h}.h>\n" for h in headers.split() if h != "immintrin")
     done = subprocess.run(
-        [*find_compiler(), "-std=c11", "-O3", "-dM", "-E", "-"], input=text, capture_output=True, text=True, check=True
+        [*find_compiler(), "-std=c11", "-O3", "-dM", "-E", "-"],
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
     macros = sorted(set(re.findall(r"^#define (\w+)", done.stdout, re.MULTILINE)))
     assert len(macros) > 300
     emitted = generate(load(named(macros)))
-    (tmp_path / "model.h").write_text(emitted.header)
-    (tmp_path / "model.c").write_text(emitted.source)
+    (tmp_path / "model.h").write_text(emitted.header, "utf-8")
+    (tmp_path / "model.c").write_text(emitted.source, "utf-8")
     subprocess.run([*find_compiler(), "-std=c11", "-Werror", "-fsyntax-only", "model.c"], cwd=tmp_path, check=True)
 
 
@@ -196,7 +202,8 @@ def test_what_a_target_file_says_is_c_as_it_stands(tmp_path: Path) -> None:
         "    composite lrelu : exact\n"
         "        let c = Relu(x)\n"
         "        Exp(c)\n"
-        '        call "do {{ two({x}); calls({y}); }} while (0)"\n'
+        '        call "do {{ two({x}); calls({y}); }} while (0)"\n',
+        "utf-8",
     )
     x = eqsat.input("x", (4, 64))
     model = eqsat.graph(eqsat.op.Exp(eqsat.op.Relu(x)))

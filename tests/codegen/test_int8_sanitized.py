@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _library(name: str) -> str:
-    done = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, encoding="utf-8", check=False)
     return done.stdout.strip()
 
 
@@ -39,7 +39,7 @@ def _passes(*tests: str) -> None:
         cwd=ROOT,
         env=environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]

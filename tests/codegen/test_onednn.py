@@ -97,7 +97,7 @@ def build(folder: Path, *sources: str, flags: tuple[str, ...] = ()) -> subproces
     command = [*find_compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *flags]
     subprocess.run([*command, *sources, "-o", "check", "-ldnnl", "-lm"], cwd=folder, check=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ASAN_OPTIONS": "detect_leaks=1"}
-    return subprocess.run(["./check"], cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(["./check"], cwd=folder, capture_output=True, encoding="utf-8", check=False, env=environment)
 
 
 FILES = ("model.c", "model_weights.c", "model_dnnl.c", "model_example.c", "main.c")
@@ -120,7 +120,7 @@ def test_the_folder_with_cmake(tmp_path: Path) -> None:
     options = ["-DNET_USE_DNNL=ON", "-DNET_WERROR=ON", "-DNET_SCALAR=ON"]
     subprocess.run(["cmake", "-B", "build", ".", *options], cwd=tmp_path, check=True, capture_output=True)
     subprocess.run(["cmake", "--build", "build"], cwd=tmp_path, check=True, capture_output=True)
-    done = subprocess.run(["build/net_check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(["build/net_check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0 and done.stdout.count("PASSED") == 2
 
 
@@ -128,11 +128,12 @@ def test_the_folder_with_cmake(tmp_path: Path) -> None:
 def test_two_models_in_one_program(tmp_path: Path) -> None:
     for name, seed in (("first", 1), ("second", 2)):
         write_program(small(seed, channels=4 * seed).model, tmp_path, isas=[], name=name)
-        text = (tmp_path / "main.c").read_text()
-        (tmp_path / f"main_{name}.c").write_text(text.replace("int main(", f"int main_{name}("))
+        text = (tmp_path / "main.c").read_text("utf-8")
+        (tmp_path / f"main_{name}.c").write_text(text.replace("int main(", f"int main_{name}("), "utf-8")
     (tmp_path / "both.c").write_text(
         "int main_first(int, char **);\nint main_second(int, char **);\n"
-        "int main(int n, char **a) { return main_first(n, a) + main_second(n, a); }\n"
+        "int main(int n, char **a) { return main_first(n, a) + main_second(n, a); }\n",
+        "utf-8",
     )
     parts = [f"{n}{e}" for n in ("first", "second") for e in (".c", "_weights.c", "_dnnl.c", "_example.c")]
     flags = ("-DFIRST_USE_DNNL", "-DSECOND_USE_DNNL", "-DFIRST_SCALAR", "-DSECOND_SCALAR")
@@ -144,9 +145,9 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
 def test_a_region_that_is_refused_when_primitives_are_made_runs_in_portable_c(tmp_path: Path) -> None:
     write_program(small().model, tmp_path, isas=[])
     source = tmp_path / "model_dnnl.c"
-    text = source.read_text()
+    text = source.read_text("utf-8")
     assert "dnnl_eltwise_relu" in text
-    source.write_text(text.replace("dnnl_eltwise_relu", "dnnl_alg_kind_undef"))
+    source.write_text(text.replace("dnnl_eltwise_relu", "dnnl_alg_kind_undef"), "utf-8")
     done = build(tmp_path, *FILES, flags=("-DMODEL_USE_DNNL", "-DMODEL_SCALAR"))
     assert done.stdout.startswith("region 0: oneDNN has no primitive for ")
     assert done.returncode == 0 and done.stdout.count("PASSED") == 2
@@ -171,7 +172,7 @@ def test_without_the_option_the_portable_form_runs(tmp_path: Path) -> None:
     command = [*find_compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror"]
     sources = [name for name in FILES if name != "model_dnnl.c"]
     subprocess.run([*command, *sources, "-o", "check", "-lm"], cwd=tmp_path, check=True)
-    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0 and done.stdout.count("PASSED") == 2
 
 

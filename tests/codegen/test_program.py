@@ -53,9 +53,9 @@ small (float[2, 3] x, float[3] y) => (float[2, 3] z)
 
 def compile_and_run(folder: Path, sources: list[str], *flags: str) -> subprocess.CompletedProcess[str]:
     command = [*find_compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *flags, *sources, "-lm"]
-    built = subprocess.run([*command, "-o", "program"], cwd=folder, capture_output=True, text=True, check=False)
+    built = subprocess.run([*command, "-o", "program"], cwd=folder, capture_output=True, encoding="utf-8", check=False)
     assert built.returncode == 0, built.stderr
-    return subprocess.run(["./program"], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(["./program"], cwd=folder, capture_output=True, encoding="utf-8", check=False)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_another_file_is_not_taken_for_the_weights(tmp_path: Path) -> None:
     content = (tmp_path / "model_weights.bin").read_bytes()
 
     def answer(name: str) -> tuple[int, str]:
-        done = subprocess.run(["./check", name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(["./check", name], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
         return done.returncode, done.stderr
 
     assert answer("model_weights.bin") == (0, "")
@@ -79,14 +79,14 @@ def test_another_file_is_not_taken_for_the_weights(tmp_path: Path) -> None:
 def test_big_weights_are_included_by_the_assembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(3)
     write_program(load(model), tmp_path / "small")
-    assert "incbin" not in (tmp_path / "small" / "model_weights.c").read_text()
+    assert "incbin" not in (tmp_path / "small" / "model_weights.c").read_text("utf-8")
     assert not (tmp_path / "small" / "model_weights.bin").exists()
     monkeypatch.setattr(weights_module, "LARGEST", 100)
     emitted = write_program(load(model), tmp_path / "big")
-    assert "incbin" in (tmp_path / "big" / "model_weights.c").read_text()
+    assert "incbin" in (tmp_path / "big" / "model_weights.c").read_text("utf-8")
     assert (tmp_path / "big" / "model_weights.bin").stat().st_size == len(emitted.weights)
     write_program(load(model), tmp_path / "literals", weights="string")
-    assert "incbin" not in (tmp_path / "literals" / "model_weights.c").read_text()
+    assert "incbin" not in (tmp_path / "literals" / "model_weights.c").read_text("utf-8")
 
 
 @pytest.mark.parametrize("weights", ["string", "incbin", "blob"])
@@ -106,11 +106,11 @@ def test_checks_itself(weights: str, flags: tuple[str, ...], tmp_path: Path) -> 
 def test_a_wrong_result_is_seen(tmp_path: Path) -> None:
     write_program(load(SMALL), tmp_path)
     example = tmp_path / "model_example.c"
-    text = example.read_text()
+    text = example.read_text("utf-8")
     other = load(SMALL.replace("Relu(s)", "Neg(s)"))
     write_program(other, tmp_path / "other")
-    example.write_text((tmp_path / "other" / "model_example.c").read_text())
-    assert example.read_text() != text
+    example.write_text((tmp_path / "other" / "model_example.c").read_text("utf-8"), "utf-8")
+    assert example.read_text("utf-8") != text
     done = compile_and_run(tmp_path, ["model.c", "model_weights.c", "model_example.c", "main.c"])
     assert done.returncode == 1
     assert "FAILED" in done.stdout
@@ -125,7 +125,7 @@ def test_cmake(tmp_path: Path) -> None:
         ["cmake", "--build", "build"],
         ["ctest", "--test-dir", "build", "--output-on-failure"],
     ):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -145,7 +145,8 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
             for (int i = 0; i < 6; i++) printf("%g ", (double)z[i]);
             return first_run(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, arena, first_weights) == FIRST_NULL_ARGUMENT ? 0 : 2;
         }
-        """
+        """,
+        "utf-8",
     )
     done = compile_and_run(tmp_path, ["first.c", "first_weights.c", "second.c", "second_weights.c", "both.c"])
     assert (done.returncode, done.stdout) == (0, "2 0 4 0 6 0 ")
@@ -156,7 +157,7 @@ def test_header_in_cpp(tmp_path: Path) -> None:
         pytest.skip("no g++")
     write_program(load(NET), tmp_path)
     (tmp_path / "use.cpp").write_text(
-        '#include "model.h"\nvoid *use() { return reinterpret_cast<void *>(&model_run); }\n'
+        '#include "model.h"\nvoid *use() { return reinterpret_cast<void *>(&model_run); }\n', "utf-8"
     )
     done = subprocess.run(["g++", "-Wall", "-Wextra", "-Werror", "-c", "use.cpp"], cwd=tmp_path, check=False)
     assert done.returncode == 0
@@ -254,7 +255,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "failing"
-    script.write_text("#!/bin/sh\necho 'model.c:1: error: no' >&2\nexit 3\n")
+    script.write_text("#!/bin/sh\necho 'model.c:1: error: no' >&2\nexit 3\n", "utf-8")
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
@@ -305,7 +306,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
         write_program(load(SMALL), tmp_path, isas=["sse9"])
     with pytest.raises(CodegenError, match="hex"):
         write_program(load(SMALL), tmp_path, weights="hex")
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(CodegenError, match="file"):
         write_program(load(SMALL), tmp_path / "file")
     with pytest.raises(CodegenError, match="unknown size"):
@@ -326,7 +327,8 @@ def test_literals_hold_every_byte(tmp_path: Path) -> None:
     data = bytes(range(256)) * 40 + b'??/0\\8"9\n'
     (tmp_path / "a.c").write_text(
         f"#include <stdio.h>\nstatic const unsigned char a[] =\n{literal(data)};\n"
-        "int main(void) { fwrite(a, 1, sizeof a - 1, stdout); return 0; }\n"
+        "int main(void) { fwrite(a, 1, sizeof a - 1, stdout); return 0; }\n",
+        "utf-8",
     )
     subprocess.run([*find_compiler(), "-std=c11", "a.c", "-o", "a"], cwd=tmp_path, check=True)
     assert subprocess.run(["./a"], cwd=tmp_path, capture_output=True, check=True).stdout == data

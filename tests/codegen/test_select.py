@@ -232,7 +232,7 @@ host tiny
 
 def host(path: Path, conversion: str = "1e-6", direct: str = "1e-6", winograd: str = "1", loops: str = "1e-3") -> Path:
     path = path / "tiny.target"
-    path.write_text(HOST.format(conversion=conversion, direct=direct, winograd=winograd, loops=loops))
+    path.write_text(HOST.format(conversion=conversion, direct=direct, winograd=winograd, loops=loops), "utf-8")
     return path
 
 
@@ -279,7 +279,7 @@ def test_winograd_competes_where_it_is_admitted(tmp_path: Path) -> None:
 def test_a_family_that_does_not_accept_is_replaced(tmp_path: Path) -> None:
     """Conditions that are too wide give a program that is right all the same."""
     path = host(tmp_path)
-    path.write_text(path.read_text().replace("direct_convolution", "depthwise_convolution"))
+    path.write_text(path.read_text("utf-8").replace("direct_convolution", "depthwise_convolution"), "utf-8")
     assert chosen_families(path) == ["direct convolution"] * 2
 
 
@@ -300,9 +300,10 @@ def test_the_command_line_takes_a_host(tmp_path: Path, capsys: pytest.CaptureFix
 def test_only_a_host_has_kernels(tmp_path: Path) -> None:
     path = host(tmp_path)
     path.write_text(
-        path.read_text()
+        path.read_text("utf-8")
         .replace("host tiny", "target tiny")
-        .replace("launch = 1e-6", "launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6")
+        .replace("launch = 1e-6", "launch = 1e-6\n    link bandwidth = 1e9, latency = 1e-6"),
+        "utf-8",
     )
     with pytest.raises(TargetError, match="belongs to a host"):
         load_host(path)
@@ -340,7 +341,7 @@ def test_the_same_text_each_time(name: str, tmp_path: Path) -> None:
             [sys.executable, "-c", script, str(tmp_path / "model.onnx")],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=True,
         )
         texts.append(run.stdout)
@@ -365,7 +366,7 @@ target kiwi
 
 def test_a_vendors_kernels_stay(tmp_path: Path) -> None:
     """The vendor's convolution reads and writes rows; the host's around it have the layout that they want."""
-    (tmp_path / "kiwi.target").write_text(KIWI)
+    (tmp_path / "kiwi.target").write_text(KIWI, "utf-8")
     network = model("vendor")
     partitioned = optimize(network, targets=[tmp_path / "kiwi.target"]).model
     inputs = complete_inputs(network)

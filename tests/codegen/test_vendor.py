@@ -56,7 +56,7 @@ void kiwi_conv(const float *x, const float *w, const float *b, const float *r, i
 @pytest.fixture(scope="module")
 def partitioned(tmp_path_factory: pytest.TempPathFactory) -> eqsat.Result:
     folder = tmp_path_factory.mktemp("target")
-    (folder / "kiwi.target").write_text(TARGET)
+    (folder / "kiwi.target").write_text(TARGET, "utf-8")
     rng = np.random.default_rng(0)
 
     def weights(*shape: int) -> np.ndarray:
@@ -85,11 +85,11 @@ def test_runs_with_the_library(partitioned: eqsat.Result, saved: bool, tmp_path:
         model = eqsat.load(tmp_path / "model.onnx")
     emitted = write_program(model, tmp_path)
     assert list(emitted.vendors) == ["kiwi"]
-    (tmp_path / "kiwi.c").write_text(LIBRARY)
+    (tmp_path / "kiwi.c").write_text(LIBRARY, "utf-8")
     command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL_USE_KIWI"]
     sources = ["model.c", "model_weights.c", "model_example.c", "main.c", "kiwi.c", "-lm"]
     subprocess.run([*command, *sources, "-o", "check"], cwd=tmp_path, check=True)
-    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     lines = done.stdout.splitlines()
     assert lines[:3] == ["kiwi 4 6 7 8 0", "kiwi 8 6 7 8 1", "kiwi 8 3 3 5 0"]
     assert "PASSED" in lines[3] and done.returncode == 0

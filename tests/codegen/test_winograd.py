@@ -113,9 +113,9 @@ def test_program_checks_itself(tmp_path):
     sources = ["model.c", "model_weights.c", "model_example.c", "main.c"]
     built = subprocess.run(
         ["cc", "-std=c11", "-O1", *sources, "-o", "program", "-lm"],
-        cwd=tmp_path / "out", capture_output=True, text=True, check=False,
+        cwd=tmp_path / "out", capture_output=True, encoding="utf-8", check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
-    done = subprocess.run(["./program"], cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    done = subprocess.run(["./program"], cwd=tmp_path / "out", capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
     assert "PASSED" in done.stdout

@@ -61,7 +61,7 @@ def sanitized_ways() -> list[str]:
 def sanitized() -> dict[str, str]:
     """What a process needs that loads a library with sanitizers."""
     command = [*find_compiler(), "-print-file-name=libasan.so"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     return {
         "LD_PRELOAD": found.stdout.strip(),
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",

@@ -63,7 +63,7 @@ def run_all(todo: list[str]) -> dict[str, str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
+            encoding="utf-8",
         ) as child:
             for identifier in todo[len(results) :]:
                 answer = _ask(child, identifier)

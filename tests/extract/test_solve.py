@@ -223,7 +223,7 @@ def test_two_runs_are_the_same_to_the_byte() -> None:
             [sys.executable, "-c", SCRIPT],
             cwd=root,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=True,
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
         ).stdout

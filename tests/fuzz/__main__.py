@@ -91,7 +91,7 @@ def _apart(seeds: list[int], options: argparse.Namespace) -> Iterator[dict[str, 
         command = [sys.executable, "-m", "tests.fuzz", str(count), "--start", str(first), "--here"]
         command += ["--keep", str(options.keep), *(["--whole"] if options.whole else [])]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=LONGEST)
             text, how = done.stdout, f"the process ends with {done.returncode}: {done.stderr.strip()[-300:]}"
         except subprocess.TimeoutExpired as error:
             text, how = (error.stdout or b"").decode(), f"no end within {LONGEST} seconds"

@@ -49,7 +49,7 @@ def run(content: bytes, suffix: str) -> Outcome:
     """``eqsat optimize`` with a file of rules, or of a target."""
     with tempfile.TemporaryDirectory() as folder:
         model, given, out = (Path(folder, name) for name in ("model.onnxtxt", f"hostile{suffix}", "out.onnx"))
-        model.write_text(MODEL)
+        model.write_text(MODEL, "utf-8")
         given.write_bytes(content)
         said = Path(folder, "said")
         option = ["-t", str(given)] if suffix == ".target" else ["--no-default-rules", "-r", str(given)]
@@ -60,7 +60,7 @@ def run(content: bytes, suffix: str) -> Outcome:
         code = child.exitcode
         assert code is not None
         left = sorted(p.name for p in Path(folder).iterdir() if p not in (model, given, said))
-        return Outcome(code, said.read_text() if said.exists() else "", tuple(left))
+        return Outcome(code, said.read_text("utf-8") if said.exists() else "", tuple(left))
 
 
 def _child(arguments: list[str], said: Path) -> None:
@@ -80,7 +80,7 @@ def _child(arguments: list[str], said: Path) -> None:
                 code = int(exit_.code or 0)
             except BaseException:
                 traceback.print_exc()
-        said.write_text(text.getvalue())
+        said.write_text(text.getvalue(), "utf-8")
     finally:
         sys.stdout.flush()
         os._exit(code)

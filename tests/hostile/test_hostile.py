@@ -17,7 +17,7 @@ def _run(names: tuple[str, ...]) -> None:
         [sys.executable, "-m", "tests.hostile", *names],
         cwd=Path(__file__).parents[2],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

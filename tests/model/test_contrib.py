@@ -21,7 +21,7 @@ F = np.float32
 
 
 def test_schemas_are_those_of_onnxruntime() -> None:
-    text = (Path(contrib.__file__).parent / "contrib.json").read_text()
+    text = (Path(contrib.__file__).parent / "contrib.json").read_text("utf-8")
     assert json.loads(text) == json.loads(json.dumps(declared()))
 
 

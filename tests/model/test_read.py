@@ -29,7 +29,7 @@ def test_sources_agree(tmp_path: Path) -> None:
     expected = _bytes(load(proto))
     path = tmp_path / "m.onnx"
     onnx.save(proto, path)
-    (tmp_path / "m.onnxtxt").write_text(TEXT)
+    (tmp_path / "m.onnxtxt").write_text(TEXT, "utf-8")
     onnx.save(proto, tmp_path / "m.textproto")
     onnx.save(proto, tmp_path / "m.json")
     (tmp_path / "model_without_suffix").write_bytes(proto.SerializeToString())

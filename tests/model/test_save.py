@@ -111,7 +111,7 @@ class TestErrors:
         assert str(caught.value) == f"{tmp_path / 'no'}: a directory to write to is required; got no such directory"
 
     def test_a_file_as_directory(self, tmp_path: Path) -> None:
-        (tmp_path / "f").write_text("x")
+        (tmp_path / "f").write_text("x", "utf-8")
         with pytest.raises(ModelError, match="a directory to write to is required; got a file"):
             save(_model(), tmp_path / "f" / "m.onnx")
 
@@ -145,7 +145,7 @@ class TestErrors:
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")
 def test_permissions_are_those_of_other_new_files(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("x")
+    (tmp_path / "plain").write_text("x", "utf-8")
     save(_model(), tmp_path / "m.onnx")
     assert stat.S_IMODE((tmp_path / "m.onnx").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
     (tmp_path / "m.onnx").chmod(0o600)

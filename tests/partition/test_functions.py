@@ -166,7 +166,7 @@ def test_same_bytes_whatever_the_hash_seed():
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
         done = subprocess.run(
-            [sys.executable, "-c", _PRINT], env=environment, cwd=root, capture_output=True, text=True, check=True
+            [sys.executable, "-c", _PRINT], env=environment, cwd=root, capture_output=True, encoding="utf-8", check=True
         )
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] and len(outputs[0].splitlines()) == 5

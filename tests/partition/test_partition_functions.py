@@ -145,7 +145,7 @@ def test_again_and_again(tmp_path: Path) -> None:
 
 def chip(folder: Path, annotate: str) -> Path:
     path = folder / "chip.target"
-    path.write_text(TARGET.format(annotate=annotate))
+    path.write_text(TARGET.format(annotate=annotate), "utf-8")
     return path
 
 

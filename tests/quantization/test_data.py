@@ -53,7 +53,7 @@ def test_npz(tmp_path: Path):
 def test_folder_of_npz(tmp_path: Path):
     for i in range(4):
         np.savez(tmp_path / f"{i}.npz", image=IMAGES[i], ids=IDS[i])
-    (tmp_path / "notes.txt").write_text("not data")
+    (tmp_path / "notes.txt").write_text("not data", "utf-8")
     check_two(tmp_path)
     check_two(sorted(tmp_path.glob("*.npz")))
 

@@ -88,14 +88,17 @@ def test_all_shared_networks(path: Path, mode: str, targets: tuple[str, ...]) ->
 def test_a_region_with_a_concatenation_loads(tmp_path) -> None:
     """A target that takes QLinearConcat itself: its region is a function, too."""
     target = tmp_path / "npu.target"
-    target.write_text("""
+    target.write_text(
+        """
         target npu
             summary "test"
             peak uint8 = 1e15, float32 = 1e15
             bandwidth = 1e15, launch = 0
             link bandwidth = 1e15, latency = 0
             supports com.microsoft.QLinearConcat, QLinearConv
-    """)
+    """,
+        "utf-8",
+    )
     model = concatenated(last=False)
     data = samples(model)
     result = eqsat.quantize(model, data, targets=[target])

@@ -75,7 +75,9 @@ def test_ties_are_resolved_alike_in_each_process(tmp_path: Path) -> None:
         folder.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-c", SCRIPT, str(folder)]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True
+        ).stdout
 
     first, second = run("1"), run("2")
     assert first.count("\n") == 12
@@ -95,5 +97,5 @@ print([node.op_type for node in load(model).graph])
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script]
-    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True).stdout
     assert found == "['Requantize', 'StopFusion']\n"

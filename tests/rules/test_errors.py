@@ -349,7 +349,7 @@ def test_files(tmp_path) -> None:
 
 def test_names_over_several_files(tmp_path) -> None:
     for name in ("a", "b"):
-        (tmp_path / f"{name}.rules").write_text("rule r : exact\n    Relu(x)  =>  x\n")
+        (tmp_path / f"{name}.rules").write_text("rule r : exact\n    Relu(x)  =>  x\n", "utf-8")
     with pytest.raises(RuleError, match=r"b.rules:1:6.*each rule must have a name of its own.*a.rules:1:6"):
         read_files([tmp_path / "a.rules", tmp_path / "b.rules"])
     assert len(read_files([tmp_path / "a.rules"])) == 1

@@ -51,7 +51,7 @@ def test_it_prints_as_it_was_read() -> None:
 
 
 def test_optimizing_ignores_it(tmp_path) -> None:
-    (tmp_path / "tiny.target").write_text(HOST)
+    (tmp_path / "tiny.target").write_text(HOST, "utf-8")
     x = eqsat.input("x", (1, 2, 4, 4))
     graph = eqsat.graph(eqsat.op.Conv(x, np.ones((2, 2, 1, 1), np.float32)))
     result = eqsat.optimize(graph, targets=tmp_path / "tiny.target")

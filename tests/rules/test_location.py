@@ -24,9 +24,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package
 
 
-def test_what_is_packaged_comes_first(package: Path) -> None:
+def test_beside_the_package(package: Path) -> None:
     (package.parent / "rules").mkdir()
     assert location.rules_dir() == package.parent / "rules"
+
+
+def test_what_is_packaged_comes_first(package: Path) -> None:
+    (package.parent / "rules").mkdir()
     (package / "_rules").mkdir()
     assert location.rules_dir() == package / "_rules"
 

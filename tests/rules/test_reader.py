@@ -121,7 +121,7 @@ def test_places() -> None:
 
 def test_raw_egglog_is_taken_as_it_stands(tmp_path) -> None:
     path = tmp_path / "more.egg"
-    path.write_text("(rule () ())\n")
+    path.write_text("(rule () ())\n", "utf-8")
     assert read_file(path) == RuleFile(str(path), egg="(rule () ())\n")
 
 

@@ -60,7 +60,8 @@ def dear(folder: Path, *ops: str) -> str:
     path = folder / "dear.target"
     path.write_text(
         "host dear\n    peak float32 = 1e9\n    bandwidth = 1e9, launch = 1e-6\n"
-        f"    supports {', '.join(ops)}\n        cost 1\n    supports *\n"
+        f"    supports {', '.join(ops)}\n        cost 1\n    supports *\n",
+        "utf-8",
     )
     return str(path)
 

@@ -112,9 +112,9 @@ def test_a_partition_function_annotates_the_composite_and_a_rule_the_exponential
 
 
 def test_the_target_file_annotates_the_composite(tmp_path: Path) -> None:
-    text = (rules_dir() / "targets" / "ccompiler.target").read_text()
+    text = (rules_dir() / "targets" / "ccompiler.target").read_text("utf-8")
     path = tmp_path / "ccompiler.target"
-    path.write_text(text + "        annotate CastHint(dtype=int8), StopFusion\n")
+    path.write_text(text + "        annotate CastHint(dtype=int8), StopFusion\n", "utf-8")
     model = product()
     result = eqsat.optimize(model, targets=[path], rules=[OUTSIDE])
     assert_as_in_the_document(result.model)
@@ -178,10 +178,13 @@ def test_the_composite_becomes_a_difference_of_squares_with_its_annotations(tmp_
 
 def test_whichever_kernel_there_is(tmp_path: Path) -> None:
     # The same annotated model, on a chip that has the other kernel: no rewriting by hand.
-    text = (rules_dir() / "targets" / "ccompiler.target").read_text().replace("(x + y) * (x - y)", "x * x - y * y")
+    text = (
+        (rules_dir() / "targets" / "ccompiler.target").read_text("utf-8").replace("(x + y) * (x - y)", "x * x - y * y")
+    )
     path = tmp_path / "ccompiler.target"
     path.write_text(
-        text.replace("add_subtract_multiply", "squares") + "        annotate CastHint(dtype=int8), StopFusion\n"
+        text.replace("add_subtract_multiply", "squares") + "        annotate CastHint(dtype=int8), StopFusion\n",
+        "utf-8",
     )
     model = product()
     result = eqsat.optimize(model, targets=[path])

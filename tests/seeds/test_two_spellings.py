@@ -238,7 +238,7 @@ def test_a_composite_target_in_a_variable(here: Path) -> None:
         f'export TARGET="{COMPOSITE}"; {sys.executable} -m eqsat.cli optimize tflite.onnx --target "$TARGET" -o o.onnx'
     )
     environment = os.environ | {"PYTHONPATH": root}
-    done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
     assert "layer for ethos_n + dnnl + cpu" in done.stdout
     onnx.checker.check_model(here / "o.onnx")
@@ -247,7 +247,7 @@ def test_a_composite_target_in_a_variable(here: Path) -> None:
         cwd=here,
         env=environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
     )
     assert unquoted.returncode != 0 and "Traceback" not in unquoted.stderr
 

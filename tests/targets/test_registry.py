@@ -29,7 +29,7 @@ host arm
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "my, own npu.target"
-    path.write_text(NPU)
+    path.write_text(NPU, "utf-8")
     return path
 
 
@@ -52,7 +52,7 @@ def test_paths_also_with_commas_and_blanks(file: Path) -> None:
 
 
 def test_a_path_in_a_composite_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "plain.target").write_text(NPU)
+    (tmp_path / "plain.target").write_text(NPU, "utf-8")
     monkeypatch.chdir(tmp_path)
     assert names("plain.target, dnnl") == names("./plain.target -launch=1e-6, dnnl") == ["cpu", "npu", "dnnl"]
     assert names(f"{tmp_path}/plain.target -launch=1e-6") == ["cpu", "npu"]
@@ -65,14 +65,14 @@ def test_targets_already_read() -> None:
 
 
 def test_another_host(tmp_path: Path) -> None:
-    (tmp_path / "arm.target").write_text(HOST)
+    (tmp_path / "arm.target").write_text(HOST, "utf-8")
     assert names([tmp_path / "arm.target", "dnnl"]) == names(["dnnl", tmp_path / "arm.target"]) == ["arm", "dnnl"]
     with pytest.raises(TargetError, match=r"one host is required.*`cpu`"):
         load_targets([tmp_path / "arm.target", "cpu"])
 
 
 def test_several_targets_in_one_file(tmp_path: Path) -> None:
-    (tmp_path / "all.target").write_text(HOST + NPU)
+    (tmp_path / "all.target").write_text(HOST + NPU, "utf-8")
     assert names(tmp_path / "all.target") == ["arm", "npu"]
     with pytest.raises(TargetError, match="options need a file with one target"):
         load_targets(f"{tmp_path / 'all.target'} -launch=1e-6")
@@ -94,7 +94,7 @@ def test_several_targets_in_one_file(tmp_path: Path) -> None:
 )
 def test_options_change_numbers(tmp_path: Path, options: str, changed: dict[str, object]) -> None:
     path = tmp_path / "npu.target"
-    path.write_text(NPU)
+    path.write_text(NPU, "utf-8")
     (npu,) = read_target_file(path)
     assert load_targets(f"{path} {options}, cpu")[1] == replace(npu, **changed)
     assert load_targets([f"{path}  {options}"])[1] == replace(npu, **changed)
@@ -137,13 +137,13 @@ def test_wrong_requests(asked: object, message: str) -> None:
 
 def test_a_file_without_target(tmp_path: Path) -> None:
     path = tmp_path / "empty.target"
-    path.write_text("# nothing\n")
+    path.write_text("# nothing\n", "utf-8")
     with pytest.raises(TargetError, match="a file that declares a target is required"):
         load_targets(path)
 
 
 def test_an_accelerator_must_not_take_the_hosts_name(tmp_path: Path) -> None:
     path = tmp_path / "x.target"
-    path.write_text(NPU.replace("target npu", "target cpu"))
+    path.write_text(NPU.replace("target npu", "target cpu"), "utf-8")
     with pytest.raises(TargetError, match="must not be called `cpu`"):
         load_targets(path)

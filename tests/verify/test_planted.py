@@ -67,7 +67,7 @@ def optimize(rule: str, graph: Graph, dtype: str, folder: Any, **options: Any) -
     numerics, _, text = rule.partition(" ")
     text = text.replace("Cast(Cast(x, to=8))", "Cast(Cast(x, to=int8), to=int32)")
     path = folder / "planted.rules"
-    path.write_text(f"rule planted : {numerics}\n    {text}\n")
+    path.write_text(f"rule planted : {numerics}\n    {text}\n", "utf-8")
     x = eqsat.input("x", (3, 4), dtype)
     return eqsat.optimize(eqsat.graph(graph(x, dtype)), rules=[path], **options)
 

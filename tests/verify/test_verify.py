@@ -27,7 +27,7 @@ def deep(bounded: int):
 @pytest.mark.parametrize("layer", [0, LAYERS // 2, LAYERS - 1])
 def test_thresholds_in_the_middle_of_a_network_are_reached(layer: int, tmp_path: Path) -> None:
     path = tmp_path / "wrong.rules"
-    path.write_text("rule wrong : exact\n    Clip(x, 0, 60) => Relu(x)\n")
+    path.write_text("rule wrong : exact\n    Clip(x, 0, 60) => Relu(x)\n", "utf-8")
     with pytest.raises(VerificationError, match="`wrong`"):
         for objective in ("best", "worst"):
             eqsat.optimize(deep(layer), rules=[path], objective=objective)
@@ -36,7 +36,7 @@ def test_thresholds_in_the_middle_of_a_network_are_reached(layer: int, tmp_path:
 def test_what_a_rule_knows_of_the_operator_before_is_no_difference(tmp_path: Path) -> None:
     # Cut between the two, the second Relu does something.
     path = tmp_path / "right.rules"
-    path.write_text("rule right : exact\n    Relu(Relu(x)) => Relu(x)\n")
+    path.write_text("rule right : exact\n    Relu(Relu(x)) => Relu(x)\n", "utf-8")
     x = eqsat.input("x", (2, 3))
     result = eqsat.optimize(eqsat.graph(op.Relu(op.Relu(x * x - x))), rules=[path])
     assert [node.op.name for node in result.plan.nodes].count("Relu") == 1
@@ -47,7 +47,7 @@ def test_what_a_rule_knows_of_the_operator_before_is_no_difference(tmp_path: Pat
 def test_a_result_that_the_runtime_refuses_is_no_result(tmp_path: Path) -> None:
     # ONNX Runtime has a mean of nothing, but no average over nothing; eqsat's kernels give NaN for both.
     path = tmp_path / "wrong.rules"
-    path.write_text("rule wrong : real\n    ReduceMean(x, a, keepdims=1) => GlobalAveragePool(x)\n")
+    path.write_text("rule wrong : real\n    ReduceMean(x, a, keepdims=1) => GlobalAveragePool(x)\n", "utf-8")
     mean = eqsat.graph(op.ReduceMean(eqsat.input("x", (1, 3, 0, 4)), np.array([2, 3]), keepdims=1))
     with pytest.raises(VerificationError, match="onnxruntime executes the input and not the result"):
         eqsat.optimize(mean, rules=[path])

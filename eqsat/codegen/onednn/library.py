@@ -60,7 +60,9 @@ def _probe(command: tuple[str, ...]) -> tuple[str, str]:
         output = ""
         for step in steps:
             try:
-                done = subprocess.run(step, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+                done = subprocess.run(
+                    step, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False
+                )
             except OSError as error:
                 return "", str(error)
             if done.returncode:
