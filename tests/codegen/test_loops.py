@@ -37,7 +37,7 @@ NOT_IN_C = frozenset(
         "StringNormalizer", "Upsample",
     }
 )  # fmt: skip
-"""Sequences, optionals, strings, a result whose size depends on data, and an operator that the pinned opset has not got."""
+"""Sequences, optionals, strings, a result whose size depends on data, and what the pinned opset has not got."""
 
 
 def recorded_cases(module: str, limit: int | None) -> list[tuple[Case, recorded.Record]]:
