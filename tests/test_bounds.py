@@ -103,3 +103,12 @@ def test_the_default_is_below_what_the_process_may_have() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
         bounds.default_memory.cache_clear()
+
+
+def test_the_arena_of_a_compiled_program_is_counted() -> None:
+    x = eqsat.input("x", (512, 512))
+    model = eqsat.graph(eqsat.op.Softmax(x @ x) @ x)
+    values = {"x": np.eye(512, dtype=np.float32)}
+    eqsat.run(model, values, backend="c", memory_limit="64 MB")
+    with pytest.raises(LimitError, match=r"an arena that fits into the memory limit of 200 kB"):
+        eqsat.run(model, values, backend="c", memory_limit="200 kB")

@@ -12,6 +12,7 @@ import cffi
 import numpy as np
 import onnx_ir as ir
 
+from eqsat import bounds
 from eqsat.codegen.compiler import compile_library, native_isas
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import VENDORS, generate
@@ -152,6 +153,7 @@ class CModel:
 
         Raises:
             ExecutionError: Missing, unknown or unfit inputs.
+            LimitError: The arena is larger than the memory limit.
         """
         given = self._checked(inputs)
         results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
@@ -184,6 +186,7 @@ class CModel:
         with self._lock:
             if self._arenas:
                 return self._arenas.pop()
+        bounds.current().admit(self.emitted.arena, what="an arena")
         return aligned(self.emitted.arena)
 
     def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
