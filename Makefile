@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance c-conformance check-c check-rules fuzz fuzz-c hostile bench wheel-test clean
+.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile bench wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -50,6 +50,10 @@ format: $(STAMP)  ## let ruff format the sources
 
 conformance: $(STAMP)  ## the executor against all of onnx.backend.test
 	$(BIN)/python -m tests.conformance
+
+# About 15 minutes.
+ort-loads: $(STAMP)  ## what ONNX Runtime ran it runs when optimized: all of onnx.backend.test, all types of operators
+	$(BIN)/python -m tests.conformance.loads
 
 c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.test
 	$(BIN)/python -m tests.codegen

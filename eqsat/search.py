@@ -25,6 +25,7 @@ from eqsat.errors import EqsatError, OptimizationError, VerificationError
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
 from eqsat.extract.problem import Problem
+from eqsat.extract.runtime import Runtime
 from eqsat.extract.solve import solve
 from eqsat.extract.ties import settle_ties
 from eqsat.extract.together import together
@@ -186,7 +187,8 @@ class Search:
             self.saturation.statistics += placed
             self.snapshot = snapshot(self.saturation)
         with clock.stage("price"):
-            self.pricing = Pricing(self.snapshot, CostModel(self.targets))
+            runtime = Runtime(self.snapshot, self.saturation.encoding)
+            self.pricing = Pricing(self.snapshot, CostModel(self.targets), runtime)
             self.formulation = self.formulate()
 
     def formulate(self, forbidden: Container[int] = ()) -> Formulation:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.expand import has_definition
 from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, RESHAPE, Node, Operand, Tensor
 from eqsat.model import opset
+from eqsat.model.definition import has_definition
 from eqsat.model.types import OpKey
 
 Made = tuple[list[Node], list[Operand | None]]

@@ -15,7 +15,6 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.chosen import decide, family_of
-from eqsat.codegen.expand import definition
 from eqsat.codegen.kernels.registry import families, find
 from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
 from eqsat.codegen.onednn.marks import mark_of
@@ -24,6 +23,7 @@ from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.attributes import array_of, op_key, to_attrs
+from eqsat.model.definition import definition
 from eqsat.model.infer import infer_types, tensor_type
 from eqsat.model.load import load
 from eqsat.model.normalize import complete

@@ -16,6 +16,7 @@ from eqsat.egraph.encode import EncodedNode, Encoding, type_of
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.runtime import Runtime
 from eqsat.model.types import TensorType
 from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.targets.cost import CostModel
@@ -45,11 +46,18 @@ class Formulation:
 
 
 class Pricing:
-    """Costs of e-nodes, with the facts of their operands looked up once a class."""
+    """Costs of e-nodes, with the facts of their operands looked up once a class.
 
-    def __init__(self, snapshot: Snapshot, costs: CostModel) -> None:
+    Args:
+        snapshot: The e-graph.
+        costs: Of the targets.
+        runtime: What runs on the host; None where that is not ONNX Runtime.
+    """
+
+    def __init__(self, snapshot: Snapshot, costs: CostModel, runtime: Runtime | None = None) -> None:
         self.snapshot = snapshot
         self.costs = costs
+        self.runtime = runtime
         self.facts = [
             TensorFacts(t, None if v is None else v.numpy(), c or v is not None, True)
             for t, v, c in zip(snapshot.types, snapshot.value, snapshot.constant, strict=True)
@@ -78,7 +86,10 @@ class Pricing:
         if node.kind == "part":
             return 0.0
         if node.kind == "op":
-            return self.costs.operator(target, node.op, node.attrs, self.operands(node), self.outputs(node))
+            outputs = self.outputs(node)
+            if target == 0 and self.runtime is not None and not self.runtime.runs(node, outputs):
+                return np.inf
+            return self.costs.operator(target, node.op, node.attrs, self.operands(node), outputs)
         instance = node.composite
         assert instance is not None
         if instance.target != self.costs.targets[target].name:

@@ -37,11 +37,13 @@ class _Pass:
         values: Contents of small constants.
         place: Prefix of messages.
         normal: Whether nodes are brought to normal form.
+        inner: Gets the types of what functions hold, None where calls differ in them.
     """
 
     functions: Mapping[ir.OperatorIdentifier, ir.Function]
     place: str
     normal: bool = True
+    inner: _Known | None = None
     types: _Known = field(default_factory=dict)
     values: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
 
@@ -113,7 +115,7 @@ def _infer_function(
     run: _Pass, function: ir.Function, node: ir.Node, types: Sequence[TensorType | None], place: str
 ) -> Sequence[TensorType | None]:
     """Types through the body of a model-local function; its own values are left without."""
-    inner = _Pass(run.functions, place, normal=False)
+    inner = _Pass(run.functions, place, normal=False, inner=run.inner)
     arguments: list[TensorType | None] = [*types, *[None] * (len(function.inputs) - len(types))]
     actual = [*node.inputs, *[None] * (len(function.inputs) - len(node.inputs))]
     for formal, known, value in zip(function.inputs, arguments, actual, strict=True):
@@ -126,8 +128,28 @@ def _infer_function(
         absent = any(v is not None and v in inner.types and inner.types[v] is None for v in step.inputs)
         found = [None] * len(step.outputs) if absent else _infer(inner, step, i, attributes)
         inner.types.update(zip(step.outputs, found, strict=True))
+    if run.inner is not None:
+        for value, known in inner.types.items():
+            other = run.inner.setdefault(value, known)
+            if known is None or other is None or known.dtype != other.dtype:
+                run.inner[value] = None
     found = [inner.types.get(value) for value in function.outputs]
     return found[: len(node.outputs)]
+
+
+def function_types(model: ir.Model) -> dict[ir.Value, TensorType | None]:
+    """Types of the values in the functions of an annotated model; None where calls differ in element types.
+
+    Args:
+        model: Not changed.
+    """
+    run = _Pass(model.functions, "", normal=False, inner={})
+    assert run.inner is not None
+    for i, node in enumerate(model.graph):
+        if node.op_identifier() in model.functions:
+            types = [None if v is None else _type(run, v) for v in node.inputs]
+            _infer_function(run, model.functions[node.op_identifier()], node, types, _place(run, node, i))
+    return run.inner
 
 
 def _bound(node: ir.Node, outer: Mapping[str, ir.Attr]) -> ir.Node:

@@ -82,6 +82,18 @@ def schema(op: OpKey) -> Schema:
     return found
 
 
+@cache
+def is_same(op: OpKey, a: int, b: int) -> bool:
+    """Whether an operator is the same at two opsets of the default domain; other domains keep their version."""
+    if op.domain:
+        return True
+    try:
+        first, second = defs.get_schema(op.name, a), defs.get_schema(op.name, b)
+    except defs.SchemaError:
+        return False
+    return first.since_version == second.since_version and not second.deprecated
+
+
 def unknown_operator(op: OpKey, *, place: str = "") -> ModelError:
     """The error for an operator that does not exist, with a proposal."""
     domain = canonical_domain(op.domain)

@@ -12,6 +12,7 @@ from eqsat.files import reason, staged
 from eqsat.model.attributes import tensor_of
 from eqsat.model.concise import is_concise, make_concise
 from eqsat.model.functions import with_definitions
+from eqsat.model.runnable import with_runnable
 
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which on they go into a file of their own (a protobuf ends at 2 GiB)."""
@@ -36,7 +37,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
         raise ModelError("a directory to write to is required", place=str(folder), actual=what)
     if target.is_dir():
         raise ModelError("a file to write to is required", place=place, actual="a directory")
-    model = with_definitions(model)
+    model = with_runnable(with_definitions(model))
     if not is_concise(model):
         model = model.clone()
         make_concise(model)

@@ -81,8 +81,29 @@ def _with_known_axes(rule: _Rule) -> _Rule:
     return sound
 
 
+def _keep_branches_sound() -> None:
+    """Wraps the package's rule of ``If``: where the shape of one branch is open, it takes that of the other."""
+    for since in osi.registry.version_boundaries("", "If"):
+        rule = osi.registry.get("", "If", since)
+        assert rule is not None
+        osi.registry.register("", "If", since)(_of_both_branches(rule))
+
+
+def _of_both_branches(rule: _Rule) -> _Rule:
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        before = [output.shape for output in node.outputs]
+        rule(context, node)
+        branches = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+        for i, output in enumerate(node.outputs):
+            if any(i < len(b.outputs) and b.outputs[i].shape is None for b in branches):
+                output.shape = before[i]
+
+    return sound
+
+
 @cache
 def make_sound() -> None:
     """Puts the wrapped rules into the package's registry, once."""
     _keep_broadcasts_sound()
     _keep_ranks_sound()
+    _keep_branches_sound()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, MutableSequence
-from functools import cache
 from typing import Any
 
 import onnx
-from onnx import defs, inliner, version_converter
+from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
@@ -110,7 +109,7 @@ def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) ->
     newest = max([version, *(e.version for f in foreign for e in f.opset_import if not e.domain)])
     if newest <= version:
         return
-    changed = {op.name for op in _operators(source.proto, functions=False) if not _same(op, version, newest)}
+    changed = {op.name for op in _operators(source.proto, functions=False) if not opset.is_same(op, version, newest)}
     if changed:
         functions = list(source.proto.functions)
         _convert(source, version, sorted(changed), newest)
@@ -220,19 +219,7 @@ def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[Op
 
 
 def _unchanged(op: OpKey, version: int) -> bool:
-    return bool(op.domain) or _same(op, version, opset.PINNED_OPSET)
-
-
-@cache
-def _same(op: OpKey, a: int, b: int) -> bool:
-    """Whether an operator of the default domain is the same at two opsets."""
-    if op.domain:
-        return True
-    try:
-        first, second = defs.get_schema(op.name, a), defs.get_schema(op.name, b)
-    except defs.SchemaError:
-        return False
-    return first.since_version == second.since_version and not second.deprecated
+    return bool(op.domain) or opset.is_same(op, version, opset.PINNED_OPSET)
 
 
 def _replace(field: MutableSequence[Any], entries: list) -> None:

@@ -25,6 +25,16 @@ def has_definition(op: OpKey) -> bool:
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
+def definition_opset(op: OpKey) -> int | None:
+    """The opset that the definition of an operator of ONNX is written in, None if it has none."""
+    schema: Any = opset.find_schema(op)
+    if schema is None:
+        return None
+    of_types = schema.has_context_dependent_function
+    versions = schema.context_dependent_function_opset_versions if of_types else schema.function_opset_versions
+    return max((v for v in versions if v <= opset.PINNED_OPSET), default=None)
+
+
 def definition(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> Body | None:
     """The body of an operator for given attributes and types of inputs, None if it has no definition."""
     own = opset.function_body(op, attrs)
@@ -46,6 +56,9 @@ def definition(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> 
 
 def _function(schema: Any, node: onnx.NodeProto, inputs: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
     found = onnx.FunctionProto()
+    version = definition_opset(OpKey(schema.domain, schema.name))
+    if version is None:
+        return None
     if schema.has_context_dependent_function:
         types = []
         for known in inputs:
@@ -55,20 +68,12 @@ def _function(schema: Any, node: onnx.NodeProto, inputs: Sequence[TensorType | N
                 for d in known.shape or ():
                     proto.tensor_type.shape.dim.add(dim_value=d if isinstance(d, int) else 0)
             types.append(proto.SerializeToString())
-        versions = schema.context_dependent_function_opset_versions
-        version = max((v for v in versions if v <= opset.PINNED_OPSET), default=None)
-        if version is None:
-            return None
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         found.ParseFromString(data)
         # Nothing for attributes and types that the function does not cover.
         return found if found.node else None
-    if schema.has_function:
-        versions = [v for v in schema.function_opset_versions if v <= opset.PINNED_OPSET]
-        if versions:
-            found.ParseFromString(schema.get_function_with_opset_version(max(versions)))
-            return found
-    return None
+    found.ParseFromString(schema.get_function_with_opset_version(version))
+    return found
 
 
 def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
@@ -85,7 +90,8 @@ def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         references = {a.ref_attr_name: a.name for a in node.attribute if a.ref_attr_name}
-        del copy.attribute[:]
+        # By itself a node is read without its values, which are those of the function.
+        del copy.attribute[:], copy.input[:], copy.output[:]
         copy.attribute.extend(a for a in node.attribute if not a.ref_attr_name)
         for outer, inner in sorted(references.items()):
             value = bound.get(outer)
