@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
+from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.encode import Encoder
 from eqsat.egraph.engine import Engine, Fact
@@ -197,6 +198,11 @@ class Saturation:
             if throttle and time.perf_counter() > self._end:
                 break
             active.append(state)
+            if throttle and len(state.clause.query.roots) > 1:
+                matches = most_matches(state.clause.query.sites, self.engine.tables())
+                if matches > MOST_COMBINATIONS:
+                    state.pending = matches
+                    continue
             before = self.engine.matches[f"find {state.clause.key}"]
             self.engine.step(f"find_{state.clause.key}")
             state.pending += self.engine.matches[f"find {state.clause.key}"] - before
