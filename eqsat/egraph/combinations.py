@@ -1,7 +1,7 @@
 """How often a pattern of several roots can match, before egglog looks for the matches.
 
-Such a pattern is a join: where its parts share nothing, or one tensor that thousands read, each match of one part goes with
-each of the others. egglog cannot be interrupted while it joins, so what is hopeless is not begun.
+Such a pattern is a join. Where its parts share nothing, or one tensor that thousands read, each match of one part goes
+with each match of the others. egglog cannot be interrupted while it joins, so what would take too long is not begun.
 """
 
 from __future__ import annotations
