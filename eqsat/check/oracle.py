@@ -49,6 +49,8 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
     """
     if op.name == "QuantizeLinear" and any(v is not None and np.isnan(v).any() for v in inputs[:2]):
         raise NotANumber("a NaN to be quantized")
+    if op.name == "QuantizeLinear" and inputs[1] is not None and np.any(inputs[1] == 0):
+        raise Undefined("a scale of zero")
     if op.domain:
         return
     if op.name in ("Div", "Mod"):

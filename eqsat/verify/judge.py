@@ -140,8 +140,8 @@ def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         larger, smaller = np.maximum(left, right).astype(np.uint64), np.minimum(left, right).astype(np.uint64)
         return (larger - smaller).astype(np.float64)
     wide = np.complex128 if left.dtype.kind == "c" else np.float64
-    x, y = left.astype(wide), right.astype(wide)
     with np.errstate(all="ignore"):
+        x, y = left.astype(wide), right.astype(wide)
         error = np.abs(x - y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))

@@ -76,12 +76,16 @@ class Oracle:
                 refused = refused or not isinstance(error, Failed)
                 continue
             self.used[name] += 1
-            return results
+            return tuple(_array(r) if isinstance(r, np.generic | str) else r for r in results)
         raise (Refused if refused else Failed)("; ".join(reasons) or "no implementation")
 
     def said(self) -> tuple[str, ...]:
         """The implementations that have evaluated something."""
         return tuple(name for name, count in self.used.items() if count)
+
+
+def _array(scalar: Any) -> np.ndarray:
+    return np.array(scalar, object) if isinstance(scalar, str) else np.asarray(scalar)
 
 
 def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]:
@@ -161,7 +165,7 @@ def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) 
     if isinstance(session, str):
         raise Failed(session)
     feeds = {f"i{k}": np.ascontiguousarray(x) if x.ndim else x for k, x in enumerate(inputs) if x is not None}
-    return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in session.run(None, feeds))
+    return tuple(session.run(None, feeds))
 
 
 def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs: int) -> Any:

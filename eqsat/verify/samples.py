@@ -66,11 +66,12 @@ def draw(kind: TensorType, style: Style, points: Sequence[float], seed: int, nam
     shape = tuple(d for d in kind.shape or () if isinstance(d, int))
     rng = np.random.default_rng([seed, zlib.crc32(f"{name}/{style.name}".encode())])
     if dtype == ir.DataType.BOOL:
-        return np.zeros(shape, bool) if style.kind == "constant" else rng.random(shape) < 0.5
+        return np.zeros(shape, bool) if style.kind == "constant" else np.asarray(rng.random(shape) < 0.5)
     if dtype.is_integer():
-        return _integers(rng, dtype, shape, style, points)
+        return np.asarray(_integers(rng, dtype, shape, style, points))
     if dtype.is_floating_point():
-        return _floats(rng, dtype, shape, style, points)
+        with np.errstate(over="ignore"):
+            return np.asarray(_floats(rng, dtype, shape, style, points))
     return None
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.verify.examine import Examiner, Sample
+from eqsat.verify.examine import Examiner
 from eqsat.verify.judge import Difference
+from eqsat.verify.leaves import factors, obstacle, sample
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece, deepened
 from eqsat.verify.samples import EQUAL, EXTREME, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
+from eqsat.verify.sides import Sample
 from eqsat.verify.thresholds import thresholds
 
 SMALL = 64
@@ -35,12 +37,14 @@ class Trials:
     Attributes:
         natural: Values that classes have in the network, by class.
         budget: Work that may be spent on following differences backwards; what is left of it.
+        seed: Of what is drawn.
         used: Names of the styles that were drawn.
     """
 
     examiner: Examiner
     natural: Mapping[int, Value]
     budget: int
+    seed: int = 0
     used: dict[str, None] = field(default_factory=dict)
 
     def settle(self, piece: Piece, *, thorough: bool) -> Found | None:
@@ -56,7 +60,7 @@ class Trials:
             if deeper is None:
                 break
             self.budget -= EVALUATIONS * deeper.work(self.examiner.programs) * 2
-            if self.budget < 0 or self.examiner.obstacle(deeper):
+            if self.budget < 0 or obstacle(self.examiner.programs, deeper):
                 raise Undecided
             again = self.differs(deeper, thorough=True, first=found[1])
             if again is None:
@@ -80,29 +84,32 @@ class Trials:
         """
         points = thresholds(self.examiner.programs, piece)
         if first is None:
-            sample = self.in_network(piece)
-            if sample is not None:
-                found = self._examined(piece, IN_NETWORK, sample)[0]
+            natural = self.in_network(piece)
+            if natural is not None:
+                found = self._examined(piece, IN_NETWORK, natural)[0]
                 if found is not None:
                     return found, IN_NETWORK
         for number, style in enumerate(self._styles(piece, thorough, first)):
-            sample = self.examiner.sample(piece, style, points, number)
-            if sample is None:
+            drawn = self._sample(piece, style, points, number)
+            if drawn is None:
                 continue
-            found, values = self._examined(piece, style, sample)
+            found, values = self._examined(piece, style, drawn)
             if found is not None:
                 return found, style
-            for factor in self.examiner.factors(piece, values) if style is ORDINARY else ():
-                more = self.examiner.sample(piece, scaled(factor), points, number)
+            for factor in factors(self.examiner.programs, piece, values) if style is ORDINARY else ():
+                more = self._sample(piece, scaled(factor), points, number)
                 if more is not None:
                     found, _ = self._examined(piece, scaled(factor), more)
                     if found is not None:
                         return found, scaled(factor)
         return None
 
-    def _examined(self, piece: Piece, style: Style, sample: Sample) -> tuple[Difference | None, dict[int, Value]]:
+    def _sample(self, piece: Piece, style: Style, points: Sequence[float], number: int) -> Sample | None:
+        return sample(self.examiner.programs, piece, style, points, number, self.seed)
+
+    def _examined(self, piece: Piece, style: Style, drawn: Sample) -> tuple[Difference | None, dict[int, Value]]:
         self.used[style.name if not style.name[-1].isdigit() else "numbers scaled to reach the thresholds"] = None
-        return self.examiner.examine(piece, style, sample, precise=True)
+        return self.examiner.examine(piece, style, drawn, precise=True)
 
     def _styles(self, piece: Piece, thorough: bool, first: Style | None) -> Iterator[Style]:
         if first is not None:

@@ -26,6 +26,7 @@ from eqsat.verify.constants import wrong_constant
 from eqsat.verify.culprits import Fails, culprits, model_of
 from eqsat.verify.examine import Examiner, Tolerance
 from eqsat.verify.judge import Difference
+from eqsat.verify.leaves import obstacle
 from eqsat.verify.oracle import Failed, Oracle, Value
 from eqsat.verify.pieces import Piece, find_pieces
 from eqsat.verify.programs import Programs
@@ -78,7 +79,7 @@ class Verifier:
         programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers)
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
         self.oracle = Oracle()
-        self.examiner = Examiner(programs, Tolerance(strict, self.lsb), self.oracle, self.seed)
+        self.examiner = Examiner(programs, Tolerance(strict, self.lsb), self.oracle)
         approximate = any(kind == "approximate" for kind in self.applied.values())
         pieces = [] if approximate else find_pieces(programs)
         if approximate:
@@ -140,7 +141,7 @@ class Verifier:
             return found
         complete, trials = True, Trials(self.examiner, self.natural, 0)
         for piece in pieces:
-            natural = None if self.examiner.obstacle(piece) else trials.in_network(piece)
+            natural = None if obstacle(programs, piece) else trials.in_network(piece)
             if natural is None:
                 complete = False
                 continue
@@ -173,7 +174,7 @@ class Verifier:
             raise error_of(programs, None, bad[1], self.applied, IN_NETWORK, value=bad[0])
         works = []
         for at, piece in enumerate(pieces):
-            reason = self.examiner.obstacle(piece)
+            reason = obstacle(programs, piece)
             if reason:
                 self._skip(f"pieces: {reason}")
             else:
@@ -191,7 +192,7 @@ class Verifier:
         left = len(works) - len(level)
         if left:
             self._skip("pieces: beyond the budget", left)
-        trials = Trials(self.examiner, self.natural, CONFIRM * budget)
+        trials = Trials(self.examiner, self.natural, CONFIRM * budget, self.seed)
         executed = 0
         for at in sorted(level):
             try:

@@ -12,9 +12,9 @@ from eqsat.errors import EqsatError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.verify import judge
-from eqsat.verify.examine import Noise
 from eqsat.verify.oracle import Failed, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
+from eqsat.verify.sides import Noise
 
 MOST_KEPT = 1 << 24
 """Elements of inner tensors that are kept while the rest of a network runs."""

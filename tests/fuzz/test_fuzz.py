@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from eqsat.errors import VerificationError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from tests.fuzz.cases import read, write
@@ -67,9 +68,11 @@ def test_all_dimensions_are_drawn():
     assert any(names & {t.name for t in graph.initializer} for names, graph in outputs)
 
 
-def test_a_wrong_rule_is_caught_and_shrunk(tmp_path, monkeypatch):
-    """The net must be able to catch something: negation does not distribute over Relu."""
+@pytest.mark.parametrize(("net", "error"), [("verification", VerificationError), ("judge", DisagreementError)])
+def test_a_wrong_rule_is_caught_and_shrunk(net, error, tmp_path, monkeypatch):
+    """Both nets must be able to catch something: negation does not distribute over Relu."""
     from eqsat import search
+    from eqsat.verify.verify import Verifier, switched_off
 
     wrong = tmp_path / "wrong.rules"
     wrong.write_text("rule wrong : exact\n    Relu(x)  =>  Neg(Relu(Neg(x)))\n", encoding="utf-8")
@@ -79,11 +82,13 @@ def test_a_wrong_rule_is_caught_and_shrunk(tmp_path, monkeypatch):
         original(self, source, targets, rules=[wrong], **options)
 
     monkeypatch.setattr(search.Search, "__init__", with_wrong_rule)
+    if net == "judge":
+        monkeypatch.setattr(Verifier, "run", lambda self: switched_off("tested elsewhere"))
 
     def fails(case: Case) -> bool:
         try:
             check(case)
-        except DisagreementError:
+        except error:
             return True
         return False
 

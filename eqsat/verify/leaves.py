@@ -1,0 +1,101 @@
+"""What the leaves of a piece may hold: whether they can be drawn, and values for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.ops.properties import value_inputs
+from eqsat.verify import judge
+from eqsat.verify.oracle import Value
+from eqsat.verify.pieces import Piece
+from eqsat.verify.programs import Programs
+from eqsat.verify.samples import Style, draw
+from eqsat.verify.thresholds import BENDING, MOST_ELEMENTS
+
+
+def obstacle(programs: Programs, piece: Piece) -> str:
+    """Why a piece cannot be executed on drawn values; empty if it can."""
+    for i in (*piece.before, *piece.left):
+        node = programs.nodes[i]
+        if not programs.is_repeatable(i):
+            opaque = node.constructor.op.domain not in ("", "com.microsoft")
+            return "opaque operators" if opaque else "random operators"
+    for c in (*piece.leaves, piece.eclass):
+        kind = programs.type(c)
+        if kind is None or not kind.is_static:
+            return "tensors of unknown sizes"
+        if kind.dtype == ir.DataType.STRING:
+            return "strings"
+        if kind.dtype.name.startswith("COMPLEX"):
+            return "complex numbers"
+    return ""
+
+
+def sample(
+    programs: Programs, piece: Piece, style: Style, points: Sequence[float], number: int, seed: int
+) -> dict[int, Value] | None:
+    """Values for the leaves of a piece; None where the style has nothing new to say."""
+    found: dict[int, Value] = {}
+    fixed = _structural(programs, piece)
+    for c in piece.leaves:
+        kind = programs.type(c)
+        assert kind is not None
+        how = style
+        if c in fixed and kind.dtype.is_integer():
+            how = Style("indices", "constant", 0.0) if number % 2 else Style("indices", "equal")
+            if style.kind == "extreme":
+                return None
+        array = draw(kind, how, points, seed + 1000 * number, f"{c}")
+        if array is None:
+            return None
+        found[c] = array
+    return found
+
+
+def _structural(programs: Programs, piece: Piece) -> set[int]:
+    """Leaves that, moved and cut, say which elements or how many others have: only small ones are harmless."""
+    touched: set[int] = set()
+    for i in sorted((*piece.before, *piece.left), reverse=True):
+        node = programs.nodes[i]
+        op = node.constructor.op
+        through = bool(touched & {programs.classes[k] for k in node.results} | touched & set(node.results))
+        for at, k in enumerate(node.operands):
+            if k is None:
+                continue
+            if at in value_inputs(op) or (at > 0 and op.name in _INDEXED) or (through and _is_integer(programs, k)):
+                touched.add(programs.classes[k])
+    return touched & set(piece.leaves)
+
+
+def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tuple[float, ...]:
+    """By how much normal numbers must be scaled so that both sides of each threshold are reached inside."""
+    found: dict[float, None] = {}
+    for i in (*piece.before, *piece.left):
+        node = programs.nodes[i]
+        if node.constructor.op.name not in BENDING:
+            continue
+        peak, marks = 0.0, [abs(v) for n, v in node.attrs if isinstance(v, float) and n in ("min", "max", "alpha")]
+        for k in node.operands:
+            value = None if k is None else values.get(k)
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fV" or not value.size:
+                continue
+            if k is not None and programs.dynamic[k]:
+                peak = max(peak, judge.magnitude(value))
+            elif value.size <= MOST_ELEMENTS:
+                marks.append(judge.magnitude(value))
+        for mark in marks:
+            if 0 < peak < 2 * mark < np.inf and mark < 1e30:
+                found.setdefault(2.0 ** np.ceil(np.log2(4 * mark / peak)))
+    return tuple(sorted(found)[-2:])
+
+
+_INDEXED = frozenset({"Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Scatter", "OneHot"})
+
+
+def _is_integer(programs: Programs, k: int) -> bool:
+    """Whether a value of the input has integers of more than 8 bits."""
+    kind = programs.type(programs.classes[k])
+    return kind is not None and kind.dtype.is_integer() and kind.dtype.bitwidth > 8

@@ -1,0 +1,216 @@
+"""Where a difference says nothing, because a value has left the range of its type.
+
+Rules of class ``real`` hold where every value that either program computes stays within the range of its type. So each
+side is executed a second time in a type that is wide enough, and an element that differs is excused in two cases only:
+
+- the *input* leaves the range: some value of it does, and the element is not what the input means over the reals; or
+  it means an infinity or no number there;
+- a value *between* does: both sides mean the same over the reals, some value of the result leaves the range, and the
+  element is not what the result means.
+
+To leave the range is to exceed the largest number of the type, or to fall below its smallest normal one without being
+zero. A pole of the result (a division by zero, the logarithm of zero) is no such thing, and a constant that the result
+has cannot excuse it: the result means what its constants say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from eqsat.model.types import OpKey, TensorType
+from eqsat.ops.wide import FLOATS, largest, smallest_normal
+from eqsat.verify import judge
+from eqsat.verify.oracle import Failed, Value
+from eqsat.verify.pieces import Piece
+from eqsat.verify.programs import Programs, extended
+from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
+
+
+@dataclass
+class Meaning:
+    """What both sides of a piece compute over the reals, as far as the machine's longest float is.
+
+    Attributes:
+        left: The input's value; None if it cannot be computed so.
+        right: The result's.
+        input_leaves: Whether a value of the input leaves the range of its type.
+        result_leaves: The same for the result.
+        rtol: Relative error that rounding constants to their types explains.
+    """
+
+    left: np.ndarray | None
+    right: np.ndarray | None
+    input_leaves: bool
+    result_leaves: bool
+    rtol: float
+
+    def differs(self) -> np.ndarray | None:
+        """Elements in which both sides mean something else; None if that is not known."""
+        if self.left is None or self.right is None or self.left.shape != self.right.shape:
+            return None
+        return self._apart(self.left, self.right)
+
+    def excused(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Elements of values in their own type of which a difference says nothing."""
+        return self.input_excused(left) | self._between(right)
+
+    def input_excused(self, left: np.ndarray) -> np.ndarray:
+        """Elements in which the input has left the range of its types."""
+        if self.left is None or self.left.shape != left.shape:
+            return np.zeros(left.shape, bool)
+        endless = ~_is_finite(self.left)
+        return (self._apart(self.left, left) | ~_is_finite(left) | endless) if self.input_leaves else endless
+
+    def beyond_the_widest(self) -> np.ndarray:
+        """Elements in which the result's side has overflowed or vanished in the widest type, too."""
+        assert self.right is not None
+        if not self.result_leaves:
+            return np.zeros(self.right.shape, bool)
+        return ~_is_finite(self.right) | (self.right == 0)
+
+    def _between(self, right: np.ndarray) -> np.ndarray:
+        differs = self.differs()
+        if not self.result_leaves or differs is None or self.right is None or self.right.shape != right.shape:
+            return np.zeros(right.shape, bool)
+        return ~(differs & ~self.beyond_the_widest()) & self._apart(self.right, right)
+
+    def _apart(self, meant: np.ndarray, found: np.ndarray) -> np.ndarray:
+        if meant.dtype.kind == "f":
+            return judge.beyond_wide(meant, found, self.rtol)
+        return np.asarray(judge.distance(meant, found) > 0)
+
+
+@dataclass
+class Meanings:
+    """The meaning of one piece on one sample, computed when it is first asked for."""
+
+    programs: Programs
+    piece: Piece
+    sample: Sample
+    rtol: float
+    _known: list[Meaning] = field(default_factory=list)
+
+    def get(self) -> Meaning:
+        """Both sides over the reals."""
+        if not self._known:
+            self._known.append(self._compute())
+        return self._known[0]
+
+    def _compute(self) -> Meaning:
+        programs, piece = self.programs, self.piece
+        values: Values = {}
+        left = right = None
+        with suppress(Failed):
+            left = run_left(programs, piece, self.sample, extended, values)
+        theirs = fed(piece, values)
+        with suppress(Failed, KeyError):
+            right = run_right(programs, piece, theirs, extended)
+        sampled = any(_is_outside(programs.type(c), array) for c, array in self.sample.items())
+        return Meaning(
+            left if isinstance(left, np.ndarray) else None,
+            right if isinstance(right, np.ndarray) else None,
+            sampled or any(_leaves(*step) for step in _left_steps(programs, piece, values)),
+            sampled or any(_leaves(*step) for step in _right_steps(programs, piece, theirs)),
+            self.rtol,
+        )
+
+
+# ---- what leaves the range ---------------------------------------------------------------------------------
+
+_Typed = tuple[TensorType | None, Value]
+"""A value and its type in the model."""
+_Step = tuple[OpKey, Sequence[_Typed], Sequence[_Typed]]
+"""An operator, its operands, and its results."""
+
+
+def _left_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+    for i in (*piece.before, *piece.left):
+        node = programs.nodes[i]
+        operands, results = (
+            [(programs.type(programs.classes[k]), values.get(k)) for k in numbers]
+            for numbers in (programs.reads(i), node.results)
+        )
+        yield node.constructor.op, operands, results
+
+
+def _right_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+    for i in piece.right:
+        kernel = programs.kernels[i]
+        operands, results = (
+            [(programs.type(c), values.get(c)) for c in classes if c is not None]
+            for classes in (kernel.inputs, kernel.outputs)
+        )
+        yield kernel.op, operands, results
+
+
+_POLES = frozenset(
+    {"Div", "Mod", "Reciprocal", "Log", "Sqrt", "Pow", "Acos", "Asin", "Acosh", "Atanh", "ReduceLogSum", "Tan"}
+)
+"""Operators that are infinite or undefined somewhere, however small their operands are."""
+_POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
+"""Operators whose result is above zero, and rounds to it."""
+_WITHOUT_ZERO = frozenset({"Mul", "Div", "Pow", "Reciprocal", "Gelu", "Swish", "Mish", "Elu", "Celu", "Selu"})
+"""Operators whose result is zero only if an operand is."""
+
+
+def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) -> bool:
+    """Whether an operator's result, over the reals, is outside of the range of its type though its operands are not."""
+    floats = [x for _, x in operands if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    if op.name == "QuantizeLinear" and _quotient_leaves(operands):
+        return True
+    finite = all(_is_finite(x).all() for x in floats)
+    for kind, value in results:
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+            continue
+        if _is_outside(kind, value, infinite=False):
+            return True
+        if finite and not np.isfinite(value).all() and not (op.name in _POLES and _at_pole(op, floats)):
+            return True
+        if (value == 0).any() and (
+            op.name in _POSITIVE or (op.name in _WITHOUT_ZERO and not any((x == 0).any() for x in floats))
+        ):
+            return True
+    return False
+
+
+def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
+    """Whether what is rounded to an integer is beyond the range of what it is computed in."""
+    (kind, x), (other, scale) = operands[:2]
+    if x is None or scale is None or not x.size or not scale.size:
+        return False
+    types = [k.dtype for k in (kind, other) if k is not None and k.dtype in FLOATS]
+    least = np.abs(scale[scale != 0]).min(initial=np.inf)
+    with np.errstate(all="ignore"):
+        return any(bool((np.abs(x) / least > largest(t)).any()) for t in types)
+
+
+def _at_pole(op: OpKey, floats: Sequence[np.ndarray]) -> bool:
+    if op.name in ("Div", "Mod"):
+        return bool((floats[-1] == 0).any())
+    if op.name == "Reciprocal":
+        return bool((floats[0] == 0).any())
+    if op.name == "Pow":
+        return bool((floats[0] <= 0).any())
+    return True
+
+
+def _is_outside(kind: TensorType | None, value: Value, *, infinite: bool = True) -> bool:
+    """Whether a value has numbers beyond the range of a floating-point type, or between its normal ones and zero."""
+    if kind is None or kind.dtype not in FLOATS or not isinstance(value, np.ndarray):
+        return False
+    array = value if value.dtype.kind == "f" else value.astype(np.float64)
+    size, finite = np.abs(array), np.isfinite(array)
+    if infinite and not finite.all():
+        return True
+    beyond = (size > largest(kind.dtype)) & finite
+    return bool((beyond | ((size > 0) & (size < smallest_normal(kind.dtype)))).any())
+
+
+def _is_finite(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind in "biu":
+        return np.ones(array.shape, bool)
+    return np.isfinite(array if array.dtype.kind == "f" else array.astype(np.float64))

@@ -1,0 +1,125 @@
+"""Both sides of a piece, executed by whoever is asked: in their own types, in wider ones, with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import ml_dtypes
+import numpy as np
+
+from eqsat.ops.properties import value_inputs
+from eqsat.verify.oracle import Value
+from eqsat.verify.pieces import Piece
+from eqsat.verify.programs import Call, Programs, extended, prolonged, run_kernels, run_nodes, wide, widened
+
+Sample = Mapping[int, Value]
+"""Values of a piece's leaves, by class."""
+
+Values = dict[int, Value]
+"""Of the input's side: its values by number, those of class c under ``-1 - c``. Of the result's: by class."""
+
+
+class Noise:
+    """Random changes of floats, relative ones, and below the normal numbers of their type those of its rounding."""
+
+    def __init__(self, delta: float, seed: int) -> None:
+        self.delta = delta
+        self.rng = np.random.default_rng(seed)
+
+    def on(self, value: Value, dtype: np.dtype | None = None) -> Value:
+        """The value changed, if it is a float.
+
+        Args:
+            dtype: Its type in the model, where it is held in a wider one.
+        """
+        if not isinstance(value, np.ndarray) or (value.dtype.kind != "f" and "float" not in value.dtype.name):
+            return value
+        exact = value if value.dtype == np.longdouble else value.astype(np.float64)
+        step = float(ml_dtypes.finfo(dtype or value.dtype).smallest_subnormal)
+        with np.errstate(all="ignore"):
+            size = np.abs(exact)
+            reach = np.maximum(self.delta * size, np.minimum(step, size))
+            changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
+            return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+_CHANGES: dict[Call, Callable[[Value], Value]] = {wide: widened, extended: prolonged}
+
+
+def run_left(
+    programs: Programs, piece: Piece, sample: Sample, call: Call, values: Values, noise: Noise | None = None
+) -> Value:
+    """The input's side; ``values`` receives its values, also where it fails.
+
+    Raises:
+        Failed: An operator cannot be evaluated.
+    """
+    change = _CHANGES.get(call, _same)
+
+    def given(array: Value, steady: bool = False) -> Value:
+        changed = change(array)
+        if noise is None or steady or not isinstance(array, np.ndarray):
+            return changed
+        return noise.on(changed, array.dtype)
+
+    for c, array in sample.items():
+        values[-1 - c] = given(array)
+    for part in (piece.before, piece.left):
+        computed: Values = {}
+        inner = {k for i in part for k in programs.nodes[i].results}
+        for i in part:
+            node = programs.nodes[i]
+            for at, k in enumerate(node.operands):
+                if k is None or k in computed or k not in programs.reads(i):
+                    continue
+                c = programs.classes[k]
+                if programs.dynamic[k] and -1 - c in values:
+                    computed[k] = values[-1 - c]
+                elif k not in inner:
+                    computed[k] = given(programs.initial(k), at in value_inputs(node.constructor.op))
+            try:
+                run_nodes(programs, [i], computed, call)
+            finally:
+                values.update(computed)
+            if noise is not None:
+                # Rounding errors arise at each operator, also where those of the inputs cancel.
+                computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
+            if part is piece.before:
+                for k in node.results:
+                    values.setdefault(-1 - programs.classes[k], computed.get(k))
+        values.update(computed)
+    return values[piece.value]
+
+
+def fed(piece: Piece, values: Values) -> Values:
+    """What the result's side reads of what the input's side has computed."""
+    return {c: values[-1 - c] for c in piece.fed if -1 - c in values}
+
+
+def run_right(programs: Programs, piece: Piece, values: Values, call: Call, noise: Noise | None = None) -> Value:
+    """The result's side; ``values`` has what it is fed and receives what it computes, also where it fails.
+
+    Raises:
+        Failed: A kernel cannot be evaluated.
+    """
+    change = _CHANGES.get(call, _same)
+    if programs.is_constant(piece.eclass):
+        return change(programs.constant(piece.eclass))
+    for i in piece.right:
+        for c in programs.kernels[i].inputs:
+            if c is not None and c not in values and programs.is_constant(c):
+                values[c] = change(programs.constant(c))
+    for i in piece.right:
+        run_kernels(programs, [i], values, call)
+        if noise is not None:
+            values.update({c: noise.on(values[c]) for c in programs.kernels[i].outputs if c is not None})
+    return values[piece.eclass]
+
+
+def _dtype(programs: Programs, k: int) -> np.dtype | None:
+    kind = programs.type(programs.classes[k])
+    return kind.dtype.numpy() if kind is not None and kind.dtype.is_floating_point() else None
