@@ -40,8 +40,6 @@ FOLD_ELEMENTS = 1 << 24
 """Elements of a constant that is computed from others, unless the model itself has larger ones."""
 FOLD_OPERATIONS = 1 << 36
 """Operations that computing one constant may take."""
-FOLD_ROUNDS = 1 << 16
-"""Operators that one loop may compute while it is a constant."""
 GRACE = 25.0
 """Seconds beyond a limit that is kept by taking the best found so far: to load a model and to write down the result."""
 
@@ -95,6 +93,11 @@ class Meter:
             return self.bounds.operations
         seconds = self.bounds.seconds
         return OPERATIONS if seconds is None or not math.isfinite(seconds) else int(RATE * seconds)
+
+    @property
+    def steps(self) -> int:
+        """Operators that were computed."""
+        return self._steps
 
     @property
     def memory(self) -> int:

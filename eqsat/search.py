@@ -22,6 +22,7 @@ from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, LastGuard, Limits, 
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
+from eqsat.execute.settle import settled
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate, require_static_types
 from eqsat.extract.problem import Problem
@@ -113,6 +114,7 @@ class Search:
             self.model = load(source, dims=dims)
             if is_partitioned(self.model):
                 self.model = load(inline(self.model, operators=False))
+            self.model = settled(self.model)
             self.targets = load_targets(targets)
             self.partition_functions = dict(partition_functions or {})
             check_names(self.partition_functions, self.targets)

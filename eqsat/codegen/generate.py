@@ -20,6 +20,7 @@ from eqsat.codegen.onednn import assign as onednn
 from eqsat.codegen.onednn.marks import mark_kernels
 from eqsat.codegen.select import select_kernels
 from eqsat.codegen.vendor import mark_groups
+from eqsat.execute.settle import settled
 from eqsat.rules.ast import Target
 from eqsat.targets.registry import load_host
 
@@ -61,7 +62,7 @@ def generate(
         TargetError: There is no such host.
     """
     check_prefix(name)
-    marked, groups = mark_groups(model)
+    marked, groups = mark_groups(settled(model))
     if onednn.TARGET in vendors:
         marked, kernels = mark_kernels(marked, onednn.TARGET)
     else:

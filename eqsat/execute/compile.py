@@ -81,6 +81,16 @@ def compile_graph(
     return _Compiler(graph, opsets, context, bindings or {}).compile(outputs, frozenset(variable))
 
 
+def compile_node(node: ir.Node, opsets: Mapping[str, int], context: Context) -> Program:
+    """Compile one node by itself: the program's arguments are the values that it captures, which is all it reads.
+
+    Raises:
+        ExecutionError: As of :func:`compile_graph`.
+    """
+    empty = ir.Graph([], [], nodes=[])
+    return _Compiler(empty, opsets, context, {}, [node]).compile(tuple(node.outputs), frozenset())
+
+
 class _Compiler:
     def __init__(
         self,
@@ -88,8 +98,10 @@ class _Compiler:
         opsets: Mapping[str, int],
         context: Context,
         bindings: Bindings,
+        nodes: Iterable[ir.Node] | None = None,
     ) -> None:
         self._graph = graph
+        self._nodes = graph if nodes is None else nodes
         self._opsets = {opset.canonical_domain(domain): version for domain, version in opsets.items()}
         self._context = context
         self._bindings = bindings
@@ -139,7 +151,7 @@ class _Compiler:
         """Nodes that the outputs depend on, in order."""
         wanted = set(outputs)
         needed = []
-        for node in reversed(list(self._graph)):
+        for node in reversed(list(self._nodes)):
             if wanted.isdisjoint(node.outputs):
                 continue
             needed.append(node)
