@@ -5,7 +5,8 @@ It is the definition from which types, MAC counts, ONNX function bodies and fall
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from eqsat.model.types import Attrs, OpKey
 
@@ -37,3 +38,10 @@ class Body:
     inputs: int
     nodes: tuple[BodyNode, ...]
     results: tuple[int, ...]
+
+    def without(self, absent: Collection[int]) -> Body:
+        """The body for a call in which some inputs are absent; they keep their numbers."""
+        if not absent:
+            return self
+        nodes = (replace(node, inputs=tuple(None if i in absent else i for i in node.inputs)) for node in self.nodes)
+        return replace(self, nodes=tuple(nodes))

@@ -58,6 +58,7 @@ def flattened(plan: Plan, snapshot: Snapshot) -> Kernels:
 def _take_apart(node: PlanNode, snapshot: Snapshot, known: dict[_Key, int], taken: set[int], found: Kernels) -> None:
     body = node.body
     assert body is not None and body.inputs == len(node.inputs)
+    body = body.without({i for i, c in enumerate(node.inputs) if c is None})
     operands = [None if c is None else _type(snapshot, found, c) for c in node.inputs]
     try:
         types: list[TensorType | None] = list(infer_body(body, operands))
