@@ -9,13 +9,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.verify import judge
+from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result
 from eqsat.verify.judge import Difference
 from eqsat.verify.oracle import Failed, Oracle, Refused, Value, own
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Call, Programs, wide
 from eqsat.verify.ranges import Meaning, Meanings
 from eqsat.verify.samples import Style
-from eqsat.verify.sides import Noise, Sample, Values, fed, run_left, run_right
+from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
 
 
 @dataclass
@@ -25,10 +26,12 @@ class Tolerance:
     Attributes:
         strict: Nothing: all rules that applied are exact.
         lsb: Units of integers of up to 16 bits.
+        exact: The rules that applied and are exact.
     """
 
     strict: bool
     lsb: int
+    exact: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Examiner:
         oracle: Of the input's side.
         second: Asked where eqsat's kernels contradict the first.
         worst: Largest difference found, relative to the largest magnitude of its tensor.
+        suspects: By value, pieces that differ where rules over the reals may, and only exact ones seem to be at work.
     """
 
     programs: Programs
@@ -46,6 +50,7 @@ class Examiner:
     oracle: Oracle
     second: Oracle = field(default_factory=lambda: Oracle(("onnx.reference",)))
     worst: float = 0.0
+    suspects: dict[int, tuple[Piece, Difference, Style]] = field(default_factory=dict)
 
     def examine(self, piece: Piece, style: Style, sample: Sample, *, precise: bool) -> tuple[Difference | None, Values]:
         """The difference between both sides, and the values of the input's side.
@@ -68,7 +73,7 @@ class Examiner:
         if found is not None or not isinstance(left, np.ndarray):
             return found, values
         if precise:
-            found = self._in_float64(piece, sample, meanings, left)
+            found = self._in_float64(piece, sample, style, meanings, left)
         if found is None:
             found = self._natively(piece, sample, style, meanings, left, right, precise)
         if found is None and style.is_ordinary:
@@ -117,7 +122,9 @@ class Examiner:
         """Whether what happened to the result can be due to numbers outside of the range of their type."""
         return meaning.input_leaves or meaning.result_leaves
 
-    def _in_float64(self, piece: Piece, sample: Sample, meanings: Meanings, native: np.ndarray) -> Difference | None:
+    def _in_float64(
+        self, piece: Piece, sample: Sample, style: Style, meanings: Meanings, native: np.ndarray
+    ) -> Difference | None:
         if native.dtype.kind in "OUS" or not any("float" in n for n in self._types(piece)):
             return None
         values: Values = {}
@@ -139,8 +146,11 @@ class Examiner:
                 mask &= differs & ~meaning.beyond_the_widest()
             mask &= ~meaning.input_excused(native)
         if mask.any() and not self.tolerance.strict:
-            perturbed = self._perturbed(piece, sample, wide)
-            mask = judge.without_ill_conditioned(mask, left, right, meanings.rtol / 4, perturbed)
+            shaken = shaken_input(self.programs, piece, sample, wide)
+            mask = judge.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
+        if mask.any() and style.kind == "natural":
+            apart = shaken_apart(self.programs, piece, sample, left, right)
+            mask = judge.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
         return judge.difference(mask, left, right) if mask.any() else None
 
     def _natively(
@@ -160,20 +170,27 @@ class Examiner:
         mask = judge.beyond(left, right, strict=False, lsb=self.tolerance.lsb)
         if not mask.any():
             return None
+        self._suspect(piece, sample, style)
         integer = judge.is_integer(left.dtype) or left.dtype.kind == "b"
         if not integer and precise and not style.is_ordinary:
             # float64 has seen no difference, and large and tiny numbers may leave the type's range between operators.
             return None
         delta = 64 * self._epsilon(piece)
-        mask = judge.without_ill_conditioned(mask, left, right, delta, self._perturbed(piece, sample, self.oracle))
+        shaken = shaken_input(self.programs, piece, sample, self.oracle)
+        mask = judge.without_ill_conditioned(mask, left, right, delta, shaken)
         if mask.any():
             mask &= ~meanings.get().excused(left, right)
         if mask.any():
+            shaken = shaken_result(self.programs, piece, sample)
             # The result may be another program over the reals, which rounds where the input does not.
-            mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece), self._shaken(piece, sample))
+            mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece), shaken)
         if not mask.any():
             return None
-        return None if self._kernels_differ(piece, sample, right) else judge.difference(mask, left, right)
+        if self._kernels_differ(piece, sample, right) or (
+            not style.is_ordinary and self._agrees_elsewhere(piece, sample)
+        ):
+            return None
+        return judge.difference(mask, left, right)
 
     def _by_same_kernels(self, piece: Piece, sample: Sample) -> Difference | None:
         """The difference where nothing may differ but the order of additions: both sides by eqsat's kernels."""
@@ -188,6 +205,16 @@ class Examiner:
         mask = judge.beyond(left, right, strict=True, lsb=0)
         return judge.difference(mask, left, right) if mask.any() else None
 
+    def _suspect(self, piece: Piece, sample: Sample, style: Style) -> None:
+        """Remembers a piece in which exact rules alone have left their traces, and which is not exact."""
+        exact = self.tolerance.exact
+        if self.tolerance.strict or not exact or piece.value in self.suspects:
+            return
+        if all(rule in exact for rule in piece.rules(self.programs)):
+            found = self._by_same_kernels(piece, sample)
+            if found is not None:
+                self.suspects[piece.value] = (piece, found, style)
+
     def _kernels_differ(self, piece: Piece, sample: Sample, right: np.ndarray) -> bool:
         """Whether the implementations differ about the input itself, and the specification is on the result's side."""
         try:
@@ -201,35 +228,28 @@ class Examiner:
             return False
         return not judge.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 
+    def _agrees_elsewhere(self, piece: Piece, sample: Sample) -> bool:
+        """Whether both sides agree by the input's oracle: then it is eqsat's kernels that differ from its own.
+
+        Of large and tiny numbers they may, whose products overflow inside a kernel or do not.
+        """
+        values: Values = {}
+        try:
+            left = self._left(piece, sample, self.oracle, values)
+            right = self._right(piece, fed(piece, values), self.oracle)
+        except Failed:
+            return False
+        if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+            return False
+        return not judge.beyond(left, right, strict=self.tolerance.strict, lsb=self.tolerance.lsb).any()
+
     # ---- both sides -------------------------------------------------------------------------------
 
-    def _left(self, piece: Piece, sample: Sample, call: Call, values: Values, noise: Noise | None = None) -> Value:
-        return run_left(self.programs, piece, sample, call, values, noise)
+    def _left(self, piece: Piece, sample: Sample, call: Call, values: Values) -> Value:
+        return run_left(self.programs, piece, sample, call, values)
 
     def _right(self, piece: Piece, values: Values, call: Call) -> Value:
         return run_right(self.programs, piece, values, call)
-
-    def _perturbed(self, piece: Piece, sample: Sample, call: Call) -> judge.Perturbed:
-        def run(delta: float, seed: int) -> Value:
-            try:
-                return self._left(piece, sample, call, {}, Noise(delta, seed))
-            except Failed:
-                return None
-
-        return run
-
-    def _shaken(self, piece: Piece, sample: Sample) -> judge.Perturbed:
-        """The result's side with rounding errors of its own."""
-
-        def run(delta: float, seed: int) -> Value:
-            values: Values = {}
-            try:
-                self._left(piece, sample, own, values)
-                return run_right(self.programs, piece, fed(piece, values), own, Noise(delta, seed))
-            except Failed:
-                return None
-
-        return run
 
     def _types(self, piece: Piece) -> set[str]:
         programs = self.programs

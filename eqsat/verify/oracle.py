@@ -97,14 +97,15 @@ def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]
 
 
 def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
-    """eqsat's kernels.
+    """eqsat's kernels, but for bodies of control flow.
 
     Raises:
         Failed: See there.
     """
     _require_defined(op, attrs, inputs)
+    flow = any(isinstance(value, GraphAttr) for _, value in attrs)
     try:
-        return evaluate(op, attrs, inputs, outputs)
+        return (_by_reference if flow else evaluate)(op, attrs, inputs, outputs)
     except Exception as error:
         raise Failed(str(error)) from error
 

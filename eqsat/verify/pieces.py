@@ -11,7 +11,7 @@ operators of the input between the new leaves and the old ones, and the differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from eqsat.ops.properties import is_data_movement
@@ -140,8 +140,31 @@ def deepened(programs: Programs, piece: Piece) -> Piece | None:
     return replace(piece, leaves=kept, before=tuple(sorted(before)))
 
 
-def _input_cone(programs: Programs, start: Iterable[int]) -> tuple[set[int], dict[int, None]]:
-    """Operators of the input back to values that both programs compute, and the classes of those."""
+def uncut(programs: Programs, piece: Piece) -> Piece | None:
+    """Both programs back to the graph inputs, value by value; None if the piece is that already.
+
+    Cut at classes, a piece does not know by which way the input computes a value of a class. That way may round more
+    than the values differ by: where ``(x + 5) - 5`` is x, ``((x + 5) - 5) + 1e-20`` is x as well.
+    """
+    left, own = _input_cone(programs, [programs.producer[piece.value]], whole=True)
+    right: set[int] = set()
+    theirs: dict[int, None] = {}
+    if piece.eclass in programs.given:
+        theirs[piece.eclass] = None
+    elif not programs.is_constant(piece.eclass):
+        right, theirs = _result_cone(programs, programs.made_by[piece.eclass], programs.given)
+    if left == {*piece.before, *piece.left} and right == set(piece.right):
+        return None
+    inputs = tuple(dict.fromkeys([*own, *theirs]))
+    return replace(piece, leaves=inputs, before=(), fed=inputs, left=tuple(sorted(left)), right=tuple(sorted(right)))
+
+
+def _input_cone(programs: Programs, start: Iterable[int], *, whole: bool = False) -> tuple[set[int], dict[int, None]]:
+    """Operators of the input back to values that both programs compute, and the classes of those.
+
+    Args:
+        whole: Back to the graph inputs.
+    """
     cone: set[int] = set()
     leaves: dict[int, None] = {}
     todo = list(start)
@@ -151,15 +174,22 @@ def _input_cone(programs: Programs, start: Iterable[int]) -> tuple[set[int], dic
             continue
         cone.add(i)
         for k in programs.reads(i):
-            if programs.dynamic[k] and programs.classes[k] in programs.common:
+            if k in programs.inputs or (not whole and programs.dynamic[k] and programs.classes[k] in programs.common):
                 leaves[programs.classes[k]] = None
             elif k in programs.producer:
                 todo.append(programs.producer[k])
     return cone, leaves
 
 
-def _result_cone(programs: Programs, start: int) -> tuple[set[int], dict[int, None]]:
-    """Kernels of the result back to values that both programs compute, and the classes of those."""
+def _result_cone(
+    programs: Programs, start: int, leaves_at: Container[int] | None = None
+) -> tuple[set[int], dict[int, None]]:
+    """Kernels of the result back to values that both programs compute, and the classes of those.
+
+    Args:
+        leaves_at: Other classes to stop at.
+    """
+    stops = programs.common if leaves_at is None else leaves_at
     cone: set[int] = set()
     leaves: dict[int, None] = {}
     todo = [start]
@@ -171,7 +201,7 @@ def _result_cone(programs: Programs, start: int) -> tuple[set[int], dict[int, No
         for c in programs.kernels[i].inputs:
             if c is None or programs.is_constant(c):
                 continue
-            if c in programs.common:
+            if c in stops:
                 leaves[c] = None
             else:
                 todo.append(programs.made_by[c])

@@ -24,7 +24,8 @@ class Style:
 
     Attributes:
         name: For messages.
-        kind: ``"normal"``, ``"mixed"``, ``"constant"``, ``"equal"``, ``"extreme"``, ``"tiny"`` or ``"positive"``.
+        kind: ``"normal"``, ``"mixed"``, ``"constant"``, ``"equal"``, ``"extreme"``, ``"tiny"``, ``"least"`` or
+            ``"positive"``.
         scale: Factor of normal numbers.
     """
 
@@ -45,6 +46,7 @@ ZEROS = Style("zeros", "constant", 0.0)
 EQUAL = Style("equal numbers", "equal")
 EXTREME = Style("numbers up to the limits of the type", "extreme")
 TINY = Style("tiny numbers", "tiny")
+LEAST = Style("the smallest normal numbers", "least")
 
 
 def scaled(factor: float) -> Style:
@@ -90,11 +92,15 @@ def _floats(
         values = np.full(shape, rng.standard_normal())
     elif style.kind == "tiny":
         values = normal * max(1e-6, 64 * smallest_normal(dtype))
+    elif style.kind == "least":
+        values = np.exp2(rng.uniform(0, 3, shape)) * smallest_normal(dtype) * rng.choice((-1.0, 1.0), shape)
     elif style.kind == "extreme":
         magnitude = np.exp(rng.uniform(0.0, np.log(float(high)), shape)) / 4
         values = np.where(rng.random(shape) < 0.5, -magnitude, magnitude)
         ends = np.array([low, high, low / 2, high / 2, 0.0])
-        values = np.where(rng.random(shape) < 0.25, ends[rng.integers(len(ends), size=shape)], values)
+        values = np.asarray(np.where(rng.random(shape) < 0.25, ends[rng.integers(len(ends), size=shape)], values))
+        if values.size > 2:
+            values.flat[rng.permutation(values.size)[:2]] = (low, high)
     else:
         values = _around(rng, shape, normal, points)
     return np.asarray(np.clip(values, low, high)).astype(dtype.numpy())

@@ -9,14 +9,14 @@ from eqsat.verify.examine import Examiner
 from eqsat.verify.judge import Difference
 from eqsat.verify.leaves import factors, obstacle, sample
 from eqsat.verify.oracle import Value
-from eqsat.verify.pieces import Piece, deepened
-from eqsat.verify.samples import EQUAL, EXTREME, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
+from eqsat.verify.pieces import Piece, deepened, uncut
+from eqsat.verify.samples import EQUAL, EXTREME, LEAST, MIXED, ORDINARY, POSITIVE, TINY, ZEROS, Style, scaled
 from eqsat.verify.sides import Sample
 from eqsat.verify.thresholds import thresholds
 
 SMALL = 64
 """Elements up to which a tensor gets several samples of a style."""
-SAMPLES = 12
+SAMPLES = 13
 """About how many samples a piece gets."""
 EVALUATIONS = 3
 """What one sample costs: both sides, and again in float64."""
@@ -56,11 +56,14 @@ class Trials:
         found = self.differs(piece, thorough=thorough)
         steps = 1
         while found is not None and found[1] is not IN_NETWORK:
-            deeper = self._moved(piece, steps)
+            moved = self._moved(piece, steps)
+            deeper = moved or uncut(self.examiner.programs, piece)
             if deeper is None:
                 break
             self.budget -= EVALUATIONS * deeper.work(self.examiner.programs) * 2
             if self.budget < 0 or obstacle(self.examiner.programs, deeper):
+                if moved is None:
+                    break
                 raise Undecided
             again = self.differs(deeper, thorough=True, first=found[1])
             if again is None:
@@ -117,7 +120,7 @@ class Trials:
         yield from (ORDINARY, MIXED)
         if not thorough:
             return
-        yield from (POSITIVE, ZEROS, EQUAL, EXTREME, TINY)
+        yield from (POSITIVE, ZEROS, EQUAL, EXTREME, TINY, LEAST)
         kinds = [self.examiner.programs.type(c) for c in piece.leaves]
         if min((k.elements or 0 for k in kinds if k is not None), default=0) < SMALL:
             yield from (*[MIXED] * 5, *[EXTREME] * 2)

@@ -42,6 +42,9 @@ WORK_OF_NODE = 700_000
 CONFIRM = 4
 """How many times the work on pieces may be spent on following differences backwards."""
 
+MOST_SUSPECTS = 4
+"""Pieces that are optimized once more with the exact rules alone."""
+
 
 @dataclass
 class Verifier:
@@ -78,8 +81,9 @@ class Verifier:
         numbers = tuple(self.encoding.number[v] for v in self.outputs)
         programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers)
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
+        exact = frozenset(rule for rule, kind in self.applied.items() if kind == "exact")
         self.oracle = Oracle()
-        self.examiner = Examiner(programs, Tolerance(strict, self.lsb), self.oracle)
+        self.examiner = Examiner(programs, Tolerance(strict, self.lsb, exact), self.oracle)
         approximate = any(kind == "approximate" for kind in self.applied.values())
         pieces = [] if approximate else find_pieces(programs)
         if approximate:
@@ -203,8 +207,18 @@ class Verifier:
             if found is not None:
                 raise self._error(*found)
             executed += 1
+        self._confirm_suspects()
         self._done += [f"{name} at the borders of rewritten pieces" for name in trials.used]
         return executed
+
+    def _confirm_suspects(self) -> None:
+        """Optimizes pieces that exact rules may have made inexact with those rules alone: then nothing may change."""
+        examiner = self.examiner
+        for piece, found, style in list(examiner.suspects.values())[:MOST_SUSPECTS]:
+            model = model_of(self.programs, piece, self.model) if self.fails is not None else None
+            if model is not None and self.fails is not None and self.fails(model, examiner.tolerance.exact):
+                guilty = culprits(model, sorted(examiner.tolerance.exact), self.fails)
+                raise error_of(self.programs, piece, found, self.applied, style, guilty=guilty)
 
     def _error(self, piece: Piece, found: Difference, style: Style) -> VerificationError:
         model = model_of(self.programs, piece, self.model) if self.fails is not None else None
