@@ -30,13 +30,7 @@ def tables(costs: CostModel) -> Tables:
             return None
 
     def names(composite: Composite, found: Found) -> Mapping[str, object]:
-        known = _names(facts, found)
-        for name, expr in composite.lets:
-            try:
-                known[name] = evaluate(expr, known)
-            except Unknown:
-                continue
-        return known
+        return _names(facts, found)
 
     def supports(target: Target, expr: Expr) -> bool:
         return math.isfinite(operator_cost(costs, index[target.name], expr, facts))

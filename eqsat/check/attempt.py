@@ -25,8 +25,8 @@ from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.model.types import Attrs, TensorType
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
-from eqsat.rules.expand import without_places
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
+from eqsat.rules.syntax import without_places
 
 if TYPE_CHECKING:
     from eqsat.check.draw import Drawing
@@ -78,11 +78,6 @@ class Attempt:
         for alias, name in self.drawing.clause.aliases.items():
             if name in self.env:
                 self.env[alias] = self.env[name]
-        for name, expr in self.drawing.rule.lets:
-            try:
-                self.env[name] = evaluate(expr, self.env)
-            except Unknown as error:
-                raise Rejected(str(error)) from None
         failed = holds(self.drawing.conditions, self.env)
         if failed is not None:
             raise Rejected(f"the condition at {failed.place} does not hold")

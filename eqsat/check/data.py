@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.check.chance import Chance, Shape
-from eqsat.rules.ast import CallExpr, Literal_, Number, Place, Rule
+from eqsat.rules.ast import Rule
 from eqsat.rules.dtypes import limits
+from eqsat.rules.syntax import Apply, Number, walk
 
 Fill = Literal["any", "positive", "nonzero", "unit"]
 """What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""
@@ -53,7 +53,7 @@ class Pool:
     def of(rule: Rule) -> Pool:
         """The pool of a rule."""
         found = literals(rule)
-        nodes = _walk((rule.left, rule.right, rule.where))
+        nodes = walk((rule.left, rule.right, rule.where))
         base = list(found)
         derived = dict.fromkeys(base)
         for a in base:
@@ -61,7 +61,7 @@ class Pool:
             for b in base:
                 if b:
                     derived.setdefault(a / b)
-        called = any(isinstance(n, CallExpr) and n.function in ("lowest", "highest") for n in nodes)
+        called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
         return Pool(tuple(v for v in derived if math.isfinite(v)), called)
 
     def draw(self, chance: Chance, dtype: ir.DataType) -> float:
@@ -81,23 +81,8 @@ class Pool:
 
 def literals(rule: Rule) -> tuple[float, ...]:
     """The numbers that a rule's text contains, in order."""
-    found = dict.fromkeys(
-        float(n.value)
-        for n in _walk((rule.left, rule.right, rule.where))
-        if isinstance(n, Number | Literal_) and isinstance(n.value, int | float) and not isinstance(n.value, bool)
-    )
+    found = dict.fromkeys(float(n.value) for n in walk((rule.left, rule.right, rule.where)) if isinstance(n, Number))
     return tuple(found)
-
-
-def _walk(node: Any) -> Iterator[Any]:
-    """All parts of a syntax tree."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _walk(item)
-    elif is_dataclass(node) and not isinstance(node, Place):
-        yield node
-        for field in fields(node):
-            yield from _walk(getattr(node, field.name))
 
 
 def is_dyadic(value: float) -> bool:

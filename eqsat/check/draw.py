@@ -30,7 +30,6 @@ class _Demands:
 
         expressions = [c.expr for c in rule.where if not const_names(c)]
         expressions += [e for t in rule.right for e in _template_expressions(t)]
-        expressions += [e for _, e in rule.lets]
         used = uses(*expressions)
         constants = {name for c in rule.where for name in const_names(c)}
         return _Demands(frozenset(constants | set(used.values)), frozenset(used.values))

@@ -118,7 +118,7 @@ def _operators(target: Target) -> str:
 def _lines(target: Target) -> Iterator[str]:
     from eqsat.report import units
     from eqsat.rules.listing import composite_patterns, short_place
-    from eqsat.targets.wording import in_words
+    from eqsat.rules.print_term import flat
 
     kind = "the host" if target.is_host else "an accelerator"
     yield f"  {kind}  {short_place(target.place)}"
@@ -137,13 +137,13 @@ def _lines(target: Target) -> Iterator[str]:
         yield f"  supports   {', '.join(map(str, entry.ops)) or '*'}"
         yield from _conditions(entry.where)
         if entry.cost is not None:
-            yield f"    cost     {in_words(entry.cost)}"
+            yield f"    cost     {flat(entry.cost)}"
     if target.families:
         yield ""
     for family in target.families:
         yield f"  family     {', '.join(family.names) or '*'}"
         yield from _conditions(family.where)
-        yield f"    cost     {in_words(family.cost)}"
+        yield f"    cost     {flat(family.cost)}"
     patterns = composite_patterns(Path(target.place.file))
     for composite in (*target.composites, *target.kernels):
         yield ""
@@ -155,26 +155,26 @@ def _lines(target: Target) -> Iterator[str]:
             yield f"    {line}"
         yield from _conditions(composite.where)
         if composite.cost is not None:
-            yield f"    cost     {in_words(composite.cost)}"
+            yield f"    cost     {flat(composite.cost)}"
         if composite.call is not None:
             yield f"    call     {composite.call}"
 
 
 def _conditions(where: tuple[Condition, ...]) -> Iterator[str]:
-    from eqsat.targets.wording import in_words
+    from eqsat.rules.print_term import flat
 
     for condition in where:
         because = f"   because {condition.because}" if condition.because else ""
-        yield f"    where    {in_words(condition.expr)}{because}"
+        yield f"    where    {flat(condition.expr)}{because}"
 
 
 def _as_dict(target: Target) -> dict[str, Any]:
     from eqsat.report.as_json import plain
     from eqsat.rules.listing import short_place
-    from eqsat.targets.wording import in_words
+    from eqsat.rules.print_term import flat
 
     def conditions(where: tuple[Condition, ...]) -> list[dict[str, str | None]]:
-        return [{"condition": in_words(c.expr), "because": c.because} for c in where]
+        return [{"condition": flat(c.expr), "because": c.because} for c in where]
 
     numbers = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
     return plain(
@@ -193,7 +193,7 @@ def _as_dict(target: Target) -> dict[str, Any]:
                 {
                     "names": list(family.names) or ["*"],
                     "where": conditions(family.where),
-                    "cost": in_words(family.cost),
+                    "cost": flat(family.cost),
                 }
                 for family in target.families
             ],
@@ -215,7 +215,7 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "place": short_place(kernel.place),
                     "doc": kernel.doc,
                     "where": conditions(kernel.where),
-                    "cost": None if kernel.cost is None else in_words(kernel.cost),
+                    "cost": None if kernel.cost is None else flat(kernel.cost),
                 }
                 for kernel in target.kernels
             ],

@@ -33,7 +33,7 @@ class GeneratedPricing(Pricing):
         places = tuple(None if c is None else i for i, c in enumerate(node.children))
         body = Body(len(places), (BodyNode(node.op, node.attrs, places),), (len(places),))
         match = Match((node.op,), None, (), (), None, 0, host.place)
-        kernel = Composite(name, Numerics("exact"), match, (), (), None, None, host.place, generated=True)
+        kernel = Composite(name, Numerics("exact"), match, (), None, None, host.place, generated=True)
         return self.costs.composite(target, kernel, {}, body, self.operands(node), output)
 
 

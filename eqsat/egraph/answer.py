@@ -67,8 +67,6 @@ class Answerer:
         try:
             if not self._bind(env, attrs):
                 return None
-            for name, expr in clause.definition.lets:
-                env[name] = evaluate(expr, env)
         except Unknown:
             return None
         conditions = [c for c in clause.definition.where if not const_names(c)]

@@ -23,12 +23,9 @@ from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
     AttrBind,
     Build,
-    CallExpr,
     Composite,
     Condition,
     Expr,
-    Member,
-    Name,
     Pattern,
     Rule,
     Template,
@@ -36,6 +33,7 @@ from eqsat.rules.ast import (
 )
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
+from eqsat.rules.syntax import Apply, Member, Name
 
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
 _FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
@@ -308,8 +306,6 @@ class _Signature:
         for condition in self.definition.where:
             if not const_names(condition):
                 yield condition.expr
-        for _, expr in self.definition.lets:
-            yield expr
         for site in self.query.sites:
             for bind in site.match.attrs:
                 if isinstance(bind, AttrBind) and bind.equals is not None:
@@ -333,7 +329,7 @@ def _constants(definition: Rule | Composite, query: Query) -> tuple[str, ...]:
 def const_names(condition: Condition) -> tuple[str, ...]:
     """Names in a condition that is just ``const(a, b)`` or ``a.is_const``; empty for any other."""
     expr = condition.expr
-    if isinstance(expr, CallExpr) and expr.function == "const":
+    if isinstance(expr, Apply) and expr.function == "const":
         names = []
         for arg in expr.args:
             if not isinstance(arg, Name):

@@ -15,8 +15,9 @@ from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
-from eqsat.rules.ast import Build, ListExpr, Literal_, Number, Place, Rest, Template, Tensor, Var
-from eqsat.rules.expand import without_places
+from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
+from eqsat.rules.syntax import Number, Place, without_places
+from eqsat.rules.syntax import Sequence as Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +215,9 @@ class LayoutBuilder:
         attrs = dict(template.attrs)
         if "num_outputs" in attrs:
             said = attrs["num_outputs"]
-            return said.value if isinstance(said, Literal_) and isinstance(said.value, int) else 0
+            return said.value if isinstance(said, Number) and isinstance(said.value, int) else 0
         sizes = template.args[1] if len(template.args) > 1 else None
-        if isinstance(sizes, Tensor) and isinstance(sizes.value, ListExpr):
+        if isinstance(sizes, Tensor) and isinstance(sizes.value, Listed):
             return len(sizes.value.items)
         # The sizes, or the number, of a matched node: as many outputs as that has.
         sites = [s for s in self.query.sites if s.constructor.op == template.op]

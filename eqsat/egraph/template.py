@@ -20,8 +20,9 @@ from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.model.opset import find_schema
 from eqsat.model.types import OpKey, TensorType
-from eqsat.rules.ast import Build, Expr, Literal_, Number, Tensor
+from eqsat.rules.ast import Build, Expr, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.rules.syntax import Number
 
 LARGEST_FILL = 1 << 20
 """A template that is only a number becomes a constant of the root's shape, up to this many elements."""
@@ -152,7 +153,7 @@ class Evaluation:
             attrs.update({k: v for k, v in node.attrs if allowed is None or k in allowed})
         for name, expr in template.attrs:
             value = self._evaluate(expr)
-            if isinstance(value, float) and not isinstance(expr, Literal_):
+            if isinstance(value, float) and not isinstance(expr, Number):
                 _require_single(value, name, types)
             attrs[name] = value.tolist() if isinstance(value, np.ndarray) else value
         return attrs

@@ -2,8 +2,9 @@
 
 Three small languages meet in a rule. *Patterns* (left sides, composites) match e-nodes; *templates*
 (right sides) build them; *expressions* (conditions, computed attributes, costs) are evaluated in Python
-over shapes, types, attributes and small constants. ``let`` macros are expanded by the reader and do not
-occur here, and neither does ``maybe(Op)(x, ...)``, which is ``Alternatives((Op(x, ...), x))``.
+over shapes, types, attributes and small constants, and are terms of :mod:`eqsat.rules.syntax` as they stand.
+``let`` macros are expanded by the reader and do not occur here, and neither does ``maybe(Op)(x, ...)``, which is
+``Alternatives((Op(x, ...), x))``.
 """
 
 from __future__ import annotations
@@ -12,145 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.model.types import Attrs, OpKey
+from eqsat.rules.syntax import Number, Place, Term
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something stands in a rule file; lines and columns count from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
-
-
-# ---- expressions -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Literal_:
-    """A number, a string or a truth value."""
-
-    value: int | float | str | bool
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A bound tensor, node, attribute, comprehension variable, dtype (``int8``) or cost symbol."""
-
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """``x.shape``: a fact of a tensor, or an attribute of a bound node (``c.strides``)."""
-
-    of: Expr
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """``a[i]``."""
-
-    of: Expr
-    index: Expr
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """``a[i:j]``."""
-
-    of: Expr
-    start: Expr | None
-    stop: Expr | None
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class CallExpr:
-    """A call of one of the language's functions (``const``, ``range``, ``len``, ``min``, ...)."""
-
-    function: str
-    args: tuple[Expr, ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    op: Literal["-", "not"]
-    operand: Expr
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """Arithmetic (``+ - * / // % **``), ``and``, ``or``."""
-
-    op: str
-    left: Expr
-    right: Expr
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """``a < b <= c``; operators ``== != < <= > >= in "not in"``."""
-
-    first: Expr
-    rest: tuple[tuple[str, Expr], ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class ListExpr:
-    """``[a, b]`` and ``(a, b)``."""
-
-    items: tuple[Expr, ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Comprehension:
-    """``[item for variable in source if condition]``."""
-
-    item: Expr
-    variable: str
-    source: Expr
-    condition: Expr | None
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Conditional:
-    """``a if c else b``."""
-
-    then: Expr
-    condition: Expr
-    otherwise: Expr
-    place: Place
-
-
-Expr = (
-    Literal_
-    | Name
-    | Member
-    | Index
-    | Slice
-    | CallExpr
-    | Unary
-    | Binary
-    | Compare
-    | ListExpr
-    | Comprehension
-    | Conditional
-)
+Expr = Term
+"""One whose names are resolved and whose macros are expanded."""
 
 
 # ---- patterns ----------------------------------------------------------------------------------
@@ -172,14 +38,6 @@ class Var:
 class Wildcard:
     """``_``: any value, not bound."""
 
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """In a pattern: a constant equal to it everywhere. In a template: a scalar of its neighbours' type."""
-
-    value: int | float
     place: Place
 
 
@@ -318,7 +176,6 @@ class Rule:
 
     Attributes:
         left: Operators, or alternatives of operators.
-        lets: Names of expressions that are to be evaluated in order; the reader expands every ``let`` and leaves none.
         doc: The comment lines right above or below the header, without the comment sign.
     """
 
@@ -326,7 +183,6 @@ class Rule:
     numerics: Numerics
     left: tuple[Match | Alternatives, ...]
     right: tuple[Template, ...]
-    lets: tuple[tuple[str, Expr], ...]
     where: tuple[Condition, ...]
     place: Place
     doc: str = ""
@@ -350,7 +206,6 @@ class Composite:
     name: str
     numerics: Numerics
     pattern: Match | Alternatives
-    lets: tuple[tuple[str, Expr], ...]
     where: tuple[Condition, ...]
     cost: Expr | None
     call: str | None

@@ -50,7 +50,7 @@ def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, ter
     fits = kind == "any" or kind in _FITS[wanted]
     if not fits or not _literal_fits(wanted, expr):
         actual = _FOUND.get(kind, "something else")
-        if isinstance(expr, ast.Literal_):
+        if isinstance(expr, s.Literal):
             actual = f'"{expr.value}"' if isinstance(expr.value, str) else str(expr.value)
         raise context.error(
             term.place, f"{_WORDS[wanted]} is required as the attribute `{name}` of `{found.op}`", actual=actual
@@ -59,7 +59,7 @@ def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, ter
 
 def _literal_fits(wanted: str, expr: ast.Expr) -> bool:
     """Whether a value that is written out fits; anything computed may."""
-    if isinstance(expr, ast.Literal_):
+    if isinstance(expr, s.Literal):
         value = expr.value
         match wanted:
             case "INT" | "INTS":
@@ -68,6 +68,6 @@ def _literal_fits(wanted: str, expr: ast.Expr) -> bool:
                 return isinstance(value, int | float) and not isinstance(value, bool)
             case _:
                 return isinstance(value, str)
-    if isinstance(expr, ast.ListExpr):
+    if isinstance(expr, s.Sequence):
         return wanted.endswith("S") and all(_literal_fits(wanted, item) for item in expr.items)
     return True

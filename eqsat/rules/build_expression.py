@@ -54,7 +54,7 @@ class ExpressionBuilder:
                 kind: Kind = (
                     "number" if isinstance(term, s.Number) else "truth" if isinstance(term, s.Truth) else "text"
                 )
-                return ast.Literal_(term.value, term.place), kind
+                return term, kind
             case s.Name():
                 return self._name(term, frame)
             case s.Member():
@@ -67,7 +67,7 @@ class ExpressionBuilder:
                 start, stop = (
                     None if b is None else self.build(b, frame, ("number",)) for b in (term.start, term.stop)
                 )
-                return ast.Slice(of, start, stop, term.place), kind
+                return s.Slice(of, start, stop, term.place), kind
             case s.Apply():
                 return self._apply(term, frame)
             case s.Unary():
@@ -78,14 +78,14 @@ class ExpressionBuilder:
                 return self._compare(term, frame)
             case s.Sequence():
                 items = tuple(self.build(item, frame) for item in term.items)
-                return ast.ListExpr(items, term.place), "list"
+                return s.Sequence(items, True, term.place), "list"
             case s.Comprehension():
                 return self._comprehension(term, frame)
             case s.Conditional():
                 condition = self.build(term.condition, frame, ("truth",))
                 then, kind = self.typed(term.then, frame)
                 otherwise, other = self.typed(term.otherwise, frame)
-                return ast.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
+                return s.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
             case _:
                 raise self.context.error(
                     term.place,
@@ -97,7 +97,7 @@ class ExpressionBuilder:
     def _name(self, term: s.Name, frame: Frame) -> tuple[ast.Expr, Kind]:
         entry = frame.lookup(term.name)
         if isinstance(entry, Local):
-            return ast.Name(entry.name, term.place), entry.kind
+            return s.Name(entry.name, term.place), entry.kind
         if isinstance(entry, Closure):
             return self.typed(entry.term, entry.frame)
         if isinstance(entry, Definition) and entry.let.parameters is None:
@@ -120,13 +120,13 @@ class ExpressionBuilder:
                     place, "a value is required", actual=f"`{name}`, an operator, which can only be built"
                 )
             kinds: dict[str, Kind] = {"tensor": "tensor", "rest": "tensors", "node": "node", "attribute": bound.value}
-            return ast.Name(name, place), kinds[bound.kind]
+            return s.Name(name, place), kinds[bound.kind]
         if name in context.symbols:
-            return ast.Name(name, place), "number"
+            return s.Name(name, place), "number"
         if name in DTYPES:
-            return ast.Name(name, place), "type"
+            return s.Name(name, place), "type"
         if name in DTYPE_LISTS:
-            return ast.Name(name, place), "list"
+            return s.Name(name, place), "list"
         hint = ""
         if isinstance(entry, Definition):
             hint = f"`{name}` is a macro: give it its {len(entry.let.parameters or ())} arguments"
@@ -134,21 +134,21 @@ class ExpressionBuilder:
 
     def _member(self, term: s.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
         of, kind = self._tensor(term.of, frame)
-        if term.name == "is_present" and isinstance(of, ast.Name | ast.Member):
-            return ast.Member(of, term.name, term.place), "truth"
+        if term.name == "is_present" and isinstance(of, s.Name | s.Member):
+            return s.Member(of, term.name, term.place), "truth"
         if kind not in ("tensor", "node", "any"):
             hint = "`xs[0].shape` is that of its first tensor" if kind == "tensors" else ""
             raise self.context.error(
                 term.place, f"a tensor or a node is required before `.{term.name}`", actual=PLAIN[kind], hint=hint
             )
         if term.name in FACTS:
-            return ast.Member(of, term.name, term.place), FACTS[term.name]
-        if kind != "node" or not isinstance(of, ast.Name):
+            return s.Member(of, term.name, term.place), FACTS[term.name]
+        if kind != "node" or not isinstance(of, s.Name):
             hint = did_you_mean(term.name, FACTS) or f"a tensor has {', '.join(f'.{f}' for f in FACTS)}"
-            if isinstance(of, ast.Name):
+            if isinstance(of, s.Name):
                 hint += f"; attributes are those of a node bound as in `{of.name}: Conv(...)`"
             raise self.context.error(term.place, f"a tensor has no `{term.name}`", hint=hint)
-        return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
+        return s.Member(of, term.name, term.place), self._attribute(of.name, term)
 
     def _tensor(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
         """The thing whose member is asked: a name, also of a ``let`` or parameter that is an operator."""
@@ -159,9 +159,7 @@ class ExpressionBuilder:
                 if name is not None:
                     self.context.referenced.add(name)
                     bound = self.context.bindings.get(name)
-                    return ast.Name(
-                        name, term.place
-                    ), "node" if bound is not None and bound.kind == "node" else "tensor"
+                    return s.Name(name, term.place), "node" if bound is not None and bound.kind == "node" else "tensor"
                 if isinstance(entry, Closure):
                     return self._tensor(entry.term, entry.frame)
         return self.typed(term, frame)
@@ -192,24 +190,24 @@ class ExpressionBuilder:
         index = self.build(term.index, frame, ("number",))
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
         result = results.get(kind, "any")
-        if isinstance(of, ast.Member) and of.name == "shape":
+        if isinstance(of, s.Member) and of.name == "shape":
             result = "number"
-        return ast.Index(of, index, term.place), result
+        return s.Index(of, index, term.place), result
 
     # -- operators
     def _unary(self, term: s.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
         if term.op == "not":
-            return ast.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
+            return s.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
         operand, kind = self.typed(term.operand, frame)
         self.expect(kind, ("number", "value"), term.operand)
-        if isinstance(operand, ast.Literal_) and isinstance(operand.value, int | float):
-            return ast.Literal_(-operand.value, term.place), "number"
-        return ast.Unary("-", operand, term.place), kind
+        if isinstance(operand, s.Number):
+            return s.negated(operand, term.place), "number"
+        return s.Unary("-", operand, term.place), kind
 
     def _binary(self, term: s.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
         if term.op in ("and", "or"):
             left, right = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
-            return ast.Binary(term.op, left, right, term.place), "truth"
+            return s.Binary(term.op, left, right, term.place, term.sign), "truth"
         if term.op == "@":
             raise self.context.error(term.sign, "an expression is required", actual="`@`, a product of tensors")
         left, a = self.typed(term.left, frame)
@@ -223,7 +221,7 @@ class ExpressionBuilder:
                 term.sign, f"`{term.op}` must have operands that fit", actual=f"{PLAIN[a]} and {PLAIN[b]}"
             )
         kind: Kind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
-        return ast.Binary(term.op, left, right, term.place), kind
+        return s.Binary(term.op, left, right, term.place, term.sign), kind
 
     def _compare(self, term: s.Compare, frame: Frame) -> tuple[ast.Expr, Kind]:
         first, before = self.typed(term.first, frame)
@@ -240,7 +238,7 @@ class ExpressionBuilder:
                 check_comparison(op, (before, previous.place), (kind, operand.place), self.context)
             rest.append((op, expr))
             before, previous = kind, operand
-        return ast.Compare(first, tuple(rest), term.place), "truth"
+        return s.Compare(first, tuple(rest), term.place), "truth"
 
     def _apply(self, term: s.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
@@ -279,7 +277,7 @@ class ExpressionBuilder:
             args.append(expr)
             kinds.append(kind)
         result = function.result or kinds[0]
-        return ast.CallExpr(callee.name, tuple(args), term.place), result
+        return s.Apply(s.Name(callee.name, term.callee.place), tuple(args), term.place), result
 
     def _comprehension(self, term: s.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:
         source, kind = self.typed(term.source, frame)
@@ -288,14 +286,14 @@ class ExpressionBuilder:
         taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
         name = self.context.fresh(term.variable) if term.variable in taken else term.variable
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
-        if (isinstance(source, ast.Member) and source.name == "shape") or (
-            isinstance(source, ast.CallExpr) and source.function == "range"
+        if (isinstance(source, s.Member) and source.name == "shape") or (
+            isinstance(source, s.Apply) and source.function == "range"
         ):
             results["list"] = "number"
         inner = frame.define(term.variable, Local(name, results.get(kind, "any")))
         condition = None if term.condition is None else self.build(term.condition, inner, ("truth",))
         item = self.build(term.item, inner)
-        return ast.Comprehension(item, name, source, condition, term.place), "list"
+        return s.Comprehension(item, name, source, condition, term.place), "list"
 
 
 def _locals(frame: Frame) -> list[Local]:

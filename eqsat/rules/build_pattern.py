@@ -79,9 +79,9 @@ class PatternBuilder:
             case s.Index():
                 return self._index(term, frame)
             case s.Number():
-                return ast.Number(term.value, term.place)
+                return term
             case s.Unary(op="-", operand=s.Number() as number):
-                return ast.Number(-number.value, term.place)
+                return s.negated(number, term.place)
             case s.Unary(op="-") if is_tensor(term, frame, self.context):
                 return self._match(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
             case s.Binary() if is_tensor(term, frame, self.context):

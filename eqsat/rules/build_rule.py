@@ -74,7 +74,6 @@ def _direction(
         ast.Numerics("exact"),
         tuple(patterns),
         tuple(templates),
-        (),
         tuple(conditions),
         declaration.place,
     )

@@ -273,7 +273,6 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         name=item.name,
         numerics=numerics,
         pattern=roots[0],
-        lets=(),
         where=tuple(conditions),
         cost=cost,
         call="".join(t.value for t in calls[0].texts) if calls else None,

@@ -293,14 +293,14 @@ class TemplateBuilder:
     # -- constants
     def _constant(self, term: s.Term, frame: Frame) -> ast.Template:
         if isinstance(term, s.Unary) and term.op == "-" and isinstance(term.operand, s.Number):
-            return ast.Number(-term.operand.value, term.place)
+            return s.negated(term.operand, term.place)
         if isinstance(term, s.Number):
-            return ast.Number(term.value, term.place)
+            return term
         expr, kind = self.expressions.typed(term, frame)
         self.expressions.expect(kind, ("number", "list", "value", "truth"), term)
         forbid_constness(expr, self.context)
-        if isinstance(expr, ast.Literal_) and isinstance(expr.value, int | float) and not isinstance(expr.value, bool):
-            return ast.Number(expr.value, term.place)
+        if isinstance(expr, s.Number):
+            return replace(expr, place=term.place)
         return ast.Tensor(expr, None, term.place)
 
     def _tensor(self, term: s.Apply, frame: Frame) -> ast.Template:
@@ -314,7 +314,7 @@ class TemplateBuilder:
         dtype, kind = self.expressions.typed(term.args[1], frame)
         self.expressions.expect(kind, ("type", "number"), term.args[1])
         if kind != "type":
-            dtype = ast.CallExpr("element_type", (dtype,), dtype.place)
+            dtype = s.Apply(s.Name("element_type", dtype.place), (dtype,), dtype.place)
         return ast.Tensor(value, dtype, term.place)
 
     def _sized(self, template: ast.Build) -> ast.Build:

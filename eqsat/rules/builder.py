@@ -109,10 +109,10 @@ class Builder:
         expr = self.templates.expressions.build(deferred.term, deferred.frame, ("number", "list", "value", "truth"))
         forbid_constness(expr, self.context)
         place = deferred.place
-        variable = ast.Name(deferred.variable, place)
-        same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
-        absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
-        return ast.Condition(ast.Binary("or", absent, same, place), None, place)
+        variable = s.Name(deferred.variable, place)
+        same = s.Compare(s.Member(variable, "value", place), (("==", expr),), place)
+        absent = s.Unary("not", s.Member(variable, "is_present", place), place)
+        return ast.Condition(s.Binary("or", absent, same, place, place), None, place)
 
     def conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses of a rule or composite, which the e-graph answers."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.rules import ast
+from eqsat.rules import syntax as s
 from eqsat.rules.scope import Context
-from eqsat.rules.uses import children, uses
+from eqsat.rules.uses import uses
 
 
 def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.Condition]:
@@ -30,7 +31,7 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
 
 
 def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
-    if isinstance(expr, ast.Binary) and expr.op == "and":
+    if isinstance(expr, s.Binary) and expr.op == "and":
         yield from _conjuncts(expr.left)
         yield from _conjuncts(expr.right)
     else:
@@ -40,11 +41,11 @@ def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
 def check_requires_constness(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: It does more than to require that named values are constant."""
     names: tuple[ast.Expr, ...] = ()
-    if isinstance(expr, ast.CallExpr) and expr.function == "const":
+    if isinstance(expr, s.Apply) and expr.function == "const":
         names = expr.args
-    elif isinstance(expr, ast.Member) and expr.name == "is_const":
+    elif isinstance(expr, s.Member) and expr.name == "is_const":
         names = (expr.of,)
-    bad = next((n for n in names if not isinstance(n, ast.Name)), None)
+    bad = next((n for n in names if not isinstance(n, s.Name)), None)
     if bad is not None or not names:
         raise context.error(
             (bad or _asking(expr)).place,
@@ -63,8 +64,8 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
 
 def _asking(expr: ast.Expr) -> ast.Expr:
     """The part that asks."""
-    if isinstance(expr, ast.CallExpr) and expr.function == "const":
+    if isinstance(expr, s.Apply) and expr.function == "const":
         return expr
-    if isinstance(expr, ast.Member) and expr.name == "is_const":
+    if isinstance(expr, s.Member) and expr.name == "is_const":
         return expr
-    return next((found for child in children(expr) if uses(found := _asking(child)).consts), expr)
+    return next((found for child in s.parts(expr) if uses(found := _asking(child)).consts), expr)

@@ -14,7 +14,7 @@ from eqsat.rules.format import print_clauses
 from eqsat.rules.format_clauses import print_composite, print_rule
 from eqsat.rules.print_term import flat
 from eqsat.rules.quoting import quote
-from eqsat.rules.unparse import Unparser, expression
+from eqsat.rules.unparse import Unparser
 
 _ONE_LINE = s.Span(1, 1)
 
@@ -39,7 +39,7 @@ class Description:
 
 def describe(definition: Rule | Composite) -> Description:
     """A rule or composite in a line."""
-    conditions = tuple(flat(expression(c.expr)) for c in definition.where)
+    conditions = tuple(flat(c.expr) for c in definition.where)
     surface = _rule(definition) if isinstance(definition, Rule) else _composite(definition)
     lets = "".join(f"let {let.name} = {flat(let.body)}; " for let in surface.before)
     if isinstance(surface, s.Rule):
@@ -63,7 +63,7 @@ def format_composite(composite: Composite) -> str:
 
 def format_expression(expr: Expr) -> str:
     """An expression in the rule language."""
-    return flat(expression(expr))
+    return flat(expr)
 
 
 def _side(roots: tuple[s.Root, ...]) -> str:
@@ -82,7 +82,7 @@ def _lets(terms: dict[str, s.Term], place: Place) -> tuple[s.Let, ...]:
 
 
 def _where(definition: Rule | Composite) -> tuple[s.Where, ...]:
-    conditions = tuple(s.Condition(expression(c.expr), c.because, c.place, _ONE_LINE) for c in definition.where)
+    conditions = tuple(s.Condition(c.expr, c.because, c.place, _ONE_LINE) for c in definition.where)
     return (s.Where(conditions, _ONE_LINE),) if conditions else ()
 
 
@@ -118,7 +118,7 @@ def _composite(composite: Composite) -> s.Composite:
     unparser = Unparser()
     unparser.count(composite.pattern)
     pattern = unparser.pattern(composite.pattern)
-    cost = () if composite.cost is None else (s.Cost(expression(composite.cost), _ONE_LINE),)
+    cost = () if composite.cost is None else (s.Cost(composite.cost, _ONE_LINE),)
     call: tuple[s.Call, ...] = ()
     if composite.call is not None:
         string = s.String(composite.call, quote(composite.call), composite.place)

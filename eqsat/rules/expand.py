@@ -8,13 +8,14 @@ e-graph holds both orders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import is_commutative
-from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Rest, Var, Wildcard
+from eqsat.rules.ast import Alternatives, Match, Pattern, Rest, Var, Wildcard
+from eqsat.rules.syntax import without_places
 
 MOST_CLAUSES = 1024
 """A pattern that stands for more plain patterns than this is refused."""
@@ -269,20 +270,6 @@ def operators(patterns: Sequence[Pattern | None]) -> tuple[OpKey, ...]:
         else:
             todo += pattern.options
     return tuple(found)
-
-
-def without_places(node: Any) -> Any:
-    """A syntax tree (or a tuple of them) with all places equal, to compare what is said and not where."""
-    if isinstance(node, Place):
-        return _NOWHERE
-    if isinstance(node, tuple) and not hasattr(node, "_fields"):
-        return tuple(without_places(item) for item in node)
-    if is_dataclass(node) and not isinstance(node, type):
-        return replace(node, **{f.name: without_places(getattr(node, f.name)) for f in fields(node)})
-    return node
-
-
-_NOWHERE = Place("", 0, 0)
 
 
 def _key(clause: Clause) -> Any:

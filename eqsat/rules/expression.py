@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.rules import ast
+from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.effort import Env
 from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknown
@@ -80,34 +81,36 @@ def _value(expr: ast.Expr, env: Env) -> Any:
 
 def _found(expr: ast.Expr, env: Env) -> Any:
     match expr:
-        case ast.Literal_():
+        case s.Number() | s.String() | s.Truth():
             return expr.value
-        case ast.Name():
+        case s.Name():
             return _name(expr.name, env)
-        case ast.Member():
+        case s.Member():
             return _member(expr, env)
-        case ast.Index():
+        case s.Index():
             return _index(_value(expr.of, env), _value(expr.index, env))
-        case ast.Slice():
+        case s.Slice():
             return _slice(expr, env)
-        case ast.CallExpr():
+        case s.Apply():
             return _call(expr, env)
-        case ast.Unary(op="not"):
+        case s.Unary(op="not"):
             return not _truth(expr.operand, env)
-        case ast.Unary():
+        case s.Unary():
             return negate(_value(expr.operand, env))
-        case ast.Binary(op="and" | "or"):
+        case s.Binary(op="and" | "or"):
             return _logic(expr, env)
-        case ast.Binary():
+        case s.Binary():
             return arithmetic(expr.op, _value(expr.left, env), _value(expr.right, env))
-        case ast.Compare():
+        case s.Compare():
             return _compare(expr, env)
-        case ast.ListExpr():
+        case s.Sequence():
             return tuple(_value(item, env) for item in expr.items)
-        case ast.Comprehension():
+        case s.Comprehension():
             return _comprehension(expr, env)
-        case ast.Conditional():
+        case s.Conditional():
             return _value(expr.then if _truth(expr.condition, env) else expr.otherwise, env)
+        case _:
+            raise TypeError(f"{expr!r} is no expression")
 
 
 def _name(name: str, env: Env) -> Any:
@@ -123,7 +126,7 @@ def _name(name: str, env: Env) -> Any:
     raise Unknown(f"`{name}` is absent")
 
 
-def _member(expr: ast.Member, env: Env) -> Any:
+def _member(expr: s.Member, env: Env) -> Any:
     if expr.name == "is_present":
         return _is_present(expr.of, env)
     of = _value(expr.of, env)
@@ -143,7 +146,7 @@ def _member(expr: ast.Member, env: Env) -> Any:
 
 
 def _is_present(of: ast.Expr, env: Env) -> bool:
-    if isinstance(of, ast.Name) and of.name not in env:
+    if isinstance(of, s.Name) and of.name not in env:
         return False
     try:
         found = _value(of, env)
@@ -187,7 +190,7 @@ def _index(of: Any, index: Any) -> Any:
     raise Unknown("an item of a list is required")
 
 
-def _slice(expr: ast.Slice, env: Env) -> Any:
+def _slice(expr: s.Slice, env: Env) -> Any:
     of = _value(expr.of, env)
     bounds = [None if b is None else _value(b, env) for b in (expr.start, expr.stop)]
     if not all(b is None or is_whole(b) for b in bounds):
@@ -198,7 +201,7 @@ def _slice(expr: ast.Slice, env: Env) -> Any:
     return tuple(items(of)[slice(*bounds)])
 
 
-def _call(expr: ast.CallExpr, env: Env) -> Any:
+def _call(expr: s.Apply, env: Env) -> Any:
     function = FUNCTIONS[expr.function]
     args = [_argument(expr.function, arg, env) for arg in expr.args]
     try:
@@ -208,12 +211,12 @@ def _call(expr: ast.CallExpr, env: Env) -> Any:
 
 
 def _argument(function: str, arg: ast.Expr, env: Env) -> Any:
-    if function == "const" and isinstance(arg, ast.Name) and arg.name not in env:
+    if function == "const" and isinstance(arg, s.Name) and arg.name not in env:
         return TensorFacts(None, None, True, False)
     return _value(arg, env)
 
 
-def _logic(expr: ast.Binary, env: Env) -> bool:
+def _logic(expr: s.Binary, env: Env) -> bool:
     settles = expr.op == "or"
     doubt: Unknown | None = None
     for side in (expr.left, expr.right):
@@ -227,7 +230,7 @@ def _logic(expr: ast.Binary, env: Env) -> bool:
     return not settles
 
 
-def _compare(expr: ast.Compare, env: Env) -> bool:
+def _compare(expr: s.Compare, env: Env) -> bool:
     left = _value(expr.first, env)
     pairs: list[tuple[str, Any, Any]] = []
     for op, operand in expr.rest:
@@ -269,7 +272,7 @@ def _compare_two(op: str, a: Any, b: Any) -> bool:
             return not contains(b, a)
 
 
-def _comprehension(expr: ast.Comprehension, env: Env) -> tuple[Any, ...]:
+def _comprehension(expr: s.Comprehension, env: Env) -> tuple[Any, ...]:
     source: Sequence[Any] = items(_value(expr.source, env))
     results: list[Any] = []
     inner = Env(env, env.effort)

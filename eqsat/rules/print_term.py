@@ -24,6 +24,8 @@ def level(term: s.Term) -> int:
             return _CONDITIONAL
         case s.Choice():
             return _CHOICE
+        case s.Number() if term.text.startswith("-"):
+            return _UNARY
         case s.Binary():
             return _LEVELS[term.op]
         case s.Unary():
@@ -70,7 +72,7 @@ def _flat(term: s.Term) -> str:
             return f"{flat(term.of, _POSTFIX)}[{flat(term.index, _CONDITIONAL)}]"
         case s.Slice():
             start, stop = ("" if b is None else flat(b, _CONDITIONAL) for b in (term.start, term.stop))
-            simple = all(b is None or level(b) == _ATOM for b in (term.start, term.stop))
+            simple = all(b is None or isinstance(b, s.Number) or level(b) == _ATOM for b in (term.start, term.stop))
             bounds = f"{start}:{stop}" if simple else f"{start} : {stop}".strip()
             return f"{flat(term.of, _POSTFIX)}[{bounds}]"
         case s.Member():

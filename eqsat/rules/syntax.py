@@ -1,15 +1,29 @@
-"""The surface of a rule file: what the grammar sees, before it is known what is a pattern, a template or an expression.
+"""What stands in a rule file: its terms and declarations, as the grammar sees them and as the formatter prints them.
 
-One set of node types serves all three, because the same text may stand on either side of a rule. Patterns,
-templates and expressions are made of it by ``build_pattern``, ``build_template`` and ``build_expression``; the
-formatter prints it back.
+One set of node types serves patterns, templates and expressions, because the same text may stand on either side of a
+rule. An expression stays what it is here, with its names resolved and its macros expanded (``build_expression``);
+``build_pattern`` and ``build_template`` make the patterns and templates of :mod:`eqsat.rules.ast` of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from typing import Any
 
-from eqsat.rules.ast import Place
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a rule file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
 
 # ---- terms -------------------------------------------------------------------------------------
 
@@ -22,10 +36,10 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number; ``text`` is how it was written."""
+    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
 
     value: int | float
-    text: str
+    text: str = field(compare=False)
     place: Place
 
 
@@ -34,7 +48,7 @@ class String:
     """A string; ``text`` is how it was written, with its quotes."""
 
     value: str
-    text: str
+    text: str = field(compare=False)
     place: Place
 
 
@@ -109,6 +123,11 @@ class Apply:
     callee: Term
     args: tuple[Term, ...]
     place: Place
+
+    @property
+    def function(self) -> str:
+        """The name of what is applied; empty where it has none."""
+        return self.callee.name if isinstance(self.callee, Name) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +228,70 @@ Term = (
     | Sequence
     | Comprehension
 )
+
+Literal = Number | String | Truth
+Expression = (
+    Literal | Name | Member | Index | Slice | Apply | Unary | Binary | Compare | Sequence | Comprehension | Conditional
+)
+"""What may be evaluated once names are resolved and macros expanded; all applications are of functions then."""
+
+
+def negated(number: Number, place: Place) -> Number:
+    """A number with a sign."""
+    text = number.text.removeprefix("-") if number.text.startswith("-") else f"-{number.text}"
+    return Number(-number.value, text, place)
+
+
+def parts(node: Any) -> Iterator[Any]:
+    """The nodes that a node is directly made of, in the order of its fields."""
+    for name in _fields(type(node)):
+        yield from _nodes(getattr(node, name))
+
+
+def walk(tree: Any) -> Iterator[Any]:
+    """All nodes of terms, patterns, templates or declarations, or of a tuple of them, each before its parts."""
+    for node in _nodes(tree):
+        yield node
+        for part in parts(node):
+            yield from walk(part)
+
+
+def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree with other nodes in it.
+
+    Args:
+        change: What stands in the place of a node, a :class:`Place` included; None for what it is.
+    """
+    found = change(tree)
+    if found is not None:
+        return found
+    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
+        return tuple(replaced(item, change) for item in tree)
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return replace(tree, **{f.name: replaced(getattr(tree, f.name), change) for f in fields(tree)})
+    return tree
+
+
+def without_places(tree: Any) -> Any:
+    """A tree (or a tuple of them) with all places equal, to compare what is said and not where."""
+    return replaced(tree, lambda node: _NOWHERE if isinstance(node, Place) else None)
+
+
+_NOWHERE = Place("", 0, 0)
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _nodes(value: object) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif is_dataclass(value) and not isinstance(value, Place | type):
+        yield value
+
 
 # ---- declarations ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
+from eqsat.rules import syntax as s
 from eqsat.rules.callee import known
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expand import Clause
@@ -73,7 +74,7 @@ class _Checker:
                 return _Type(_NUMBERS, template.place)
             case ast.Tensor():
                 dtype = template.dtype
-                if isinstance(dtype, ast.Name) and dtype.name in DTYPES:
+                if isinstance(dtype, s.Name) and dtype.name in DTYPES:
                     name = dtype_name(DTYPES[dtype.name])
                     return _Type(frozenset((f"tensor({_ONNX.get(name, name)})",)), template.place)
                 return _Type(_NUMBERS | {"tensor(bool)"}, template.place)

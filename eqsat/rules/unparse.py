@@ -13,7 +13,6 @@ from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.callee import known
 from eqsat.rules.operators import find_operator
-from eqsat.rules.quoting import quote
 
 _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "MatMul": "@"}
 
@@ -57,8 +56,8 @@ class Unparser:
                 return (s.Optional if pattern.optional else s.Name)(name, pattern.place)
             case ast.Wildcard():
                 return s.Name("_", pattern.place)
-            case ast.Number():
-                return number(pattern.value, pattern.place)
+            case s.Number():
+                return pattern
             case ast.Rest():
                 return s.Rest(pattern.name, pattern.place)
         if pattern.bind is not None and self._uses.get(id(pattern), 0) > 1:
@@ -78,7 +77,7 @@ class Unparser:
         if pattern.op_name is not None:
             callee = s.Bind(pattern.op_name, callee, pattern.place)
         elif len(names) == 1:
-            literal = all(a is None or isinstance(a, ast.Number) for a in pattern.args)
+            literal = all(a is None or isinstance(a, s.Number) for a in pattern.args)
             sugar = None if attrs or pattern.output or literal else _sugar(pattern.ops[0], args, pattern.place)
             if sugar is not None:
                 return sugar
@@ -89,18 +88,18 @@ class Unparser:
         match template:
             case ast.Var():
                 return s.Name(template.name, template.place)
-            case ast.Number():
-                return number(template.value, template.place)
+            case s.Number():
+                return template
             case ast.Rest():
                 rest = s.Rest(template.name, template.place)
                 if template.each is None:
                     return rest
                 return s.Apply(s.Name(operator_name(template.each), template.place), (rest,), template.place)
             case ast.Tensor():
-                value = expression(template.value)
+                value = template.value
                 if template.dtype is None:
                     return value
-                return s.Apply(s.Name("tensor", template.place), (value, expression(template.dtype)), template.place)
+                return s.Apply(s.Name("tensor", template.place), (value, template.dtype), template.place)
         if template.name is None:
             return self._build(template)
         if template.name not in self.after:
@@ -110,7 +109,7 @@ class Unparser:
 
     def _build(self, template: ast.Build) -> s.Term:
         args = [None if a is None else self.template(a) for a in template.args]
-        attrs = [s.Keyword(name, expression(value), template.place) for name, value in template.attrs]
+        attrs = [s.Keyword(name, value, template.place) for name, value in template.attrs]
         spreads = [s.Spread(name, template.place) for name in template.spread]
         if isinstance(template.op, str):
             callee = s.Name(template.op, template.place)
@@ -125,7 +124,7 @@ class Unparser:
 
 
 def _attribute(bind: ast.AttrBind) -> s.Term:
-    return s.Name(bind.name or "_", bind.place) if bind.equals is None else expression(bind.equals)
+    return s.Name(bind.name or "_", bind.place) if bind.equals is None else bind.equals
 
 
 def _sugar(op: OpKey, args: list[s.Term | None], place: ast.Place) -> s.Term | None:
@@ -157,50 +156,4 @@ def _applied(
         elif arg is not None:
             given.append(arg)
     term: s.Term = s.Apply(callee, (*given, *spreads, *attrs), place)
-    return s.Index(term, number(output, place), place) if output else term
-
-
-def number(value: int | float, place: ast.Place) -> s.Term:
-    """A number; negative ones have a sign of their own in the grammar."""
-    if str(value).startswith("-"):
-        return s.Unary("-", number(-value, place), place)
-    return s.Number(value, str(value), place)
-
-
-def expression(expr: ast.Expr) -> s.Term:
-    """The surface term of an expression."""
-    place = expr.place
-    match expr:
-        case ast.Literal_(value=bool() as value):
-            return s.Truth(value, place)
-        case ast.Literal_(value=str() as value):
-            return s.String(value, quote(value), place)
-        case ast.Literal_():
-            assert isinstance(expr.value, int | float)
-            return number(expr.value, place)
-        case ast.Name():
-            return s.Name(expr.name, place)
-        case ast.Member():
-            return s.Member(expression(expr.of), expr.name, place)
-        case ast.Index():
-            return s.Index(expression(expr.of), expression(expr.index), place)
-        case ast.Slice():
-            start, stop = (None if b is None else expression(b) for b in (expr.start, expr.stop))
-            return s.Slice(expression(expr.of), start, stop, place)
-        case ast.CallExpr():
-            return s.Apply(s.Name(expr.function, place), tuple(map(expression, expr.args)), place)
-        case ast.Unary():
-            return s.Unary(expr.op, expression(expr.operand), place)
-        case ast.Binary():
-            return s.Binary(expr.op, expression(expr.left), expression(expr.right), place, place)
-        case ast.Compare():
-            rest = tuple((op, expression(e)) for op, e in expr.rest)
-            return s.Compare(expression(expr.first), rest, place)
-        case ast.ListExpr():
-            return s.Sequence(tuple(map(expression, expr.items)), True, place)
-        case ast.Comprehension():
-            condition = None if expr.condition is None else expression(expr.condition)
-            return s.Comprehension(expression(expr.item), expr.variable, expression(expr.source), condition, place)
-        case ast.Conditional():
-            then, condition, otherwise = map(expression, (expr.then, expr.condition, expr.otherwise))
-            return s.Conditional(then, condition, otherwise, place)
+    return s.Index(term, s.Number(output, str(output), place), place) if output else term

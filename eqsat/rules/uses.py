@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.rules import ast
+from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import FACTS
 
@@ -53,25 +54,28 @@ class _Collector:
     def visit(self, expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> None:
         """``local`` gives for each comprehension variable the names it may stand for."""
         match expr:
-            case ast.Name():
+            case s.Name():
                 if expr.name not in local and expr.name not in DTYPES and expr.name not in DTYPE_LISTS:
                     self.names.add(expr.name)
-            case ast.Member():
+            case s.Member():
                 self._member(expr, local)
-            case ast.CallExpr(function="const"):
+            case s.Apply(function="const"):
                 for arg in expr.args:
                     self.consts |= _bases(arg, local)
-            case ast.Comprehension():
+            case s.Apply():
+                for arg in expr.args:
+                    self.visit(arg, local)
+            case s.Comprehension():
                 self.visit(expr.source, local)
                 inner = {**local, expr.variable: _bases(expr.source, local)}
                 for part in (expr.condition, expr.item):
                     if part is not None:
                         self.visit(part, inner)
             case _:
-                for child in children(expr):
+                for child in s.parts(expr):
                     self.visit(child, local)
 
-    def _member(self, expr: ast.Member, local: Mapping[str, frozenset[str]]) -> None:
+    def _member(self, expr: s.Member, local: Mapping[str, frozenset[str]]) -> None:
         bases = _bases(expr.of, local)
         match expr.name:
             case "value":
@@ -84,49 +88,22 @@ class _Collector:
                 self.types |= bases
             case _:
                 self.attrs |= bases
-        if isinstance(expr.of, ast.Index):
+        if isinstance(expr.of, s.Index):
             self.visit(expr.of.index, local)
-        elif isinstance(expr.of, ast.Member):
+        elif isinstance(expr.of, s.Member):
             self.visit(expr.of, local)
 
 
 def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """The tensors that an expression without a fact of its own may stand for."""
     match expr:
-        case ast.Name():
+        case s.Name():
             return local.get(expr.name, frozenset((expr.name,)))
-        case ast.Index() | ast.Slice():
+        case s.Index() | s.Slice():
             return _bases(expr.of, local)
-        case ast.CallExpr(function="zip" | "reversed"):
+        case s.Apply(function="zip" | "reversed"):
             return frozenset().union(*(_bases(a, local) for a in expr.args))
-        case ast.Conditional():
+        case s.Conditional():
             return _bases(expr.then, local) | _bases(expr.otherwise, local)
         case _:
             return frozenset()
-
-
-def children(expr: ast.Expr) -> Iterable[ast.Expr]:
-    """The direct parts of an expression, in order."""
-    match expr:
-        case ast.Member():
-            return (expr.of,)
-        case ast.Index():
-            return (expr.of, expr.index)
-        case ast.Slice():
-            return tuple(e for e in (expr.of, expr.start, expr.stop) if e is not None)
-        case ast.CallExpr():
-            return expr.args
-        case ast.Unary():
-            return (expr.operand,)
-        case ast.Binary():
-            return (expr.left, expr.right)
-        case ast.Compare():
-            return (expr.first, *(e for _, e in expr.rest))
-        case ast.ListExpr():
-            return expr.items
-        case ast.Comprehension():
-            return tuple(e for e in (expr.item, expr.source, expr.condition) if e is not None)
-        case ast.Conditional():
-            return (expr.then, expr.condition, expr.otherwise)
-        case _:
-            return ()

@@ -150,8 +150,6 @@ class CostModel:
         if composite.cost is None:
             return roofline(symbols)
         known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
-        for variable, expr in composite.lets:
-            known[variable] = _optional(expr, known)
         return priced(composite.cost, known | symbols, name)
 
     def _family(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from math import floor, log10
-from typing import Any
 
 from eqsat.errors import TargetError
 from eqsat.rules import syntax as s
-from eqsat.rules.ast import Expr, Literal_, Place
+from eqsat.rules.ast import Expr, Place
 from eqsat.rules.parse import parse
 from eqsat.rules.source import Source, Sources
 
@@ -110,32 +109,18 @@ def written(value: float) -> str:
 
 def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
     """An expression with other numbers at some places of its file."""
-    return _substituted(expr, values)
+
+    def change(node: object) -> object:
+        if not isinstance(node, s.Number) or node.place not in values:
+            return None
+        return replace(node, value=values[node.place], text=str(values[node.place]))
+
+    return s.replaced(expr, change)
 
 
 def places(expr: Expr) -> frozenset[Place]:
     """Where the numbers of an expression stand."""
-    return frozenset(x.place for x in _parts(expr) if isinstance(x, Literal_))
-
-
-def _parts(node: Any) -> Iterator[Any]:
-    yield node
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _parts(item)
-    elif is_dataclass(node) and not isinstance(node, Place):
-        for field in fields(node):
-            yield from _parts(getattr(node, field.name))
-
-
-def _substituted(node: Any, values: Mapping[Place, float]) -> Any:
-    if isinstance(node, Literal_):
-        return replace(node, value=values[node.place]) if node.place in values else node
-    if isinstance(node, tuple):
-        return tuple(_substituted(item, values) for item in node)
-    if is_dataclass(node) and not isinstance(node, Place | type):
-        return replace(node, **{f.name: _substituted(getattr(node, f.name), values) for f in fields(node)})
-    return node
+    return frozenset(x.place for x in s.walk(expr) if isinstance(x, s.Number))
 
 
 def _plain(text: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from eqsat.model.types import OpKey
 from eqsat.rules import ast
+from eqsat.rules import syntax as s
+from eqsat.rules.expand import operators
 from eqsat.rules.expression import holds
-from eqsat.targets.wording import findings, in_words
+from eqsat.rules.print_term import flat
+from eqsat.targets.wording import findings
 
 _LONGEST = 80
 """Characters of a condition that are worth showing where a ``because`` explains it."""
@@ -28,7 +31,7 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
         reasons[condition_in_words(failed, env)] = None
     if reasons:
         return f"{target.name} runs {op} only where " + "; or where ".join(reasons)
-    composites = [c.name for c in target.composites if op in set(_operators(c.pattern))]
+    composites = [c.name for c in target.composites if op in operators([c.pattern])]
     if composites:
         return f"{target.name} runs {op} only within {', '.join(composites)}"
     return f"operator not supported by {target.name}"
@@ -37,7 +40,7 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
 def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
     """The part of a condition that fails: requirement, the file's explanation, what was found."""
     part = _failing(failed, env)
-    requirement = in_words(part)
+    requirement = flat(part)
     found = findings(part, env)
     here = f": {found}" if found else ""
     if failed.because is None:
@@ -50,19 +53,7 @@ def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
 def _failing(condition: ast.Condition, env: Mapping[str, object]) -> ast.Expr:
     """Of ``a and b`` the side that fails."""
     expr = condition.expr
-    while isinstance(expr, ast.Binary) and expr.op == "and":
+    while isinstance(expr, s.Binary) and expr.op == "and":
         left = ast.Condition(expr.left, None, condition.place)
         expr = expr.right if holds((left,), env) is None else expr.left
     return expr
-
-
-def _operators(pattern: ast.Pattern | None) -> Iterable[OpKey]:
-    """All operators of a pattern."""
-    match pattern:
-        case ast.Match():
-            yield from pattern.ops
-            for arg in pattern.args:
-                yield from _operators(arg)
-        case ast.Alternatives():
-            for option in pattern.options:
-                yield from _operators(option)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import Alternatives, AttrBind, ListExpr, Literal_, Match, Name, Number, Rest, Var, Wildcard
+from eqsat.rules.ast import Alternatives, AttrBind, Match, Rest, Var, Wildcard
 from eqsat.rules.describe import format_expression
-from eqsat.rules.expand import without_places
+from eqsat.rules.syntax import Name, Number, Sequence, without_places
 from tests.rules.reading import composite, pattern, rule
 
 
@@ -76,10 +76,10 @@ def test_attributes_bind_and_require() -> None:
     assert (bind.attribute, bind.name, bind.equals) == ("perm", "p", None)
     (equal,) = attributes("Softmax(x, axis=-1)")
     assert equal.name is None
-    assert isinstance(equal.equals, Literal_)
+    assert isinstance(equal.equals, Number)
     assert equal.equals.value == -1
     (perm,) = attributes("Transpose(x, perm=[0, 2, 1])")
-    assert isinstance(perm.equals, ListExpr)
+    assert isinstance(perm.equals, Sequence)
     assert attributes("Transpose(x, perm=_)") == ()
 
 

@@ -7,10 +7,11 @@ import math
 import pytest
 
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import Alternatives, CallExpr, Match, Member, Name
+from eqsat.rules.ast import Alternatives, Match
 from eqsat.rules.describe import format_expression
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file, read_text
+from eqsat.rules.syntax import Apply, Member, Name
 from tests.rules.reading import target
 
 
@@ -87,7 +88,7 @@ def test_composites() -> None:
 
 def test_a_composite_without_clauses() -> None:
     found = target("composite c : exact\n        Relu(x)").composites[0]
-    assert (found.cost, found.call, found.call_parts, found.where, found.lets) == (None, None, (), (), ())
+    assert (found.cost, found.call, found.call_parts, found.where) == (None, None, (), ())
     assert isinstance(found.pattern, Match)
 
 
@@ -122,7 +123,7 @@ def test_shipped_targets(path) -> None:
     for composite in found.targets[0].composites:
         for condition in composite.where:
             # These conditions are decided inside the e-graph, which looks at plain names only.
-            if isinstance(condition.expr, CallExpr) and condition.expr.function == "const":
+            if isinstance(condition.expr, Apply) and condition.expr.function == "const":
                 assert all(isinstance(a, Name | Member) for a in condition.expr.args)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqsat.model.types import OpKey
-from eqsat.rules.ast import Build, CallExpr, ListExpr, Literal_, Name, Number, Rest, Template, Tensor, Var
+from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
 from eqsat.rules.describe import format_expression
+from eqsat.rules.syntax import Apply, Name, Number, Sequence
 from tests.rules.reading import rule
 
 
@@ -37,7 +38,7 @@ def test_negative_numbers_are_numbers_and_negated_tensors_operators() -> None:
 def test_lists_are_constants() -> None:
     shape = built("Flatten(x)  =>  Reshape(x, [0, -1])").args[1]
     assert isinstance(shape, Tensor)
-    assert isinstance(shape.value, ListExpr)
+    assert isinstance(shape.value, Sequence)
     assert shape.dtype is None
 
 
@@ -68,13 +69,13 @@ def test_constant_of_a_given_type() -> None:
     assert isinstance(found, Tensor)
     assert found.dtype is not None
     assert format_expression(found.dtype) == "x.dtype"
-    assert isinstance(found.value, Literal_)
+    assert isinstance(found.value, Number)
 
 
 def test_the_type_of_a_constant_may_be_an_attribute() -> None:
     found = built("Cast(x * 0, to=t)  =>  Cast(x, to=t) * tensor(0, t)").args[1]
     assert isinstance(found, Tensor)
-    assert isinstance(found.dtype, CallExpr)
+    assert isinstance(found.dtype, Apply)
     assert found.dtype.function == "element_type"
 
 

@@ -9,10 +9,10 @@ import pytest
 from eqsat.model.attributes import make_attrs
 from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.expression import TensorFacts
+from eqsat.rules.print_term import flat
 from eqsat.rules.reader import read_text
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
-from eqsat.targets.wording import in_words
 
 FILE = """
 target npu
@@ -140,7 +140,7 @@ def test_words_read_back_as_the_same_expression(text: str) -> None:
         file = FILE.replace("not Indices.is_present", condition)
         (entry,) = (s for s in read_text(file, "npu.target").targets[0].supports if s.ops == (OpKey("", "MaxPool"),))
         (where,) = entry.where
-        return in_words(where.expr)
+        return flat(where.expr)
 
     assert read(text) == text
     assert read(read(text)) == text
