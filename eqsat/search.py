@@ -190,7 +190,7 @@ class Search:
             self.snapshot = snapshot(self.saturation)
         with clock.stage("price"):
             runtime = Runtime(self.snapshot, self.saturation.encoding)
-            self.pricing = Pricing(self.snapshot, CostModel(self.targets), runtime)
+            self.pricing = Pricing(self.snapshot, CostModel(self.targets, bindable=False), runtime)
             self.formulation = self.formulate()
 
     def formulate(self, forbidden: Container[int] = ()) -> Formulation:
@@ -312,7 +312,7 @@ class Search:
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
         clock = self.clock
-        costs = CostModel(self.targets)
+        costs = CostModel(self.targets, bindable=False)
         with clock.stage("price"):
             summary = summarize_untouched(
                 self.model, costs, clock.seconds, objective, self.numerics, self.untouched, self.notes

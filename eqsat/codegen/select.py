@@ -99,7 +99,7 @@ def select_kernels(
     outputs = list(plain.graph.outputs)
     try:
         require_static_types(saturation.encoding.inputs)
-        pricing = GeneratedPricing(found, CostModel([generated]))
+        pricing = GeneratedPricing(found, CostModel([generated], bindable=False))
         instead = _replaced(found)
         formulation = formulate(found, saturation.encoding, outputs, pricing, instead)
     except OptimizationError:

@@ -161,17 +161,32 @@ def require_static_types(inputs: Sequence[ir.Value]) -> None:
     """Costs need sizes.
 
     Raises:
-        OptimizationError: A graph input has a symbolic or unknown dimension.
+        OptimizationError: A graph input has a symbolic or unknown dimension, or is no tensor.
     """
     for value in inputs:
+        if isinstance(value.type, ir.SequenceType | ir.OptionalType):
+            what = "a sequence" if isinstance(value.type, ir.SequenceType) else "an optional"
+            raise OptimizationError(
+                "tensors are required as inputs",
+                place=f"input {value.name!r}",
+                actual=what,
+                hint="`eqsat run` executes such models as they are",
+            )
         kind = type_of(value)
-        if kind is None or not kind.is_static:
-            symbols = [d for d in (kind.shape if kind and kind.shape else ()) if isinstance(d, str)]
+        if kind is None:
+            raise OptimizationError(
+                "inputs of known rank are required",
+                place=f"input {value.name!r}",
+                actual="no shape",
+                hint="declare a shape in the model; its dimensions may be symbols",
+            )
+        if not kind.is_static:
+            symbols = [d for d in kind.shape or () if isinstance(d, str)]
             example = symbols[0] if symbols else "N"
             raise OptimizationError(
                 "every dimension of the inputs must be a number",
                 place=f"input {value.name!r}",
-                actual=str(kind) if kind else "no shape",
+                actual=str(kind),
                 hint=f'bind it with dims={{"{example}": 1}}, on the command line --dim {example}=1',
             )
 

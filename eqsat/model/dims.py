@@ -85,7 +85,9 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     dims = {name if name in known else _identifier(name or "?"): size for name, size in dims.items()}
     for name, size in dims.items():
         if name not in known:
-            hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all shapes are fixed'}"
+            hint = (
+                did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
+            )
             raise ModelError(
                 "a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint
             )

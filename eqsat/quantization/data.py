@@ -8,6 +8,7 @@ symbolic). The files of a folder are read in the order of their names.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -246,7 +247,8 @@ def first_samples(data: DataSource | CalibrationData, model: ir.Model, limit: in
     """
     if limit is not None and limit < 1:
         raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
-    return islice(data if isinstance(data, CalibrationData) else CalibrationData(data, model), limit)
+    found = data if isinstance(data, CalibrationData) else CalibrationData(data, model)
+    return iter(found) if limit is None else islice(found, min(limit, sys.maxsize))
 
 
 class _File:

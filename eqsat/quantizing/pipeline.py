@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import onnx_ir as ir
@@ -24,7 +23,7 @@ from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
-from eqsat.quantization.data import CalibrationData, DataSource
+from eqsat.quantization.data import CalibrationData, DataSource, first_samples
 from eqsat.quantization.limits import Budget, required_decibel
 from eqsat.quantization.noise import measure_noise
 from eqsat.quantization.options import Activation, Options
@@ -198,7 +197,7 @@ def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> Calib
     """The samples as something that can be gone through again and again."""
     data = CalibrationData(source, model)
     # Only what can be gone through once is kept.
-    return CalibrationData(list(islice(data, limit)), model) if hasattr(source, "__next__") else data
+    return CalibrationData(list(first_samples(data, model, limit)), model) if hasattr(source, "__next__") else data
 
 
 def _affordable_samples(work: int, scheme: Scheme) -> int:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -71,6 +72,9 @@ def _read(path: Path, known: _Names) -> ast.RuleFile:
     requirement = f"a {'target' if is_target else 'rule'} file is required"
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+                raise kind(requirement, place=str(path), actual="a device or the like")
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise kind(

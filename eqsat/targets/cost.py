@@ -37,6 +37,8 @@ class CostModel:
         targets: The host first, as :func:`eqsat.targets.registry.load_targets` gives them.
         unknown_elements: Elements assumed of a tensor whose shape depends on data; best the number of elements of the
             model's largest tensor, as such tensors are selections from others.
+        bindable: Whether a symbol in a shape can be bound. Where the sizes of the inputs are known, none can: then it
+            is a name for what depends on data.
 
     >>> from eqsat.targets.registry import load_targets
     >>> from eqsat.model.types import OpKey, TensorType
@@ -47,8 +49,11 @@ class CostModel:
     '0.000801'
     """
 
-    def __init__(self, targets: Sequence[Target], *, unknown_elements: int = UNKNOWN_ELEMENTS) -> None:
+    def __init__(
+        self, targets: Sequence[Target], *, unknown_elements: int = UNKNOWN_ELEMENTS, bindable: bool = True
+    ) -> None:
         self.targets = tuple(targets)
+        self.bindable = bindable
         self.unknown_elements = unknown_elements
         self._entries = [_Entries(t) for t in targets]
         self._operators: dict[Any, float] = {}
@@ -141,7 +146,7 @@ class CostModel:
         name = place or f"{self.targets[target].name}.{composite.name}"
         facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
         sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
-        result = static(output, self.unknown_elements, what="the output", place=name)
+        result = self._static(output, "the output", name)
         types = [None if f is None else f.type for f in sized]
         exact = all(f is None or f.type is None or f.type.is_static for f in facts)
         symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
@@ -199,7 +204,7 @@ class CostModel:
         described = self.targets[target]
         if described.is_host:
             return 0.0
-        size = size_in_bytes(static(kind, self.unknown_elements, what="a copied tensor", place=described.name))
+        size = size_in_bytes(self._static(kind, "a copied tensor", described.name))
         return described.link_latency + size / described.link_bandwidth
 
     def copy_out(self, target: int, kind: TensorType) -> float:
@@ -214,7 +219,10 @@ class CostModel:
     # ---- details ---------------------------------------------------------------------------------
 
     def _sized(self, kind: TensorType | None, what: str, place: str) -> TensorType | None:
-        return None if kind is None else static(kind, self.unknown_elements, what=what, place=place)
+        return None if kind is None else self._static(kind, what, place)
+
+    def _static(self, kind: TensorType, what: str, place: str) -> TensorType:
+        return static(kind, self.unknown_elements, what=what, place=place, bindable=self.bindable)
 
     def _sized_facts(self, facts: TensorFacts | None, what: str, place: str) -> TensorFacts | None:
         if facts is None or facts.type is None or facts.type.is_static:

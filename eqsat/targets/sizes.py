@@ -16,7 +16,7 @@ _INVENTED = re.compile(r"_d\d+|unk__\d+")
 """Symbols that shape inference makes up for a dimension that data decide (onnx-shape-inference, onnx)."""
 
 
-def static(kind: TensorType, unknown_elements: int, *, what: str, place: str) -> TensorType:
+def static(kind: TensorType, unknown_elements: int, *, what: str, place: str, bindable: bool = True) -> TensorType:
     """The type with numbers for all dimensions, to be priced.
 
     A dimension that depends on data (``NonZero``, ``NonMaxSuppression``) takes what makes the tensor
@@ -26,6 +26,7 @@ def static(kind: TensorType, unknown_elements: int, *, what: str, place: str) ->
     Args:
         what: Which tensor it is, for the message.
         place: Whose tensor it is, for the message.
+        bindable: Whether symbols of the model can be bound; else they depend on data like those without a name.
 
     Raises:
         OptimizationError: A dimension is a symbol of the model's, which can be bound.
@@ -34,15 +35,15 @@ def static(kind: TensorType, unknown_elements: int, *, what: str, place: str) ->
         return kind
     if kind.shape is None:
         return TensorType(kind.dtype, (unknown_elements,))
-    for dim in kind.shape:
+    for dim in kind.shape if bindable else ():
         symbols = _SYMBOL.findall(dim) if isinstance(dim, str) else []
-        bindable = [s for s in symbols if not _INVENTED.fullmatch(s)]
-        if bindable:
+        named = [s for s in symbols if not _INVENTED.fullmatch(s)]
+        if named:
             raise OptimizationError(
                 f"the size of {what} must be known to compare costs",
                 place=place,
                 actual=str(kind),
-                hint=f'bind it with dims={{"{bindable[0]}": 1}}, on the command line --dim {bindable[0]}=1',
+                hint=f'bind it with dims={{"{named[0]}": 1}}, on the command line --dim {named[0]}=1',
             )
     known = math.prod(d for d in kind.shape if isinstance(d, int))
     open_size = max(1, unknown_elements // known) if known else 1

@@ -6,17 +6,20 @@ import importlib
 
 from tests.hostile.case import CASES, Case
 
-KINDS = ("sizes", "folding", "loops", "nesting", "tensors", "files", "arguments")
+KINDS = ("sizes", "folding", "loops", "nesting", "tensors", "files", "arguments", "quantizing")
 """Files with cases."""
 
 SHORT = (
     "arguments-time_limit_nan",
+    "arguments-rules_zero",
     "files-npy_of_2_to_40",
     "optimize-functions_that_double",
     "optimize-range_of_10_to_12",
     "optimize-two_to_40_squared",
     "run-loop_without_end",
     "run-power_tower",
+    "quantize-data_with_nan",
+    "quantize-many_samples",
     "run-nested_text",
 )
 """What the default tests run."""

@@ -11,7 +11,7 @@ import pytest
 
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
-from eqsat.quantization.data import CalibrationData
+from eqsat.quantization.data import CalibrationData, first_samples
 
 TWO = """<ir_version: 10, opset_import: ["": 21]>
 g (float[1, 3] image, int64[2] ids) => (float[1, 3] y) { k = Cast<to=1>(ids)  s = ReduceSum(k)  y = Add(image, s) }"""
@@ -166,3 +166,10 @@ def test_folders_must_correspond(tmp_path: Path):
             np.save(tmp_path / name / f"{i}.npy", array)
     with pytest.raises(QuantizationError, match=r"the same files for inputs 'image' and 'ids' .* got '3.npy'"):
         CalibrationData(tmp_path, two())
+
+
+def test_a_limit_beyond_all_numbers_of_the_machine() -> None:
+    model = load('<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    samples = {"x": np.ones((3, 2), np.float32)}
+    assert len(list(first_samples(samples, model, 10**30))) == 3
+    assert len(list(first_samples(samples, model, None))) == 3
