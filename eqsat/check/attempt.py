@@ -26,7 +26,7 @@ from eqsat.model.normalize import complete
 from eqsat.model.types import Attrs, TensorType
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
-from eqsat.rules.syntax import without_places
+from eqsat.rules.trees import without_places
 
 if TYPE_CHECKING:
     from eqsat.check.draw import Drawing

@@ -12,7 +12,8 @@ import onnx_ir as ir
 from eqsat.check.chance import Chance, Shape
 from eqsat.rules.ast import Rule
 from eqsat.rules.dtypes import limits
-from eqsat.rules.syntax import Apply, Number, walk
+from eqsat.rules.syntax import Apply, Number
+from eqsat.rules.trees import walk
 
 Fill = Literal["any", "positive", "nonzero", "unit"]
 """What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""

@@ -16,8 +16,9 @@ from eqsat.errors import RuleError
 from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
 from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
-from eqsat.rules.syntax import Number, Place, without_places
+from eqsat.rules.syntax import Number, Place
 from eqsat.rules.syntax import Sequence as Listed
+from eqsat.rules.trees import without_places
 
 
 @dataclass(frozen=True, slots=True)

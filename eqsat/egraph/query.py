@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
-from eqsat.rules.syntax import without_places
+from eqsat.rules.trees import without_places
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.scope import Context
+from eqsat.rules.trees import parts
 from eqsat.rules.uses import uses
 
 
@@ -68,4 +69,4 @@ def _asking(expr: ast.Expr) -> ast.Expr:
         return expr
     if isinstance(expr, s.Member) and expr.name == "is_const":
         return expr
-    return next((found for child in s.parts(expr) if uses(found := _asking(child)).consts), expr)
+    return next((found for child in parts(expr) if uses(found := _asking(child)).consts), expr)

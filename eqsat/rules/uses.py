@@ -9,6 +9,7 @@ from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import FACTS
+from eqsat.rules.trees import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class _Collector:
                     if part is not None:
                         self.visit(part, inner)
             case _:
-                for child in s.parts(expr):
+                for child in parts(expr):
                     self.visit(child, local)
 
     def _member(self, expr: s.Member, local: Mapping[str, frozenset[str]]) -> None:

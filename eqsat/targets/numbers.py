@@ -16,6 +16,7 @@ from eqsat.rules import syntax as s
 from eqsat.rules.ast import Expr, Place
 from eqsat.rules.parse import parse
 from eqsat.rules.source import Source, Sources
+from eqsat.rules.trees import replaced, walk
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _DIGITS = 3
@@ -115,12 +116,12 @@ def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
             return None
         return replace(node, value=values[node.place], text=str(values[node.place]))
 
-    return s.replaced(expr, change)
+    return replaced(expr, change)
 
 
 def places(expr: Expr) -> frozenset[Place]:
     """Where the numbers of an expression stand."""
-    return frozenset(x.place for x in s.walk(expr) if isinstance(x, s.Number))
+    return frozenset(x.place for x in walk(expr) if isinstance(x, s.Number))
 
 
 def _plain(text: str) -> str:

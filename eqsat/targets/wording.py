@@ -14,6 +14,7 @@ from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.expression import TensorFacts, Unknown, evaluate
 from eqsat.rules.facts import FACTS
 from eqsat.rules.print_term import flat
+from eqsat.rules.trees import parts
 
 _LONGEST_LIST = 12
 
@@ -49,7 +50,7 @@ def _looked_at(expr: ast.Expr, local: frozenset[str]) -> Iterable[ast.Expr]:
             yield from _looked_at(expr.source, local)
             yield from _looked_at(expr.item, local | {expr.variable})
         case _:
-            for child in s.parts(expr):
+            for child in parts(expr):
                 yield from _looked_at(child, local)
 
 

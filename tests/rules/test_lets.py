@@ -8,7 +8,7 @@ from eqsat.rules.ast import Alternatives, Build, Match, Var
 from eqsat.rules.describe import format_expression
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
-from eqsat.rules.syntax import without_places
+from eqsat.rules.trees import without_places
 from tests.rules.reading import composite, pattern, rule, target
 
 

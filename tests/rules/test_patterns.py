@@ -7,7 +7,8 @@ import pytest
 from eqsat.model.types import OpKey
 from eqsat.rules.ast import Alternatives, AttrBind, Match, Rest, Var, Wildcard
 from eqsat.rules.describe import format_expression
-from eqsat.rules.syntax import Name, Number, Sequence, without_places
+from eqsat.rules.syntax import Name, Number, Sequence
+from eqsat.rules.trees import without_places
 from tests.rules.reading import composite, pattern, rule
 
 
