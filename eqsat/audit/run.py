@@ -181,9 +181,11 @@ class _Audit:
         if kind is None or kind.dtype not in FLOATS:
             moved = 0.0 if numerics is not None and numerics.kind == "exact" else _moved(expected, found)
             return np.asarray(units + 2 * moved + np.zeros_like(size))
-        if numerics is not None and numerics.kind == "exact":
-            return 8 * float(np.finfo(np.float64).eps) * size
         unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
+        if numerics is not None and numerics.kind == "exact":
+            # What is computed from constants is a constant, rounded to its type.
+            folded = all(c is None or self.snapshot.constant[c] for c in node.children)
+            return 8 * (unit if folded else float(np.finfo(np.float64).eps)) * size
         return 16 * _moved(expected, found) + (32 + units) * unit * size
 
     @cached_property

@@ -71,7 +71,7 @@ class Examiner:
             return self._failed(piece, sample, meanings, str(error)), values
         found = judge.incomparable(left, right)
         if found is not None or not isinstance(left, np.ndarray):
-            return found, values
+            return None if found is None or self._kernels_differ(piece, sample, right) else found, values
         if precise:
             found = self._in_float64(piece, sample, style, meanings, left)
         if found is None:
@@ -98,7 +98,9 @@ class Examiner:
         except Failed:
             return None
         found = judge.incomparable(left, right)
-        return found or self._natively(piece, sample, style, meanings, left, right, precise=False)
+        if found is not None:
+            return None if self._kernels_differ(piece, sample, right) else found
+        return self._natively(piece, sample, style, meanings, left, right, precise=False)
 
     def _note(self, left: np.ndarray, right: np.ndarray, style: Style) -> None:
         if style.is_ordinary and left.dtype.kind not in "bOUS":
@@ -224,7 +226,7 @@ class Examiner:
                 second = self._left(piece, sample, own, {})
             except Failed:
                 return False
-        if judge.incomparable(second, right) is not None:
+        if not isinstance(second, np.ndarray) or judge.incomparable(second, right) is not None:
             return False
         return not judge.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 

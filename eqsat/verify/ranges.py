@@ -182,6 +182,7 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
     (kind, x), (other, scale) = operands[:2]
     if x is None or scale is None or not x.size or not scale.size:
         return False
+    x, scale = x.astype(np.longdouble), scale.astype(np.longdouble)
     types = [k.dtype for k in (kind, other) if k is not None and k.dtype in FLOATS]
     least = np.abs(scale[scale != 0]).min(initial=np.inf)
     with np.errstate(all="ignore"):

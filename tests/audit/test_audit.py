@@ -163,3 +163,26 @@ def test_the_summary_tells_the_audit(tmp_path, capsys) -> None:
     assert told["enodes"] >= 1 and told["disagreements"] == []
     assert main(["optimize", str(source), "--audit"]) == 0
     assert "audit " in capsys.readouterr().out
+
+
+def test_what_exact_rules_build_of_constants_is_rounded_to_its_type() -> None:
+    """Tables of 256 numbers: the e-graph folds them in float32."""
+    x = eqsat.input("x", (2, 3), "int8")
+    scale, zero = SINGLE(0.07), np.int8(3)
+    y = op.QuantizeLinear(op.Tanh(op.DequantizeLinear(x, scale, zero)), SINGLE(0.01), np.int8(0))
+    search = Search(eqsat.graph(y), numerics="exact")
+    assert any(s.applied and "table" in s.name for s in search.saturation.statistics)
+    assert search.audit().ok
+
+
+def test_operators_that_give_more_than_they_are_asked_for() -> None:
+    x, w, r = (eqsat.input(n, s) for n, s in (("x", (4, 2, 3)), ("w", (1, 1, 3)), ("r", (1, 1, 1))))
+    first = op.RNN(x, w, r, hidden_size=1)[0]
+    report = report_of(op.Relu(first) + op.Relu(op.Relu(first)))
+    assert report.ok and report.enodes and not report.skipped
+
+
+def test_sizes_that_rounding_decides_are_left_out() -> None:
+    scales = np.array([1, 1, 4 / 3, 1], SINGLE)
+    report = report_of(op.Relu(op.Resize(tensor(shape=(1, 1, 3, 2)), None, scales, mode="nearest")))
+    assert report.ok and report.skipped == {"its shape depends on rounding": 1}

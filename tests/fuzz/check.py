@@ -1,4 +1,7 @@
-"""One graph through the whole pipeline: every extraction computes what the graph does, here and in ONNX Runtime."""
+"""One graph through the whole pipeline: the e-graph agrees with itself, and each program with the graph.
+
+Programs are executed here and in ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,10 @@ from tests.fuzz.values import Value
 from tests.fuzz.widen import NARROW
 
 TARGETS: tuple[tuple[str, ...], ...] = ((), ("dnnl",), (), ("ethos_n",), (), ("dnnl", "ccompiler"))
+
+AUDITED = 2000
+"""E-graphs with up to so many e-nodes are audited."""
+AUDIT_SAMPLES = 2
 
 
 @dataclass
@@ -81,6 +88,11 @@ def check(case: Case, randoms: int = 2) -> Seen:
     numerics = numerics_of(seed)
     search = Search(case.model, targets_of(seed), time_limit=30.0, iterations=6, enodes=4000, numerics=numerics)  # pyright: ignore
     seen.applied = {s.name for s in search.saturation.statistics if s.applied}
+    if len(search.snapshot.nodes) <= AUDITED:
+        report = search.audit(AUDIT_SAMPLES)
+        if not report.ok:
+            raise DisagreementError(f"the e-graph contradicts itself: {report}")
+        seen.notes["audited"] += 1
     # Each result is verified as a user's is, and then by the judge of this fuzzer.
     best = search.extract("best")
     if best.cost > best.baseline_cost * (1 + 1e-9):

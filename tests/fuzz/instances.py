@@ -94,6 +94,9 @@ def _possible(leaf: Leaf, drawn: Instance) -> Leaf:
 
 def _leaf(g: Growing, leaf: Leaf) -> Value:
     if leaf.constant:
+        if leaf.array.dtype == np.bool_ and g.chance(0.5):
+            # What loading a model does not know to be constant, and the e-graph does.
+            return g.op("Not", g.constant(~leaf.array, np.bool_))
         return g.constant(leaf.array, leaf.array.dtype)
     fits = [v for v in g.values if not v.constant and v.shape == leaf.array.shape and v.array.dtype == leaf.array.dtype]
     if fits and g.chance(0.75):

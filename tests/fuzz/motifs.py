@@ -316,7 +316,9 @@ def nothing(g: Growing) -> Value:
     if spelling == 1:
         return g.op("Dropout", x)
     if spelling == 2:
-        return g.op("Dropout", x, g.constant(0.5), g.constant(False, np.bool_))
+        known = g.chance(0.5)
+        off = g.constant(False, np.bool_) if known else g.op("Not", g.constant(True, np.bool_))
+        return g.op("Dropout", x, g.constant(0.5), off)
     if spelling == 3:
         return g.op("Cast", x, to=int(ir.DataType.from_numpy(g.floats)))
     return g.op("Sum", x)

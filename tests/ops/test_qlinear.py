@@ -31,7 +31,9 @@ def test_every_pair_of_operands(name: str, dtype: type, seed: int):
 
 
 @pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
-@pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((4,), (2, 3, 4)), ((3, 1), (1, 5)), ((), (7,)), ((7,), ())])
+@pytest.mark.parametrize(
+    "shapes", [((3, 4), (4,)), ((4,), (2, 3, 4)), ((3, 1), (1, 5)), ((), (7,)), ((7,), ()), ((), ())]
+)
 def test_broadcasting(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]):
     rng = np.random.default_rng(1)
     for dtype in EIGHT:

@@ -92,3 +92,15 @@ def test_switched_off() -> None:
     x = eqsat.input("x", (3, 5))
     seen = eqsat.optimize(eqsat.graph(op.Relu(x)), verify=False).summary.verification
     assert seen is not None and not seen.done and seen.agrees is None and seen.skipped == ("switched off",)
+
+
+def test_where_the_runtime_and_the_specification_differ_the_specification_decides(tmp_path: Path) -> None:
+    # A negative step that ends at INT_MAX: nothing, by the specification.
+    path = tmp_path / "right.rules"
+    path.write_text("rule right : exact\n    Neg(Slice(x, a, b, c, d)) => Slice(Neg(x), a, b, c, d)\n")
+    x = eqsat.input("x", (1, 3))
+    limits = [np.array(v, np.int64) for v in ([0], [2**31 - 1], [0], [-1])]
+    graph = eqsat.graph(op.Neg(op.Slice(x, *limits)))
+    for seed in range(6):
+        result = eqsat.optimize(graph, rules=[path], objective="random", seed=seed)
+        assert result.summary.verification is not None and result.summary.verification.agrees

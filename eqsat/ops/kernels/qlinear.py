@@ -42,7 +42,7 @@ def _real(x: np.ndarray, scale: np.ndarray, zero: _Optional) -> np.ndarray:
 
 def _quantized(v: np.ndarray, scale: np.ndarray, zero: _Optional, dtype: np.dtype) -> np.ndarray:
     """Quantized per tensor."""
-    return saturate(np.asarray(v / _scale(scale)), np.float32(_zero(zero)), dtype)
+    return saturate(v / _scale(scale), np.float32(_zero(zero)), dtype)
 
 
 def _by_table(x: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -90,7 +90,7 @@ def qlinear_mul(
     right = b.astype(np.float32) - np.float32(_zero(b_zero))
     v = left * right * (_scale(a_scale) * _scale(b_scale) / _scale(c_scale))
     v += np.float32(_zero(c_zero))
-    return saturate(np.asarray(v), np.float32(0), a.dtype)
+    return saturate(v, np.float32(0), a.dtype)
 
 
 @kernel("QLinearConcat", domain=_MS)

@@ -57,6 +57,7 @@ def saturate(v: np.ndarray, zero: np.ndarray | np.floating | float, dtype: np.dt
     """Round half to even, add the zero point, clamp, convert. Overwrites ``v``, which is floating-point."""
     limits = integer_range(dtype)
     assert limits is not None
+    v = np.asarray(v)  # numpy computes numbers, not arrays, from arrays without dimensions
     np.rint(v, out=v)
     if isinstance(zero, np.ndarray) or zero:
         v += zero
@@ -115,5 +116,5 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
     high = max(single(x.max(initial=0)), single(0))
     scale = single(1) if high == low else (high - low) / single(255)
     zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
-    y = saturate(np.asarray(x / scale), single(zero), np.dtype(np.uint8))
+    y = saturate(x / scale, single(zero), np.dtype(np.uint8))
     return y, np.array(scale, single), np.array(zero, np.uint8)
