@@ -1,7 +1,7 @@
 """What ``onnx.version_converter`` gets wrong, made good behind it.
 
 Attributes that became inputs (the bounds of Clip, the value of Pad) it writes as float32, whatever the type of the
-tensor beside them.
+tensor beside them. Where it has no use for such an attribute (the value of a Pad that mirrors), it leaves it behind.
 """
 
 from __future__ import annotations
@@ -38,6 +38,19 @@ def give_types(model: onnx.ModelProto, types: Mapping[str, int]) -> None:
     """Gives constants that the converter made the type that their operator needs."""
     if types:
         _give(model.graph, types)
+
+
+def drop_leftovers(graph: onnx.GraphProto) -> None:
+    """Drops attributes that operators no longer have and that said nothing before."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                drop_leftovers(attribute.g)
+        if node.op_type == "Pad" and not node.domain:
+            kept = [a for a in node.attribute if a.name != "value"]
+            if len(kept) < len(node.attribute):
+                del node.attribute[:]
+                node.attribute.extend(kept)
 
 
 def _has_bounds(graph: onnx.GraphProto) -> bool:

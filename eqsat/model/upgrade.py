@@ -15,7 +15,7 @@ from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
-from eqsat.model.converted import element_types, give_types, needs_types
+from eqsat.model.converted import drop_leftovers, element_types, give_types, needs_types
 from eqsat.model.read import Source
 from eqsat.model.types import OpKey
 
@@ -135,6 +135,8 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
             hint=f"{', '.join(changed[:8])} changed since; exporting with a newer opset avoids the conversion",
         ) from error
     give_types(converted, types)
+    if version < 11:
+        drop_leftovers(converted.graph)
     _restore(converted, metadata)
     converted.graph.metadata_props.extend(graph_metadata)
     source.proto = converted

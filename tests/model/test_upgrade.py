@@ -254,3 +254,14 @@ def test_more_than_two_gibibytes(tmp_path: Path) -> None:
     assert held is not None and held.nbytes == 3 << 30
     shape = loaded.graph.outputs[0].shape
     assert shape is not None and shape.numpy() == (size,)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+@pytest.mark.parametrize("version", [7, 10])
+def test_a_pad_whose_value_says_nothing(mode: str, version: int) -> None:
+    text = f"""<ir_version: 5, opset_import: ["": {version}]> g (float[2,4,3] x) => (float[2,5,5] y) {{
+        y = Pad <mode: string = "{mode}", value: float = 2.0, pads: ints = [0, 0, 1, 0, 1, 1]> (x) }}"""
+    x = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+    options = {"constant_values": 2.0} if mode == "constant" else {}
+    (y,) = Executor(load(text)).run({"x": x}).values()
+    np.testing.assert_array_equal(y, np.pad(x, ((0, 0), (0, 1), (1, 1)), mode=mode, **options))
