@@ -247,7 +247,11 @@ def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path:
     model = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) {y = Relu(x)}'
     (tmp_path / "m.onnxtxt").write_text(model, "utf-8")
     script = (
-        "import os, sys, pathlib\nfrom eqsat.cli import main\nreal = pathlib.Path.write_bytes\n"
+        # Where tests run in the background, signals are ignored, and processes inherit that.
+        "import os, sys, pathlib, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "from eqsat.cli import main\nreal = pathlib.Path.write_bytes\n"
         "def write(self, data):\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
         "    return real(self, data)\n"

@@ -103,7 +103,7 @@ class QueryBuilder:
         return trim(match.args, self.absent)
 
 
-MOST_CHOICES = 4096
+MOST_CHOICES = 512
 """Choices of constructors for one clause; several ``xs...`` in a pattern multiply theirs."""
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx_ir as ir
 
@@ -192,6 +193,8 @@ class Saturation:
 
     def _round(self, states: Sequence[_State], iteration: int, throttle: bool = True) -> bool:
         active = []
+        # Finding adds no e-nodes, so that one look serves the whole round.
+        frozen: dict[str, Any] = {}
         for state in states:
             if state.banned_until > iteration:
                 continue
@@ -199,7 +202,8 @@ class Saturation:
                 break
             active.append(state)
             if throttle and len(state.clause.query.roots) > 1:
-                matches = most_matches(state.clause.query.sites, self.engine.tables())
+                frozen = frozen or self.engine.tables()
+                matches = most_matches(state.clause.query.sites, frozen)
                 if matches > MOST_COMBINATIONS:
                     state.pending = matches
                     continue
