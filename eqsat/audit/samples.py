@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.intern import Constants
 from eqsat.execute.inputs import complete_inputs
+from eqsat.rules.dtypes import limits
 
 _SCALES = (1.0, 30.0, 0.1)
 _NEAR = (0.999, 1.001, 0.5, 1.5, -1.0)
@@ -35,7 +36,8 @@ def sample(model: ir.Model, constants: Constants, seed: int) -> Mapping[str, np.
         else:
             array = near[(np.arange(array.size) + taken) % near.size].reshape(array.shape)
             taken += max(array.size, 1)
-        drawn[name] = array
+        low, high = limits(value.dtype)
+        drawn[name] = np.clip(array, low, high)
     return drawn
 
 

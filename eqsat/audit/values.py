@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check.oracle import Undefined, require_defined
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.model.types import GraphAttr, OpKey, TensorType
@@ -59,6 +60,11 @@ class Values:
         """Whether all operands have a value."""
         return all(c is None or c in self.of for c in node.children)
 
+    def shape(self, eclass: int) -> tuple[int, ...] | None:
+        """Of the first value of a class."""
+        value = self.of[eclass][0]
+        return None if value is None else value[0].shape
+
     def compute(self, node: ENode) -> Parts | None:
         """The value of an e-node from those of its operands' classes; None where it is skipped."""
         reason = self._refusal(node)
@@ -73,6 +79,9 @@ class Values:
                 worlds = [self._run(node, world) for world in range(WORLDS)]
         except EqsatError:
             self.skipped["it cannot be evaluated"] += 1
+            return None
+        except Undefined:
+            self.skipped["its standard leaves the result open"] += 1
             return None
         if any(len({a.shape for a in part if a is not None}) > 1 for part in zip(*worlds, strict=True)):
             # How many elements there are depends on a comparison that rounding decides.
@@ -100,10 +109,11 @@ class Values:
             constant = self.snapshot.tables.constants[node.number]
             array = constant.numpy()
             assert array is not None
-            return [self._disturbed(_widened(array, constant.type), constant.type, world)]
+            return [self._disturbed(_widened(array, constant.type), constant.type, world, stored=True)]
         arguments = [None if c is None else self._argument(c, world) for c in node.children]
         kinds = self._types(node)
         if node.composite is None:
+            require_defined(node.op, node.attrs, arguments)
             found = list(wide_values(node.op, node.attrs, arguments, kinds))
         else:
             found = [self._body(node, arguments)]
@@ -138,11 +148,17 @@ class Values:
         parts = self._outputs.get(node.eclass, {})
         return [types[parts[k]] if k in parts else None for k in range(node.outputs)]
 
-    def _disturbed(self, array: np.ndarray, kind: TensorType | None, world: int) -> np.ndarray:
+    def _disturbed(self, array: np.ndarray, kind: TensorType | None, world: int, *, stored: bool = False) -> np.ndarray:
+        """A value as roundings may change it; one that is stored has none but its type's digits, below normal, too."""
         if world == 0 or kind is None or kind.dtype not in FLOATS:
             return array
-        unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
-        return array * (1 + unit * self._rng.uniform(-1, 1, array.shape).astype(array.dtype))
+        info = ml_dtypes.finfo(kind.dtype.numpy())
+        reach = float(info.eps) * np.abs(array)
+        if stored:
+            size = np.abs(array)
+            tiny = (size > 0) & (size < float(info.smallest_normal))
+            reach = np.where(tiny, np.minimum(float(info.smallest_subnormal), size), reach)
+        return array + reach * self._rng.uniform(-1, 1, array.shape).astype(array.dtype)
 
 
 def _value(worlds: tuple[np.ndarray | None, ...]) -> Value | None:

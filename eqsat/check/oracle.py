@@ -41,6 +41,10 @@ def own_kernels(op: OpKey, attrs: Attrs, inputs: Arrays, outputs: int) -> Sequen
     return evaluate(op, attrs, inputs, outputs)
 
 
+_SCALES = {"QuantizeLinear": (1,), "Requantize": (1, 3)}
+"""Operands that are divided by, or that others are divided by."""
+
+
 def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
     """Refuses data on which the operator's standard leaves the result open.
 
@@ -49,8 +53,9 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
     """
     if op.name == "QuantizeLinear" and any(v is not None and np.isnan(v).any() for v in inputs[:2]):
         raise NotANumber("a NaN to be quantized")
-    if op.name == "QuantizeLinear" and inputs[1] is not None and np.any(inputs[1] == 0):
-        raise Undefined("a scale of zero")
+    for scale in (inputs[k] for k in _SCALES.get(op.name, ())):
+        if scale is not None and np.any(scale == 0):
+            raise Undefined("a scale of zero")
     if op.domain:
         return
     if op.name in ("Div", "Mod"):

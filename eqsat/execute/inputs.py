@@ -93,7 +93,7 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
         return rng.integers(low, high, shape).astype(dtype)
     if value.dtype == ir.DataType.STRING:
         words = _NUMERALS if _is_cast(model, value) else _WORDS
-        return words[rng.integers(0, len(words), shape)]
+        return np.array(words[rng.integers(0, len(words), shape)], object)
     raise ExecutionError("numbers are required to draw a random input", place=place, actual=value.dtype.name, hint=hint)
 
 

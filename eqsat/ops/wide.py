@@ -37,11 +37,13 @@ class Wide:
         dtype: Its element type.
         values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
         scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
+        lost: Why it stands for less than what it was added up from; empty if it does not.
     """
 
     dtype: ir.DataType
     values: np.ndarray
     scale: np.ndarray | None = None
+    lost: str = ""
 
     def rounded(self) -> np.ndarray:
         """The constant in its element type."""
@@ -103,10 +105,42 @@ def evaluate_wide(
             wide = np.asarray(value).astype(wide_type(kind.dtype))
             size = np.abs(wide)
             least = size if scale is None else np.maximum(size, np.broadcast_to(scale, size.shape))
-            found.append(Wide(kind.dtype, wide, least))
+            found.append(Wide(kind.dtype, wide, least, _lost(op, operands, wide, kind.dtype)))
         else:
             found.append(Wide(kind.dtype, np.asarray(value)))
     return tuple(found)
+
+
+KEPT = 128
+"""Units of the smaller of two constants by which rounding may change their sum: else it is not known from the sum."""
+MOST_LOST = 0.25
+"""The same as a part of it, where a unit is large."""
+
+
+def _lost(op: OpKey, operands: Sequence[Wide | None], total: np.ndarray, dtype: ir.DataType) -> str:
+    """Why two constants must not be added: rounding their sum changes it by more than the smaller can bear.
+
+    Such a sum is as accurate as any. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1,
+    then ``x + 1e-30`` is ``(x + 1) - 1``, and that is x. Tensors may lose some of their elements so.
+    """
+    if op.domain or op.name not in ("Add", "Sub") or any(o is None or o.scale is None for o in operands):
+        return ""
+    first, second = np.broadcast_arrays(*(o.values for o in operands if o is not None))
+    second = -second if op.name == "Sub" else second
+    swapped = np.abs(first) < np.abs(second)
+    large, small = np.where(swapped, second, first), np.where(swapped, first, second)
+    smaller = np.abs(small)
+    counts = smaller > 0
+    if not counts.any() or not np.isfinite(total).all():
+        return ""
+    with np.errstate(all="ignore"):
+        # The total may have lost it, too, but the larger one is near what it is rounded to.
+        error = np.abs((total.astype(dtype.numpy()).astype(total.dtype) - large) - small)
+        lost = error > min(KEPT * float(ml_dtypes.finfo(dtype.numpy()).eps), MOST_LOST) * smaller
+    if not lost[counts].all():
+        return ""
+    at = np.unravel_index(int(np.argmax(counts)), counts.shape)
+    return f"{_show(small[at])} is lost beside {_show(large[at])} in {dtype_name(dtype)}"
 
 
 def wide_values(
@@ -198,7 +232,7 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
 
     It can if all elements are finite, and none that is not zero becomes zero or subnormal, unless by no more than
     the error that it already has. As weights (``contracted``), small elements count beside the largest one of
-    their slice, since they are only ever added to it.
+    their slice, since they are only ever added to it. Nor must one of two constants be lost in their sum.
     """
     dtype, scale = constant.dtype, constant.scale
     if scale is None or not constant.values.size:
@@ -211,6 +245,8 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
         return (
             f"{_show(value)} is beyond the largest {name}, {largest(dtype):.5g}" if value == value else "not a number"
         )
+    if constant.lost:
+        return constant.lost
     tiny = smallest_normal(dtype)
     if not ((scale > 0) & (scale < tiny)).any():
         return ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
-from eqsat.verify.judge import Perturbed
-from eqsat.verify.oracle import Failed, Value, own
+from eqsat.ops.wide import FLOATS, smallest_normal
+from eqsat.verify.judge import Perturbed, magnitude
+from eqsat.verify.oracle import Failed, Value
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Call, Programs, wide, widened
 from eqsat.verify.sides import Noise, Sample, Values, fed, run_left, run_right
@@ -23,14 +25,45 @@ def shaken_input(programs: Programs, piece: Piece, sample: Sample, call: Call) -
     return run
 
 
-def shaken_result(programs: Programs, piece: Piece, sample: Sample) -> Perturbed:
+def shaken_result(programs: Programs, piece: Piece, sample: Sample, call: Call) -> Perturbed:
     """The result's side with changed results of kernels."""
 
     def run(delta: float, seed: int) -> Value:
         values: Values = {}
         try:
-            run_left(programs, piece, sample, own, values)
-            return run_right(programs, piece, fed(piece, values), own, Noise(delta, seed))
+            run_left(programs, piece, sample, call, values)
+            return run_right(programs, piece, fed(piece, values), call, Noise(delta, seed))
+        except Failed:
+            return None
+
+    return run
+
+
+def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbed:
+    """The result's side with other subnormal elements in constants that may have them.
+
+    Rules make such weights of convolutions and matrix products beside larger ones, and of constants of the model that
+    are subnormal themselves, see "Constants, and the range of their types".
+    """
+    loose = any(
+        _is_subnormal(programs.initial(k))
+        for i in (*piece.before, *piece.left)
+        for k in programs.reads(i)
+        if k not in programs.producer and not programs.dynamic[k]
+    )
+
+    def run(delta: float, seed: int) -> Value:
+        noise, values = Noise(delta, seed), {}
+        try:
+            run_left(programs, piece, sample, wide, values)
+            theirs = fed(piece, values)
+            for c in {c for i in piece.right for c in programs.kernels[i].inputs if c is not None}:
+                kind = programs.type(c)
+                if c not in theirs and programs.is_constant(c) and kind is not None and kind.dtype in FLOATS:
+                    array = programs.constant(c)
+                    if loose or magnitude(array) >= smallest_normal(kind.dtype):
+                        theirs[c] = noise.on(widened(array), array.dtype)
+            return run_right(programs, piece, theirs, wide)
         except Failed:
             return None
 
@@ -57,6 +90,13 @@ def shaken_apart(programs: Programs, piece: Piece, sample: Sample, left: np.ndar
             return left + ((other - theirs) - (left - right))
 
     return run
+
+
+def _is_subnormal(array: Value) -> bool:
+    if not isinstance(array, np.ndarray) or ir.DataType.from_numpy(array.dtype) not in FLOATS:
+        return False
+    size = np.abs(array.astype(np.float64))
+    return bool(((size > 0) & (size < smallest_normal(ir.DataType.from_numpy(array.dtype)))).any())
 
 
 def _type(array: Value) -> np.dtype | None:

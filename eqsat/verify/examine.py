@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.verify import judge
-from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result
+from eqsat.verify.conditioning import shaken_apart, shaken_input, shaken_result, shaken_weights
 from eqsat.verify.judge import Difference
 from eqsat.verify.oracle import Failed, Oracle, Refused, Value, own
 from eqsat.verify.pieces import Piece
@@ -150,6 +150,13 @@ class Examiner:
         if mask.any() and not self.tolerance.strict:
             shaken = shaken_input(self.programs, piece, sample, wide)
             mask = judge.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
+        if mask.any() and piece.right and not self.tolerance.strict:
+            # What float64 itself rounds, where the result is another program over the reals.
+            shaken = shaken_result(self.programs, piece, sample, wide)
+            mask = judge.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
+        if mask.any() and piece.right:
+            weights = shaken_weights(self.programs, piece, sample)
+            mask = judge.without_ill_conditioned(mask, right, left, 0.0, weights)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
             mask = judge.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)
@@ -183,7 +190,7 @@ class Examiner:
         if mask.any():
             mask &= ~meanings.get().excused(left, right)
         if mask.any():
-            shaken = shaken_result(self.programs, piece, sample)
+            shaken = shaken_result(self.programs, piece, sample, own)
             # The result may be another program over the reals, which rounds where the input does not.
             mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece), shaken)
         if not mask.any():

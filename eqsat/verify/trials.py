@@ -78,6 +78,22 @@ class Trials:
             return {c: self.natural[c] for c in piece.leaves}
         return None
 
+    def natural_difference(self, piece: Piece, *, precise: bool) -> Difference | None:
+        """The difference on the numbers that the network has, if that is left when both sides begin at its inputs.
+
+        Where the network has rounded leaves that belong together, the sides may differ by what it has lost in front.
+        """
+        natural = self.in_network(piece)
+        if natural is None:
+            return None
+        self.used[IN_NETWORK.name] = None
+        found = self.examiner.examine(piece, IN_NETWORK, natural, precise=precise)[0]
+        whole = None if found is None else uncut(self.examiner.programs, piece)
+        inputs = None if whole is None or obstacle(self.examiner.programs, whole) else self.in_network(whole)
+        if whole is None or inputs is None:
+            return found
+        return self.examiner.examine(whole, IN_NETWORK, inputs, precise=precise)[0]
+
     def differs(self, piece: Piece, *, thorough: bool, first: Style | None = None) -> tuple[Difference, Style] | None:
         """The first sample on which the sides of a piece differ.
 
@@ -87,11 +103,9 @@ class Trials:
         """
         points = thresholds(self.examiner.programs, piece)
         if first is None:
-            natural = self.in_network(piece)
-            if natural is not None:
-                found = self._examined(piece, IN_NETWORK, natural)[0]
-                if found is not None:
-                    return found, IN_NETWORK
+            found = self.natural_difference(piece, precise=True)
+            if found is not None:
+                return found, IN_NETWORK
         for number, style in enumerate(self._styles(piece, thorough, first)):
             drawn = self._sample(piece, style, points, number)
             if drawn is None:

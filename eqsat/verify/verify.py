@@ -125,7 +125,7 @@ class Verifier:
             return None
         try:
             arrays = complete_inputs(self.model, seed=self.seed)
-            wanted = {c for p in pieces for c in p.leaves}
+            wanted = {*programs.given, *(c for p in pieces for c in p.leaves)}
             left, self.natural = run_input(programs, arrays, self.oracle, wanted)
         except (Failed, ExecutionError) as error:
             self._skip(f"the network as a whole: the input cannot be executed ({str(error)[:120]})")
@@ -145,11 +145,10 @@ class Verifier:
             return found
         complete, trials = True, Trials(self.examiner, self.natural, 0)
         for piece in pieces:
-            natural = None if obstacle(programs, piece) else trials.in_network(piece)
-            if natural is None:
+            if obstacle(programs, piece) or trials.in_network(piece) is None:
                 complete = False
                 continue
-            differing = self.examiner.examine(piece, IN_NETWORK, natural, precise=False)[0]
+            differing = trials.natural_difference(piece, precise=False)
             if differing is not None:
                 raise self._error(piece, differing, IN_NETWORK)
         # If every piece is right on what it reads, rounding adds up, or kernels have been put together wrongly.

@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+import eqsat
 from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.bounds import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
-from eqsat.ops.wide import FLOATS, evaluate_wide, exactly, misfit, smallest_normal, widen
+from eqsat.ops.wide import FLOATS, KEPT, MOST_LOST, evaluate_wide, exactly, misfit, smallest_normal, widen
 
 RNG = np.random.default_rng(0)
 
@@ -51,6 +52,13 @@ def test_a_constant_fits_exactly_where_fractions_say_so(name: str, dtype: ir.Dat
         if abs(abs(exact) - most) <= half - most or (scale and abs(scale / tiny - 1) < Fraction(1, 10**6)):
             continue  # Too close to call in the wider type.
         fits = abs(exact) <= most and (exact == scale == 0 or scale >= tiny)
+        if name in ("Add", "Sub") and fits and p and q:
+            total = Fraction(float(found.rounded())) if dtype != ir.DataType.DOUBLE else Fraction(float(a + b))
+            total = Fraction(float(a - b)) if dtype == ir.DataType.DOUBLE and name == "Sub" else total
+            limit = min(KEPT * Fraction(float(info.eps)), Fraction(MOST_LOST)) * min(abs(p), abs(q))
+            if abs(abs(total - exact) - limit) < limit / 10**6:
+                continue  # Too close to call as well.
+            fits = abs(total - exact) <= limit
         assert (misfit(found) == "") == fits, (name, a, b, misfit(found))
         if fits and dtype != ir.DataType.DOUBLE:
             assert found.rounded() == np.float64(float(exact)).astype(dtype.numpy())
@@ -114,3 +122,32 @@ def test_what_is_not_known_does_not_fit() -> None:
     )
     assert misfit_of_bounds(UNKNOWN, ir.DataType.FLOAT)
     assert misfit_of_bounds(UNKNOWN, ir.DataType.INT8) == ""
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_sum_in_which_one_constant_is_lost_does_not_fit(dtype: ir.DataType) -> None:
+    """If ``1 + c`` were 1, an e-graph would find ``(x + 1) - 1`` for ``x + c``."""
+    unit = float(ml_dtypes.finfo(dtype.numpy()).eps)
+
+    def total(name: str, *values: list[float]) -> str:
+        operands = [widen(np.array(v).astype(dtype.numpy()), dtype) for v in values]
+        (found,) = evaluate_wide(OpKey("", name), (), operands, [kind(dtype, (2,))])
+        assert found is not None
+        return misfit(found)
+
+    for name in ("Add", "Sub"):
+        for small in (unit / 1024, unit / 3, smallest_normal(dtype)):
+            assert "is lost beside" in total(name, [1.0, 1.0], [small, small])
+            assert "is lost beside" in total(name, [small, small], [1.0, -1.0])
+        assert total(name, [1.0, 1.0], [unit / 3, 0.5]) == "", "a tensor may lose some of its elements"
+        assert total(name, [1.0, 1.0], [0.0, 0.0]) == ""
+        assert total(name, [3.0, 1.0], [0.3, 0.1]) == ""
+        assert total(name, [1.0, 2.0], [1.0, 2.0]) == ""
+
+
+def test_what_was_added_first_is_there_when_the_rest_cancels() -> None:
+    x = eqsat.input("x", (4,))
+    y = x + np.float32(1e-5)
+    result = eqsat.optimize(eqsat.graph({"y": y, "z": (y + np.float32(1000)) - np.float32(1000)}))
+    found = result.run({"x": np.array([0, 1e-5, -1e-5, 1], np.float32)})
+    np.testing.assert_allclose(found["y"], np.array([1e-5, 2e-5, 0, 1 + 1e-5], np.float32), rtol=1e-6)
