@@ -22,6 +22,8 @@ from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.evaluate import evaluate
 from tests.fuzz.numbers import data, is_float, wild_number
 
+CRASHING = frozenset({"InstanceNormalization", "GroupNormalization"})
+"""Operators with which ONNX Runtime writes beyond the end of empty tensors."""
 LARGEST = 20_000
 """Elements of the largest value."""
 STRONGEST = 1e3
@@ -165,6 +167,8 @@ class Growing:
             bundle: All its attributes.
             given: Those that are written.
         """
+        if key.name in CRASHING and any(v is not None and not v.array.size for v in inputs):
+            raise RefusedError("ONNX Runtime may crash")
         try:
             with np.errstate(all="ignore"):
                 results = evaluate(key, bundle, [None if v is None else v.array for v in inputs], outputs)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eqsat.model.attributes import make_attrs
 from eqsat.model.types import OpKey
+from eqsat.ops.evaluate import evaluate
 from tests.ops.oracle import check, run_ours, run_reference, same, values
 
 SHAPES = [(2, 3), (2, 3, 5), (1, 4, 6, 7), (2, 2, 3, 4, 3)]
@@ -138,3 +140,13 @@ def test_softmax_of_large_values_and_halves():
     for name in ("Softmax", "LogSoftmax"):
         check(name, [x], rtol=1e-6)
         check(name, [x.astype(np.float16)], rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_statistics_of_a_layer_have_the_type_of_the_first_stage(dtype: type) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(dtype)
+    key = OpKey("", "LayerNormalization")
+    y, mean, inverse = evaluate(key, make_attrs(key, {"axis": -1}), [x, np.ones(4, dtype)], 3)
+    assert y is not None and mean is not None and inverse is not None
+    assert (y.dtype, mean.dtype, inverse.dtype) == (dtype, np.float32, np.float32)
+    np.testing.assert_allclose(mean[:, 0], x.astype(np.float64).mean(1), rtol=1e-3, atol=1e-3)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from eqsat.ops.kernels.casting import numpy_dtype
 from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, Fallback, in_single, kernel
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
@@ -148,7 +149,12 @@ def layer_normalization(
     y = y.astype(x.dtype, copy=False) * scale
     if bias is not None:
         y = y + bias
-    return (y, mean, inverse)[:outputs] if outputs > 1 else y
+    if outputs == 1:
+        return y
+    # The statistics have the type of the first stage, whatever the tensor has.
+    stash = numpy_dtype(attrs.get("stash_type", 1))
+    with np.errstate(over="ignore"):
+        return (y, mean.astype(stash), inverse.astype(stash))[:outputs]
 
 
 @kernel("RMSNormalization")
