@@ -53,10 +53,14 @@ class Table(Generic[K]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A constant tensor; ``tensor`` is None for the absent input."""
+    """A constant tensor; ``tensor`` is None for the absent input.
+
+    ``units`` says by how much rules have rounded its elements, see :func:`eqsat.ops.wide.rounded_by`.
+    """
 
     type: TensorType | None
     tensor: ir.TensorProtocol | None
+    units: np.ndarray | None = None
 
     @property
     def is_small(self) -> bool:
@@ -68,29 +72,30 @@ class Constant:
 
 
 class Constants:
-    """Constants by content when small, by identity of the tensor when large."""
+    """Constants by content and by what they were rounded by when small, by identity of the tensor when large."""
 
     def __init__(self) -> None:
         self._items: list[Constant] = [Constant(None, None)]
         self._ids: dict[Hashable, int] = {}
         self._kept: list[ir.TensorProtocol] = []
 
-    def of_tensor(self, tensor: ir.TensorProtocol) -> int:
+    def of_tensor(self, tensor: ir.TensorProtocol, units: np.ndarray | None = None) -> int:
         kind = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
         if (kind.elements or 0) <= SMALL:
             array = array_of(tensor)
-            key: Hashable = (kind, array.tobytes() if array.dtype != object else tuple(array.ravel().tolist()))
+            content: Hashable = array.tobytes() if array.dtype != object else tuple(array.ravel().tolist())
+            key: Hashable = (kind, content, None if units is None else units.tobytes())
         else:
             key = id(tensor)
             self._kept.append(tensor)
         found = self._ids.get(key)
         if found is None:
             found = self._ids[key] = len(self._items)
-            self._items.append(Constant(kind, tensor))
+            self._items.append(Constant(kind, tensor, units))
         return found
 
-    def of_array(self, array: np.ndarray, dtype: ir.DataType) -> int:
-        return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype))
+    def of_array(self, array: np.ndarray, dtype: ir.DataType, units: np.ndarray | None = None) -> int:
+        return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype), units)
 
     def __getitem__(self, number: int) -> Constant:
         return self._items[number]
@@ -142,7 +147,7 @@ class Tables:
         if numbers.constant not in self._wide:
             array = constant.numpy()
             assert array is not None
-            self._wide[numbers.constant] = widen(array, constant.type.dtype)
+            self._wide[numbers.constant] = widen(array, constant.type.dtype, constant.units)
         return self._wide[numbers.constant]
 
     def is_infinite(self, numbers: Numbers) -> bool:

@@ -20,7 +20,7 @@ from eqsat.errors import EqsatError
 from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
-from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit
+from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, rounded_by
 
 
 class OutOfRange(Exception):
@@ -82,7 +82,9 @@ class MadeConstants:
         for index in sorted(self._folded):
             known = self._known[index]
             assert isinstance(known, Wide)
-            found[index] = self.tables.constants.of_array(known.rounded(), known.dtype)
+            # An exact rule makes the bits that its left side computes: to round them is no error.
+            units = rounded_by(known, anew=not self.exact)
+            found[index] = self.tables.constants.of_array(known.rounded(), known.dtype, units)
         return found
 
     def _folds(self, step: BuildStep, result: Wide) -> bool:

@@ -37,13 +37,13 @@ class Wide:
         dtype: Its element type.
         values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
         scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
-        lost: Why it stands for less than what it was added up from; empty if it does not.
+        error: By how much roundings have moved each element so far; None where nothing was rounded.
     """
 
     dtype: ir.DataType
     values: np.ndarray
     scale: np.ndarray | None = None
-    lost: str = ""
+    error: np.ndarray | None = None
 
     def rounded(self) -> np.ndarray:
         """The constant in its element type."""
@@ -66,13 +66,18 @@ def wide_type(dtype: ir.DataType) -> np.dtype:
     return np.dtype(np.longdouble if dtype == ir.DataType.DOUBLE else np.float64)
 
 
-def widen(array: np.ndarray, dtype: ir.DataType) -> Wide:
-    """A constant as it is stored; below the normal numbers it is as uncertain as the smallest of them."""
+def widen(array: np.ndarray, dtype: ir.DataType, units: np.ndarray | None = None) -> Wide:
+    """A constant as it is stored; below the normal numbers it is as uncertain as the smallest of them.
+
+    Args:
+        units: By how many units each element was rounded, see :func:`rounded_by`.
+    """
     if dtype not in FLOATS:
         return Wide(dtype, array)
     values = np.asarray(array).astype(wide_type(dtype))
     size = np.abs(values)
-    return Wide(dtype, values, np.where(size > 0, np.maximum(size, smallest_normal(dtype)), 0))
+    scale = np.where(size > 0, np.maximum(size, smallest_normal(dtype)), 0)
+    return Wide(dtype, values, scale, None if units is None else units * _unit(values, dtype))
 
 
 def exactly(value: object, dtype: ir.DataType) -> Wide:
@@ -98,6 +103,7 @@ def evaluate_wide(
     values = wide_values(op, attrs, [None if o is None else o.values for o in operands], results)
     found: list[Wide | None] = []
     scales = _scales(op, attrs, operands, values, results)
+    errors = _errors(op, attrs, operands, values, results)
     for kind, value, scale in zip(results, values, scales, strict=True):
         if kind is None or value is None:
             found.append(None)
@@ -105,42 +111,52 @@ def evaluate_wide(
             wide = np.asarray(value).astype(wide_type(kind.dtype))
             size = np.abs(wide)
             least = size if scale is None else np.maximum(size, np.broadcast_to(scale, size.shape))
-            found.append(Wide(kind.dtype, wide, least, _lost(op, operands, wide, kind.dtype)))
+            found.append(Wide(kind.dtype, wide, least, errors[len(found)]))
         else:
             found.append(Wide(kind.dtype, np.asarray(value)))
     return tuple(found)
 
 
-KEPT = 128
-"""Units of the smaller of two constants by which rounding may change their sum: else it is not known from the sum."""
-MOST_LOST = 0.25
-"""The same as a part of it, where a unit is large."""
+def _errors(
+    op: OpKey,
+    attrs: Attrs,
+    operands: Sequence[Wide | None],
+    values: Sequence[np.ndarray | None],
+    results: Sequence[TensorType | None],
+) -> list[np.ndarray | None]:
+    """The errors of the results: how far they move where one operand moves by its error, added up over the operands.
 
-
-def _lost(op: OpKey, operands: Sequence[Wide | None], total: np.ndarray, dtype: ir.DataType) -> str:
-    """Why two constants must not be added: rounding their sum changes it by more than the smaller can bear.
-
-    Such a sum is as accurate as any. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1,
-    then ``x + 1e-30`` is ``(x + 1) - 1``, and that is x. Tensors may lose some of their elements so.
+    A sum may lose its smaller operand even in the wider type.
     """
-    if op.domain or op.name not in ("Add", "Sub") or any(o is None or o.scale is None for o in operands):
-        return ""
-    first, second = np.broadcast_arrays(*(o.values for o in operands if o is not None))
-    second = -second if op.name == "Sub" else second
-    swapped = np.abs(first) < np.abs(second)
-    large, small = np.where(swapped, second, first), np.where(swapped, first, second)
-    smaller = np.abs(small)
-    counts = smaller > 0
-    if not counts.any() or not np.isfinite(total).all():
-        return ""
+    arrays = [None if o is None else o.values for o in operands]
+    errors: list[np.ndarray | None] = [None] * len(values)
+    if op in _SUMS and results[0] is not None and results[0].dtype in FLOATS:
+        first, second = (a for a in arrays if a is not None)
+        lost = _lost(first, second if op.name == "Add" else -second)
+        errors[0] = lost if lost.any() else None
+    for k, operand in enumerate(operands):
+        if operand is None or operand.error is None:
+            continue
+        moved = wide_values(op, attrs, [*arrays[:k], operand.values + operand.error, *arrays[k + 1 :]], results)
+        for i, (value, other) in enumerate(zip(values, moved, strict=True)):
+            kind, before = results[i], errors[i]
+            if value is not None and other is not None and kind is not None and kind.dtype in FLOATS:
+                with np.errstate(all="ignore"):
+                    error = np.abs(np.asarray(other) - np.asarray(value))
+                errors[i] = error if before is None else before + error
+    return errors
+
+
+_SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
+
+
+def _lost(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """What the rounded sum of two arrays lacks (Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B)."""
     with np.errstate(all="ignore"):
-        # The total may have lost it, too, but the larger one is near what it is rounded to.
-        error = np.abs((total.astype(dtype.numpy()).astype(total.dtype) - large) - small)
-        lost = error > min(KEPT * float(ml_dtypes.finfo(dtype.numpy()).eps), MOST_LOST) * smaller
-    if not lost[counts].all():
-        return ""
-    at = np.unravel_index(int(np.argmax(counts)), counts.shape)
-    return f"{_show(small[at])} is lost beside {_show(large[at])} in {dtype_name(dtype)}"
+        total = first + second
+        back = total - first
+        lost = (first - (total - back)) + (second - back)
+    return np.where(np.isfinite(lost), np.abs(lost), 0)
 
 
 def wide_values(
@@ -224,6 +240,52 @@ def _scales(
     return [None] * len(values)
 
 
+# ---- what roundings have done -------------------------------------------------------------------------
+
+MOST_UNITS = 128
+"""Units in the last place by which an element of a constant may be wrong through roundings before."""
+_MOST_WRONG = 0.25
+"""Part of an element that may be wrong, however small it is beside others."""
+_SMALL = 1 / 64
+"""Elements smaller than this part of a tensor's largest one may be as wrong as one of that size."""
+
+
+def rounded_by(constant: Wide, *, anew: bool) -> np.ndarray | None:
+    """By how many units in its last place each element may be wrong once it is rounded; None if none is.
+
+    The units are powers of four, so that a constant that is made in several ways is one constant most of the time.
+
+    Args:
+        anew: Whether rounding it to its element type adds to that.
+    """
+    if constant.scale is None:
+        return None
+    error = np.zeros(constant.values.shape) if constant.error is None else constant.error
+    if anew:
+        with np.errstate(all="ignore"):
+            error = error + np.abs(constant.rounded().astype(constant.values.dtype) - constant.values)
+    wrong = error > 0
+    if not wrong.any():
+        return None
+    with np.errstate(all="ignore"):
+        units = np.where(wrong, error / _unit(constant.values, constant.dtype), 1)
+    return np.where(wrong, np.exp2(2 * np.ceil(np.log2(np.maximum(units, 1)) / 2)), 0)
+
+
+def _unit(values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
+    return float(ml_dtypes.finfo(dtype.numpy()).eps) * np.maximum(np.abs(values), smallest_normal(dtype))
+
+
+def _is_known(constant: Wide) -> bool:
+    """Whether more is left of each element than roundings before may have changed."""
+    if constant.error is None:
+        return True
+    size = np.abs(constant.values)
+    unit = float(ml_dtypes.finfo(constant.dtype.numpy()).eps)
+    most = MOST_UNITS * unit * np.maximum(size, _SMALL * float(size.max(initial=0)))
+    return bool((constant.error <= np.minimum(most, _MOST_WRONG * size)).all())
+
+
 # ---- whether a type can hold a constant ---------------------------------------------------------------
 
 
@@ -232,7 +294,7 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
 
     It can if all elements are finite, and none that is not zero becomes zero or subnormal, unless by no more than
     the error that it already has. As weights (``contracted``), small elements count beside the largest one of
-    their slice, since they are only ever added to it. Nor must one of two constants be lost in their sum.
+    their slice, since they are only ever added to it. Nor must little more be left of it than earlier roundings.
     """
     dtype, scale = constant.dtype, constant.scale
     if scale is None or not constant.values.size:
@@ -245,8 +307,8 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
         return (
             f"{_show(value)} is beyond the largest {name}, {largest(dtype):.5g}" if value == value else "not a number"
         )
-    if constant.lost:
-        return constant.lost
+    if not _is_known(constant):
+        return f"too little is left of it beside what {name} has rounded before"
     tiny = smallest_normal(dtype)
     if not ((scale > 0) & (scale < tiny)).any():
         return ""
