@@ -244,10 +244,12 @@ def _scales(
 
 MOST_UNITS = 128
 """Units in the last place by which an element of a constant may be wrong through roundings before."""
-_MOST_WRONG = 0.25
-"""Part of an element that may be wrong, however small it is beside others."""
-_SMALL = 1 / 64
+_SMALL = 1 / 8
 """Elements smaller than this part of a tensor's largest one may be as wrong as one of that size."""
+_MOST_WRONG = 0.25
+"""Part of an element beyond which it counts as lost."""
+_MOST_LOST = 1 / 16
+"""Part of the elements that may be lost: of many channels, some come near zero by chance."""
 
 
 def rounded_by(constant: Wide, *, anew: bool) -> np.ndarray | None:
@@ -282,8 +284,9 @@ def _is_known(constant: Wide) -> bool:
         return True
     size = np.abs(constant.values)
     unit = float(ml_dtypes.finfo(constant.dtype.numpy()).eps)
-    most = MOST_UNITS * unit * np.maximum(size, _SMALL * float(size.max(initial=0)))
-    return bool((constant.error <= np.minimum(most, _MOST_WRONG * size)).all())
+    most = np.minimum(MOST_UNITS * unit, _MOST_WRONG) * np.maximum(size, _SMALL * float(size.max(initial=0)))
+    lost = np.count_nonzero(constant.error > _MOST_WRONG * size)
+    return bool((constant.error <= most).all()) and lost <= _MOST_LOST * size.size
 
 
 # ---- whether a type can hold a constant ---------------------------------------------------------------

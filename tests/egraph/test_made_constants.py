@@ -106,7 +106,7 @@ def test_a_sum_may_cancel_to_nothing() -> None:
     """What remains of 1 - 1 is zero, and what remains of nearly equal numbers is as accurate as they are."""
     x = eqsat.input("x", (2,), "float16")
     result = optimized((x + np.float16(0.1)) + np.float16(-0.1))
-    assert rule_row(result, "merge_added_constants").misfits == 0
+    assert result.summary.after.operators == 0
     agree(result, np.array([1, 2], np.float16), np.array([1, 2], np.float16))
 
 
