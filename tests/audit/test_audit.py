@@ -175,6 +175,15 @@ def test_what_exact_rules_build_of_constants_is_rounded_to_its_type() -> None:
     assert search.audit().ok
 
 
+def test_dequantization_is_computed_over_the_reals() -> None:
+    """An operator that rounded to float32 would differ from arithmetic that does not."""
+    x = eqsat.input("x", (2, 3), "int8")
+    y = (op.Cast(x, to=1) - SINGLE(3)) * np.full((1, 1), -0.6517321, SINGLE)
+    search = Search(eqsat.graph(y), numerics="exact")
+    assert any(s.applied and s.name == "dequantize_from_arithmetic" for s in search.saturation.statistics)
+    assert search.audit().ok
+
+
 def test_operators_that_give_more_than_they_are_asked_for() -> None:
     x, w, r = (eqsat.input(n, s) for n, s in (("x", (4, 2, 3)), ("w", (1, 1, 3)), ("r", (1, 1, 1))))
     first = op.RNN(x, w, r, hidden_size=1)[0]

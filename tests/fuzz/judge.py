@@ -157,6 +157,11 @@ def _wrong(plain: Value, value: Value, found: Any, other: Value | None, explaine
         unsure = np.zeros(exact.shape, bool) if exact.dtype.kind in "OUS" else value.spread() > 0
         wrong = (found != exact) & ~unsure
         explained["ties"] += int(np.sum((found != exact) & unsure))
+        if exact.dtype == np.bool_:
+            # A number that vanishes in its type is false; no small change of it is zero.
+            beyond = (plain.typed != exact) | plain.left
+            explained["input"] += int(np.sum(wrong & beyond))
+            wrong &= ~beyond
         return None if not wrong.any() else _first(wrong, found, exact)
     with np.errstate(all="ignore"):
         numbers, right = found.astype(np.float64), exact.astype(np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -160,6 +161,20 @@ def test_what_overflows_in_the_input_is_explained_and_nothing_else():
     assert judge.explained["input"] == 1
     with pytest.raises(DisagreementError):
         judge.compare("an infinity where it does not", {"y": np.array([7, np.inf], np.float16)})
+
+
+def test_what_vanishes_in_the_input_may_be_false_and_nothing_else():
+    """A number below the least one of its type is true over the reals; no small change of it is zero."""
+    text = "g (bfloat16[3] x, bfloat16 c) => (bool[3] y) { a = Mul(x, c)  y = Cast<to = 9>(a) }"
+    least = ml_dtypes.finfo(ml_dtypes.bfloat16).smallest_subnormal
+    case = parsed(text, x=np.array([0.2, 1, 0], ml_dtypes.bfloat16), c=np.array(least, ml_dtypes.bfloat16))
+    judge = Judge(case)
+    judge.compare("as in its type", {"y": np.array([False, True, False])})
+    assert judge.explained["input"] == 1
+    judge.compare("over the reals", {"y": np.array([True, True, False])})
+    for wrong in ([False, False, False], [True, True, True]):
+        with pytest.raises(DisagreementError):
+            judge.compare("wrong", {"y": np.array(wrong)})
 
 
 def test_constants_that_leave_their_type_are_caught():

@@ -95,6 +95,27 @@ def test_half_precision_scales(kind: Any):
     assert y.dtype == kind
 
 
+@pytest.mark.parametrize("wide", [np.float64, np.longdouble])
+@pytest.mark.parametrize("large", [1.0, 3e37])
+def test_over_the_reals(wide: type, large: float):
+    """Scales of a wider type are never rounded to float32, nor what is computed with them, whatever attributes say."""
+    rng = np.random.default_rng(7)
+    x, w = full(rng, (4, 5), np.int8), full(rng, (5, 3), np.int8)
+    s, t, z = np.array(0.1 * large, wide), np.array(0.3, wide), np.array(3, np.int8)
+    real = (x.astype(wide) - 3) * s
+    for attrs in ({}, {"output_dtype": 1}):
+        y = run_ours(OpKey("", "DequantizeLinear"), attrs, [x, s, z])[0]
+        assert y.dtype == wide
+        np.testing.assert_array_equal(y, real)
+    q = run_ours(OpKey("", "QuantizeLinear"), {"precision": 1}, [real, s, z])[0]
+    np.testing.assert_array_equal(q, x)
+    product = real @ ((w.astype(wide) - 3) * s)
+    expected = np.clip(np.rint(product / (t * large**2)) + 3, -128, 127)
+    got = run_ours(OpKey("", "QLinearMatMul"), {}, [x, s, z, w, s, z, t * wide(large) ** 2, z])[0]
+    np.testing.assert_array_equal(got, expected)
+    assert len(np.unique(got)) > 4
+
+
 @pytest.mark.parametrize("saturate", [0, 1])
 def test_float8(saturate: int):
     x = np.array([0.1, -3.3, 500, -1e6, np.inf, 0, 7], np.float32)

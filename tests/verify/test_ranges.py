@@ -8,11 +8,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import eqsat
 from eqsat import op
 from eqsat.errors import VerificationError
+from eqsat.model.types import TensorType
+from eqsat.verify import leaves
+from eqsat.verify.samples import Style, draw
 
 Graph = Callable[[Any, str], Any]
 PROGRAMS = [("best", 0), ("worst", 0), *(("random", seed) for seed in range(6))]
@@ -127,6 +131,37 @@ def test_exact_rules_are_held_to_it_beyond_the_range(
         optimize_all(f"rule wrong : exact\n    {rule}\n{other}", both, dtype, tmp_path)
     found = optimize_all(f"rule wrong : real\n    {rule}\n{other}", both, dtype, tmp_path)
     assert all(result.summary.verification.agrees for result in found)
+
+
+def test_a_dequantized_tensor_that_overflows_is_no_difference_and_a_wrong_scale_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Infinities beside each other hide which of the products is the larger; integers multiplied first do not."""
+    rule = (
+        "rule product : within 1 lsb\n    QuantizeLinear(DequantizeLinear(a, s, z) @ DequantizeLinear(b, t, v), u, w)"
+        "  =>  QLinearMatMul(a, s, z, b, t, v, u{}, w)\n"
+    )
+    path = tmp_path / "some.rules"
+
+    def drawn(kind: TensorType, style: Style, *others: Any) -> np.ndarray | None:
+        if style.kind != "extreme":
+            return draw(kind, style, *others)
+        integers = kind.dtype == ir.DataType.INT8
+        return np.array([[126, 1, -128], [-1, -128, 63]], np.int8) if integers else np.array(2.9e36, np.float32)
+
+    monkeypatch.setattr(leaves, "draw", drawn)
+
+    def found(text: str) -> Any:
+        path.write_text(text)
+        a = np.array([[-57, -39], [-28, -30], [-10, -125]], np.int8)
+        b, t = eqsat.input("b", (2, 3), "int8"), eqsat.input("t", (), "float32")
+        left, right = op.DequantizeLinear(a, np.float32(5.27), np.int8(-2)), op.DequantizeLinear(b, t, np.int8(3))
+        y = op.QuantizeLinear(op.MatMul(left, right), np.float32(0.13), np.int8(3))
+        return eqsat.optimize(eqsat.graph(y), rules=[path]).summary.verification
+
+    assert found(rule.format("")).executed == 1
+    with pytest.raises(VerificationError, match="product"):
+        found(rule.format(" * 1.5"))
 
 
 def test_a_scale_that_overflows_between_is_no_difference_and_a_wrong_scale_is(tmp_path: Path) -> None:

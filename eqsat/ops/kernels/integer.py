@@ -9,7 +9,7 @@ import numpy as np
 from eqsat.ops.kernels.convolution import Product, blas, convolve, geometry
 from eqsat.ops.kernels.matmul import integer_product, to_integer
 from eqsat.ops.kernels.quantization import integer_range, saturate
-from eqsat.ops.kernels.registry import Attributes, kernel
+from eqsat.ops.kernels.registry import Attributes, at_least_single, kernel
 from eqsat.ops.kernels.windows import Windows
 
 _EXACT_SINGLE = 2.0**24
@@ -61,8 +61,8 @@ def _pieces(step: int) -> Product:
 
 
 def requantize(acc: np.ndarray, scale: np.ndarray, zero: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Accumulators times a float32 scale, rounded, offset, saturated."""
-    v = acc.astype(np.float32)
+    """Accumulators times a scale, rounded, offset, saturated."""
+    v = acc.astype(at_least_single(scale))
     v *= scale
     return saturate(v, np.float32(zero.reshape(())), dtype)
 
@@ -96,7 +96,8 @@ def qlinear_conv(
     """Convolution of quantized operands; weights may have a scale and zero point for each output channel."""
     at = geometry(attrs, x, w)
     acc = accumulate(centered(x, x_zero), centered(w, w_zero, 0), at, attrs.get("group", 1), bias)
-    scale = (x_scale.reshape(()) * w_scale / y_scale.reshape(())).astype(np.float32)
+    product = np.asarray(x_scale.reshape(()) * w_scale / y_scale.reshape(()))
+    scale = product.astype(at_least_single(product))
     if scale.size > 1:
         scale = scale.reshape(-1, *(1,) * (x.ndim - 2))
     return requantize(acc, scale if scale.size > 1 else scale.reshape(()), y_zero, y_zero.dtype)
@@ -149,9 +150,8 @@ def qlinear_matmul(
     right = right.reshape(()) if right.size == 1 else right
     if acc.ndim < 2 and right.ndim:
         right = right.reshape(-1)
-    scale = (left.astype(np.float32) * right.astype(np.float32) / y_scale.reshape(()).astype(np.float32)).astype(
-        np.float32
-    )
+    single = at_least_single(y_scale)
+    scale = np.asarray(left.astype(single) * right.astype(single) / y_scale.reshape(()).astype(single))
     limits = integer_range(y_zero.dtype)
     if limits is None:
         raise ValueError(f"an integer output type is required, not {y_zero.dtype}")

@@ -2,6 +2,9 @@
 
 Rounding is half to even and results saturate, as ONNX specifies; divisions and products are single float32
 operations in the order of ONNX Runtime, so that the integers agree with it to the bit.
+
+No model has a scale that is wider than float32. Such a scale comes from a computation over the reals (``ops/wide.py``,
+``verify/ranges.py``), which rounds nothing to float32, whatever type an attribute states.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.kernels.casting import cast, numpy_dtype
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, kernel
+from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, at_least_single, kernel
 
 _SMALL = {
     np.dtype(ml_dtypes.int4): (-8, 7),
@@ -73,7 +76,7 @@ def quantize_linear(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: n
     if zero is not None and output and numpy_dtype(output) != dtype:
         raise ValueError(f"output_dtype {numpy_dtype(output)} differs from the zero point's type {dtype}")
     axis, block = attrs.get("axis", 1), attrs.get("block_size", 0)
-    precision = numpy_dtype(attrs["precision"]) if attrs.get("precision") else scale.dtype
+    precision = _stated(attrs.get("precision", 0), scale)
     divisor = spread(scale, x.shape, axis, block).astype(precision, copy=False)
     v = np.asarray(x.astype(precision, copy=False) / divisor)
     if v.dtype in HALF_TYPES:
@@ -95,17 +98,23 @@ def dequantize_linear(
     if zero is not None and zero.dtype != x.dtype:
         raise ValueError(f"zero point of type {zero.dtype} differs from the input's {x.dtype}")
     factor = spread(scale, x.shape, axis, block)
-    output = numpy_dtype(attrs["output_dtype"]) if attrs.get("output_dtype") else scale.dtype
+    output = _stated(attrs.get("output_dtype", 0), scale)
+    single = at_least_single(scale)
     if zero is None:
-        v = x.astype(np.float32)
+        v = x.astype(single)
     elif x.dtype.itemsize <= 2:
-        v = x.astype(np.float32)
-        v -= spread(zero, x.shape, axis, block).astype(np.float32)
+        v = x.astype(single)
+        v -= spread(zero, x.shape, axis, block).astype(single)
     else:
-        v = (x.astype(np.int64) - spread(zero, x.shape, axis, block)).astype(np.float32)
+        v = (x.astype(np.int64) - spread(zero, x.shape, axis, block)).astype(single)
     v = np.asarray(v)
-    v *= factor.astype(np.float32, copy=False)
+    v *= factor.astype(single, copy=False)
     return v.astype(output, copy=False)
+
+
+def _stated(code: int, scale: np.ndarray) -> np.dtype:
+    """The type that an attribute states, or else the scale's."""
+    return numpy_dtype(code) if code and at_least_single(scale) == np.float32 else scale.dtype
 
 
 @kernel("DynamicQuantizeLinear")

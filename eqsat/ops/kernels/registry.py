@@ -82,6 +82,11 @@ def find(op: OpKey, since_version: int) -> Kernel | None:
     return chosen if chosen is not None and chosen.run is not None else None
 
 
+def at_least_single(x: np.ndarray) -> np.dtype[Any]:
+    """What quantized operators compute with a scale in: float32, or its own type where that is wider."""
+    return x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 4 else np.dtype(np.float32)
+
+
 def in_single(function: _F) -> _F:
     """Compute half-precision floats in float32 and round once at the end, as runtimes do.
 
