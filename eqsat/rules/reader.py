@@ -43,14 +43,18 @@ def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
     return read_files([path])[0]
 
 
-def read_files(paths: Iterable[str | os.PathLike[str]]) -> list[ast.RuleFile]:
+def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
     """Reads several files, in which rules and targets have names of their own.
+
+    Args:
+        paths: The files.
+        targets: Whether target files were asked for, whatever the names of the files end in.
 
     Raises:
         RuleError, TargetError: One cannot be read, or two declare the same name.
     """
     known = _Names()
-    return [_read(Path(path), known) for path in paths]
+    return [_read(Path(path), known, is_target=targets or Path(path).suffix == ".target") for path in paths]
 
 
 def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
@@ -66,8 +70,7 @@ def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
     return _read_text(text, name, _Names(), is_prelude=False)
 
 
-def _read(path: Path, known: _Names) -> ast.RuleFile:
-    is_target = path.suffix == ".target"
+def _read(path: Path, known: _Names, *, is_target: bool) -> ast.RuleFile:
     kind = TargetError if is_target else RuleError
     requirement = f"a {'target' if is_target else 'rule'} file is required"
     try:

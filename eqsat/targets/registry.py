@@ -111,7 +111,7 @@ def read_target_file(path: str | Path) -> tuple[Target, ...]:
 @lru_cache(maxsize=64)
 def _read(path: Path, written: int) -> tuple[Target, ...]:
     """A file's targets, read once for each time it was written."""
-    (content,) = read_files([path])
+    (content,) = read_files([path], targets=True)
     if not content.targets:
         raise TargetError("a file that declares a target is required", place=str(path))
     return content.targets

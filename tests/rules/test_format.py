@@ -55,6 +55,12 @@ def test_shipped_files_say_the_same_when_formatted(path) -> None:
     assert _comments(formatted) == _comments(text)
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.name)
+def test_shipped_files_are_in_canonical_form(path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert format_file(text, str(path)) == text, f"`eqsat rules format {path}` was not run"
+
+
 def _comments(text: str) -> list[str]:
     from eqsat.rules.source import Source
 
