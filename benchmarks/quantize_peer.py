@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
@@ -38,7 +39,7 @@ class _Reader(CalibrationDataReader):
 
     def get_next(self) -> dict[str, np.ndarray]:
         # None ends the data; the base class is annotated as if it never did.
-        return next(self._rows, None)  # type: ignore[return-value]
+        return cast(dict[str, np.ndarray], next(self._rows, None))
 
 
 def rows(samples: Samples) -> Iterator[dict[str, np.ndarray]]:

@@ -12,6 +12,9 @@ SAMPLES = 6
 SHOWN = 10
 """So many disagreements are printed: the first ones cause the others."""
 
+Shown = float | int | bool | str
+"""An element, or what else is to be said of a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Union:
@@ -56,8 +59,8 @@ class Disagreement:
     expected: str
     found: str
     index: tuple[int, ...]
-    expected_value: float | int | bool | str
-    found_value: float | int | bool | str
+    expected_value: Shown
+    found_value: Shown
     tolerance: float
     sample: int
     chain: tuple[Union, ...]

@@ -9,7 +9,7 @@ from functools import cached_property
 import ml_dtypes
 import numpy as np
 
-from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Union
+from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Shown, Union
 from eqsat.audit.samples import sample
 from eqsat.audit.text import Text
 from eqsat.audit.unions import Edge, Unions
@@ -43,8 +43,8 @@ def audit(saturation: Saturation, samples: int = SAMPLES, elements: int = ELEMEN
 @dataclass(frozen=True, slots=True)
 class _Difference:
     index: tuple[int, ...]
-    expected: object
-    found: object
+    expected: Shown
+    found: Shown
     tolerance: float
 
 
@@ -240,8 +240,8 @@ class _Audit:
             expected=self.text.of(self.snapshot.nodes[reference]),
             found=self.text.of(node),
             index=difference.index,
-            expected_value=difference.expected,  # type: ignore[arg-type]
-            found_value=difference.found,  # type: ignore[arg-type]
+            expected_value=difference.expected,
+            found_value=difference.found,
             tolerance=difference.tolerance,
             sample=seed,
             chain=(),

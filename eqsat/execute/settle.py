@@ -18,6 +18,7 @@ from eqsat.errors import EqsatError
 from eqsat.execute.compile import Context, compile_node
 from eqsat.model.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
 from eqsat.model.load import load
+from eqsat.model.names import unused
 from eqsat.ops.evaluate import Value
 from eqsat.ops.properties import is_deterministic
 
@@ -61,7 +62,7 @@ class _Settling:
         self._known: dict[ir.Value, Value] = {}
         self._unknown: set[ir.Value] = set(model.graph.inputs)
         self._left = ALL_ROUNDS
-        self._taken: set[str] = set(_names(model.graph))
+        self._taken = {"", *_names(model.graph)}
 
     def run(self) -> bool:
         changed = False
@@ -188,12 +189,7 @@ class _Settling:
         ir.convenience.replace_all_uses_with(value, other)
 
     def _free(self, name: str) -> str:
-        found, k = name, 0
-        while not found or found in self._taken:
-            k += 1
-            found = f"{name}_{k}"
-        self._taken.add(found)
-        return found
+        return unused(name, self._taken)
 
 
 def _reads(node: ir.Node) -> list[ir.Value]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Protocol, cast
 
 import numpy as np
 import onnx
@@ -32,6 +33,21 @@ MAX_VALUE = 4096
 """Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
 
 _OPSETS = dict(opset.OPSETS)
+
+
+class _Schema(Protocol):
+    """``onnx.defs.OpSchema`` as it is: its stub lacks the last two parameters."""
+
+    def _infer_node_outputs(
+        self,
+        node: bytes,
+        types: Mapping[str, bytes],
+        data: Mapping[str, bytes],
+        sparse: Mapping[str, bytes],
+        opsets: Mapping[str, int],
+        ir_version: int,
+        /,
+    ) -> Mapping[str, bytes]: ...
 
 
 def infer_types(
@@ -86,8 +102,8 @@ def infer_types(
     make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
     node = make(op, attrs, present, outputs)
     try:
-        # The public function would serialize what is cached here; the stub of this one lacks the last two parameters.
-        inferred = found._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)  # type: ignore[call-arg]
+        # The public function would serialize what is cached here.
+        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)
     except (InferenceError, ValidationError) as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))
         if not any(map(_is_vague_parameter, inputs[1:own])):

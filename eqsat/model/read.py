@@ -21,6 +21,7 @@ from onnx.serialization import registry
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.extent import check_brackets, check_nesting
+from eqsat.model.names import unused
 from eqsat.model.tensor_data import check_content, check_external
 
 ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
@@ -224,16 +225,12 @@ def _from_ir(model: ir.Model) -> Source:
 def _name_values(graph: ir.Graph) -> None:
     """Names the results that have none; serialising demands it."""
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
-    taken = {v.name for node in nodes for v in (*node.inputs, *node.outputs) if v is not None}
-    taken |= {v.name for v in graph.inputs}
+    named = [*graph.inputs, *(v for node in nodes for v in (*node.inputs, *node.outputs) if v is not None)]
+    taken = {v.name for v in named if v.name is not None}
     for node in nodes:
         for value in node.outputs:
             if value.name is None:
-                name, k = node.op_type.lower(), 0
-                while (unique := f"{name}_{k}" if k else name) in taken:
-                    k += 1
-                value.name = unique
-                taken.add(unique)
+                value.name = unused(node.op_type.lower(), taken)
 
 
 def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Source:

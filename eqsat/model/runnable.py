@@ -21,6 +21,7 @@ from eqsat.model.body import Body, BodyNode
 from eqsat.model.definition import definition, definition_opset
 from eqsat.model.infer import infer_body, tensor_type
 from eqsat.model.kernels import Types, has_kernel
+from eqsat.model.names import unused
 from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType
 
 _CAST = OpKey("", "Cast")
@@ -240,7 +241,7 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
             known = types[len(values) + len(outputs)]
             shape = None if known is None or known.shape is None else ir.Shape(known.shape)
             kind = None if known is None else ir.TensorType(known.dtype)
-            outputs.append(ir.Value(name=_free(f"{base}_{part.op.name}", taken), type=kind, shape=shape))
+            outputs.append(ir.Value(name=unused(f"{base}_{part.op.name}", taken), type=kind, shape=shape))
         attributes = from_attrs(part.attrs, part.op)
         operands = [None if i is None else values[i] for i in part.inputs]
         made.append(ir.Node(part.op.domain, part.op.name, operands, attributes, outputs=outputs, name=outputs[0].name))
@@ -250,7 +251,7 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
         new = values[number]
         assert new is not None
         if number < body.inputs or new in results:
-            copy = ir.Value(name=_free(f"{base}_Identity", taken), type=old.type, shape=old.shape)
+            copy = ir.Value(name=unused(f"{base}_Identity", taken), type=old.type, shape=old.shape)
             made.append(ir.Node("", "Identity", [new], outputs=[copy], name=copy.name))
             new = copy
         results.append(new)
@@ -266,12 +267,3 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
         # The cost is that of all of them.
         step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != "eqsat.cost"})
     ir.convenience.replace_nodes_and_values(scope, node, [node], made, kept, results)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    found, k = name, 0
-    while found in taken:
-        k += 1
-        found = f"{name}_{k}"
-    taken.add(found)
-    return found

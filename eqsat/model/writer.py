@@ -11,6 +11,7 @@ from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.attributes import default_attrs, tensor_of, to_protos
 from eqsat.model.expression import Branch, Step, Tensor
+from eqsat.model.names import unused
 from eqsat.model.read import HEAVY, Source
 from eqsat.model.types import TensorType
 
@@ -54,7 +55,7 @@ def write_branches(
         leaves, steps = reachable(branch.outputs, branch.start)
         writer = _Writer(taken, steps, branch.start, name_of)
         for tensor in branch.inputs:
-            writer.names[tensor.order, 0] = _unique(str(tensor.name), taken)
+            writer.names[tensor.order, 0] = unused(str(tensor.name), taken)
         own = [t for t in leaves if t.order >= branch.start and t.is_constant]
         graph = writer.graph(name, branch.inputs, own, [(None, t) for t in branch.outputs], None)
         result.append(onnx.AttributeProto(name=name, type=onnx.AttributeProto.GRAPH, g=graph))
@@ -120,15 +121,6 @@ def _domains(steps: Iterable[Step]) -> set[str]:
     return found
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    found, k = name, 0
-    while found in taken:
-        k += 1
-        found = f"{name}_{k}"
-    taken.add(found)
-    return found
-
-
 class _Writer:
     """Writes one graph.
 
@@ -177,7 +169,7 @@ class _Writer:
 
     def _constant(self, proto: onnx.GraphProto, tensor: Tensor, weights: dict[str, ir.TensorProtocol] | None) -> None:
         assert tensor.type is not None and tensor.value is not None
-        name = _unique(tensor.name or "constant", self.taken)
+        name = unused(tensor.name or "constant", self.taken)
         self.names[tensor.order, 0] = name
         held = tensor_of(tensor.value, tensor.type.dtype, name)
         if weights is not None and tensor.value.size > HEAVY:
@@ -216,7 +208,7 @@ class _Writer:
                 self.names.setdefault((tensor.order, tensor.index), name)
         for step in self.steps:
             if step.name is not None and step.outputs == 1 and (step.order, 0) not in self.names:
-                self.names[step.order, 0] = _unique(step.name, self.taken)
+                self.names[step.order, 0] = unused(step.name, self.taken)
         final: list[tuple[str, Tensor]] = []
         for i, (name, tensor) in enumerate(outputs):
             place = (tensor.order, tensor.index)
@@ -225,7 +217,7 @@ class _Writer:
             if name is None and own is not None and own not in [n for n, _ in final]:
                 name = own
             elif name is None:
-                name = _unique(plain, self.taken)
+                name = unused(plain, self.taken)
             if tensor.step is not None and tensor.order >= self.start and own is None:
                 self.names[place] = name
             final.append((name, tensor))
@@ -242,5 +234,5 @@ class _Writer:
         place = (step.order, index)
         if place not in self.names:
             base = step.name or step.op.name.lower()
-            self.names[place] = _unique(f"{base}_{index}" if step.outputs > 1 else base, self.taken)
+            self.names[place] = unused(f"{base}_{index}" if step.outputs > 1 else base, self.taken)
         return self.names[place]

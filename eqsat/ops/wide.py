@@ -321,8 +321,8 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
     return f"{_show(value)} is below the smallest normal {name}, {tiny:.3g}"
 
 
-def _show(value: object) -> str:
-    return f"{float(value):.5g}" if np.isfinite(float(value)) else f"{value}"  # type: ignore[arg-type]
+def _show(value: np.floating | float) -> str:
+    return f"{float(value):.5g}" if np.isfinite(float(value)) else f"{value}"
 
 
 def peak_of(scale: np.ndarray) -> float:

@@ -129,16 +129,10 @@ class Examiner:
     ) -> Difference | None:
         if native.dtype.kind in "OUS" or not any("float" in n for n in self._types(piece)):
             return None
-        values: Values = {}
-        try:
-            left = self._left(piece, sample, wide, values)
-            right = self._right(piece, fed(piece, values), wide)
-        except Failed:
+        both = self._both(piece, sample, wide)
+        if both is None or both[0].dtype.kind != "f" or both[0].shape != native.shape:
             return None
-        if not isinstance(left, np.ndarray) or not isinstance(right, np.ndarray) or left.dtype.kind != "f":
-            return None
-        if left.shape != right.shape or left.dtype != right.dtype or left.shape != native.shape:
-            return None
+        left, right = both
         mask = judge.beyond_wide(left, right, meanings.rtol)
         if mask.any():
             # What overflows in float64, too, may be finite in an even wider type.
@@ -203,16 +197,11 @@ class Examiner:
 
     def _by_same_kernels(self, piece: Piece, sample: Sample) -> Difference | None:
         """The difference where nothing may differ but the order of additions: both sides by eqsat's kernels."""
-        values: Values = {}
-        try:
-            left = self._left(piece, sample, own, values)
-            right = self._right(piece, fed(piece, values), own)
-        except Failed:
+        both = self._both(piece, sample, own)
+        if both is None:
             return None
-        if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
-            return None
-        mask = judge.beyond(left, right, strict=True, lsb=0)
-        return judge.difference(mask, left, right) if mask.any() else None
+        mask = judge.beyond(*both, strict=True, lsb=0)
+        return judge.difference(mask, *both) if mask.any() else None
 
     def _suspect(self, piece: Piece, sample: Sample, style: Style) -> None:
         """Remembers a piece in which exact rules alone have left their traces, and which is not exact."""
@@ -242,17 +231,24 @@ class Examiner:
 
         Of large and tiny numbers they may, whose products overflow inside a kernel or do not.
         """
-        values: Values = {}
-        try:
-            left = self._left(piece, sample, self.oracle, values)
-            right = self._right(piece, fed(piece, values), self.oracle)
-        except Failed:
+        both = self._both(piece, sample, self.oracle)
+        if both is None:
             return False
-        if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
-            return False
-        return not judge.beyond(left, right, strict=self.tolerance.strict, lsb=self.tolerance.lsb).any()
+        return not judge.beyond(*both, strict=self.tolerance.strict, lsb=self.tolerance.lsb).any()
 
     # ---- both sides -------------------------------------------------------------------------------
+
+    def _both(self, piece: Piece, sample: Sample, call: Call) -> tuple[np.ndarray, np.ndarray] | None:
+        """Both sides by one implementation; None where it fails, or they cannot be compared."""
+        values: Values = {}
+        try:
+            left = self._left(piece, sample, call, values)
+            right = self._right(piece, fed(piece, values), call)
+        except Failed:
+            return None
+        if not isinstance(left, np.ndarray) or judge.incomparable(left, right) is not None:
+            return None
+        return left, right
 
     def _left(self, piece: Piece, sample: Sample, call: Call, values: Values) -> Value:
         return run_left(self.programs, piece, sample, call, values)

@@ -127,7 +127,7 @@ def runtime() -> Any:
     """The module ``onnxruntime``, None where it is not installed."""
     try:
         import onnxruntime
-    except Exception:
+    except Exception:  # what an installation raises that fits neither this numpy nor this machine
         return None
     return onnxruntime
 

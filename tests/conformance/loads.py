@@ -119,10 +119,8 @@ def inputs_of(model: onnx.ModelProto) -> list[np.ndarray]:
     return found
 
 
-def _fed(x: Any, declared: onnx.ValueInfoProto) -> Any:
+def _fed(x: np.ndarray, declared: onnx.ValueInfoProto) -> Any:
     value = onnxruntime.OrtValue
-    if isinstance(x, list) or x is None:
-        raise NotImplementedError("sequences")
     number = declared.type.tensor_type.elem_type
     array = np.ascontiguousarray(x)
     if array.dtype.kind == "V" or array.dtype.name in ("bfloat16",):

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from eqsat.rules.select import select_rules
+from eqsat.rules.select import NumericsClass, select_rules
 from eqsat.search import Result, Search
 from tests.fuzz.generator import Case
 from tests.fuzz.judge import DisagreementError, Judge
@@ -56,7 +56,7 @@ def targets_of(seed: int) -> tuple[str, ...]:
     return TARGETS[seed % len(TARGETS)]
 
 
-def numerics_of(seed: int) -> str:
+def numerics_of(seed: int) -> NumericsClass:
     """Every fifth graph is optimized to the bit."""
     return "exact" if seed % 5 == 4 else "real"
 
@@ -86,7 +86,7 @@ def check(case: Case, randoms: int = 2) -> Seen:
     expected = Executor(loaded).run(case.feeds)
     judge.compare("the executor", expected)
     numerics = numerics_of(seed)
-    search = Search(case.model, targets_of(seed), time_limit=30.0, iterations=6, enodes=4000, numerics=numerics)  # pyright: ignore
+    search = Search(case.model, targets_of(seed), time_limit=30.0, iterations=6, enodes=4000, numerics=numerics)
     seen.applied = {s.name for s in search.saturation.statistics if s.applied}
     if len(search.snapshot.nodes) <= AUDITED:
         report = search.audit(AUDIT_SAMPLES)

@@ -53,7 +53,7 @@ def _case(
 
 
 def _saved(**arrays: np.ndarray) -> Files:
-    return lambda folder: np.savez(folder / "data.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    return lambda folder: np.savez(folder / "data.npz", allow_pickle=True, **arrays)
 
 
 def _bytes(content: bytes) -> Files:

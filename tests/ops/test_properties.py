@@ -6,7 +6,10 @@ import numpy as np
 import onnx.defs
 import onnx_ir as ir
 import pytest
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError
 
+from eqsat.errors import ExecutionError
 from eqsat.model import opset
 from eqsat.model.types import GraphAttr, OpKey
 from eqsat.ops.evaluate import evaluate
@@ -46,7 +49,7 @@ def test_no_other_elementwise_operator_commutes():
             continue
         try:
             left, right = evaluate(op, (), [a, b])[0], evaluate(op, (), [b, a])[0]
-        except Exception:
+        except ExecutionError:  # it takes no floats
             continue
         assert left is None or right is None or not np.array_equal(left, right), op
 
@@ -109,7 +112,7 @@ def test_inputs_that_inference_reads_are_in_the_table():
             try:
                 without = onnx.shape_inference.infer_node_outputs(schema, node, types, {})
                 known = onnx.shape_inference.infer_node_outputs(schema, node, types, data)
-            except Exception:
+            except (InferenceError, ValidationError):  # these inputs do not fit it
                 continue
             assert {k: v.SerializeToString() for k, v in without.items()} == {
                 k: v.SerializeToString() for k, v in known.items()

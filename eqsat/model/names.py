@@ -1,0 +1,13 @@
+"""Names that are not taken yet."""
+
+from __future__ import annotations
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """The name itself while it is free, else with the least number behind it that makes it free; it is taken then."""
+    found, k = name, 0
+    while found in taken:
+        k += 1
+        found = f"{name}_{k}"
+    taken.add(found)
+    return found
