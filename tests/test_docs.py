@@ -165,7 +165,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     program = tmp_path / ".bin" / "eqsat"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m eqsat.cli "$@"\n', "utf-8")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m eqsat "$@"\n', "utf-8")
     program.chmod(0o755)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page, page.read_text("utf-8")):

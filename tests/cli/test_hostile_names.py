@@ -81,7 +81,7 @@ def test_on_a_terminal(number: int, model: Path, tmp_path: Path) -> None:
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "2000"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "eqsat.cli", *commands(model)[number]],
+        [sys.executable, "-m", "eqsat", *commands(model)[number]],
         cwd=tmp_path, stdout=child, stderr=child, env=environment,
     )  # fmt: skip
     os.close(child)
@@ -106,7 +106,7 @@ def test_on_a_terminal(number: int, model: Path, tmp_path: Path) -> None:
 
 def test_in_an_encoding_without_these_characters(model: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    command = [sys.executable, "-m", "eqsat.cli", "run", str(model)]
+    command = [sys.executable, "-m", "eqsat", "run", str(model)]
     assert b"\\u4e2d\\u6587" in subprocess.check_output(command, cwd=tmp_path, env=environment)
 
 

@@ -115,7 +115,7 @@ def test_start_up_loads_nothing_heavy() -> None:
 
 
 def test_output_into_a_closed_pipe_ends_quietly() -> None:
-    command = f"{sys.executable} -m eqsat.cli optimize --help | head -c 1"
+    command = f"{sys.executable} -m eqsat optimize --help | head -c 1"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, encoding="utf-8")
     assert done.stderr == ""
 

@@ -235,7 +235,7 @@ def test_a_composite_target_in_a_variable(here: Path) -> None:
     """Blanks and commas reach the program through a shell, as the post explains: both pairs of quotes are needed."""
     root = str(Path(__file__).parents[2])
     command = (
-        f'export TARGET="{COMPOSITE}"; {sys.executable} -m eqsat.cli optimize tflite.onnx --target "$TARGET" -o o.onnx'
+        f'export TARGET="{COMPOSITE}"; {sys.executable} -m eqsat optimize tflite.onnx --target "$TARGET" -o o.onnx'
     )
     environment = os.environ | {"PYTHONPATH": root}
     done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, encoding="utf-8")

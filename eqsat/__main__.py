@@ -1,4 +1,4 @@
-"""``python -m eqsat.cli`` is the command ``eqsat``."""
+"""``python -m eqsat`` is the command ``eqsat``."""
 
 import sys
 
