@@ -37,6 +37,7 @@ ROOMS = (
     "quantizing",
     "api",
     "cli",
+    "__main__",
 )
 LONGEST = 450
 

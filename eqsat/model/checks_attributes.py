@@ -142,11 +142,6 @@ def _mod(node: Operands) -> None:
         raise Mismatch("fmod must be 1 for floats")
 
 
-def _batch_dims(node: Operands) -> None:
-    if node.int_attr("batch_dims") < 0:
-        raise Mismatch(f"batch_dims is {node.int_attr('batch_dims')}, which is negative")
-
-
 # ---- inputs that are parameters ------------------------------------------------------------------
 
 
@@ -212,7 +207,7 @@ register_checks(
     {
         OpKey("", "DepthToSpace"): _depth_to_space,
         OpKey("", "GatherElements"): _indices_along,
-        OpKey("", "GatherND"): _batch_dims,
+        OpKey("", "GatherND"): _indices_nd,
         OpKey("", "LpNormalization"): _norm,
         OpKey("", "Mod"): _mod,
         OpKey("", "Pad"): _pad,
@@ -225,4 +220,3 @@ register_checks(
         OpKey("", "SpaceToDepth"): _space_to_depth,
     }
 )
-register_checks({OpKey("", "GatherND"): _indices_nd})

@@ -26,6 +26,7 @@ from eqsat.model import contrib, opset, symbolic
 from eqsat.model.attributes import attr, to_protos
 from eqsat.model.body import Body
 from eqsat.model.checks import check_types, contradiction
+from eqsat.model.fatal import require_least_of
 from eqsat.model.shape_values import propagate
 from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
@@ -33,6 +34,10 @@ MAX_VALUE = 4096
 """Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
 
 _OPSETS = dict(opset.OPSETS)
+
+
+_THROWN = (InferenceError, ValidationError, ValueError, IndexError, OverflowError, RuntimeError)
+"""What becomes of the exceptions of C++: that a number is no element type, for one, is a ValueError."""
 
 
 class _Schema(Protocol):
@@ -89,6 +94,7 @@ def infer_types(
         return (None,) * outputs
     found = opset.schema(op)
     _require_outputs(op, attrs, outputs, place)
+    require_least_of(op, attrs, place)
     captured = dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured)
     own = len(inputs) - len(captured)
     types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
@@ -104,7 +110,7 @@ def infer_types(
     try:
         # The public function would serialize what is cached here.
         inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)
-    except (InferenceError, ValidationError) as error:
+    except _THROWN as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))
         if not any(map(_is_vague_parameter, inputs[1:own])):
             raise wrong from error

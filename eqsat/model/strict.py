@@ -16,6 +16,7 @@ import onnx
 from eqsat.errors import ModelError
 from eqsat.model import opset
 from eqsat.model.extent import all_nodes, check_calls, check_nesting, check_symbol
+from eqsat.model.fatal import call, least_of_calls, require_least
 from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
 from eqsat.model.strict_node import check_call, check_node, check_text, require_text
@@ -75,6 +76,7 @@ class _Checker:
         model, graph = self.model, self.model.graph
         check_nesting(model, self.source.at("the graph"))
         self._texts()
+        self.least = least_of_calls(model.functions)
         if not model.ir_version:
             raise ModelError("a model with an IR version is required", place=self.source.place, actual="none")
         # Old IR versions demand that initializers are inputs too; nothing else depends on the version.
@@ -115,6 +117,8 @@ class _Checker:
         for function in self.model.functions:
             place = f"function {function.domain}.{function.name}"
             versions = self._versions(function.opset_import, place)
+            key = (canonical_domain(function.domain), function.name, function.overload)
+            require_least(function.attribute_proto, self.least.get(key, {}), self.source.at(place))
             known = dict.fromkeys(function.input, place)
             attributes = set(function.attribute) | {a.name for a in function.attribute_proto}
             self._nodes(function.node, known, dict(known), versions, place, attributes)
@@ -256,6 +260,7 @@ class _Checker:
         function = self.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             check_call(node, function, self.source.at(place))
+            require_least(node.attribute, self.least.get(call(node), {}), self.source.at(place))
             return
         if node.domain not in opset.OPSETS:
             opset.check_domain(node.domain, place=self.source.at(place))

@@ -10,6 +10,7 @@ from onnx import AttributeProto, defs
 
 from eqsat.errors import ModelError
 from eqsat.model import opset
+from eqsat.model.fatal import LEAST, require_least
 from eqsat.model.opset import did_you_mean
 from eqsat.model.tensor_data import check_strings
 from eqsat.model.types import OpKey
@@ -56,6 +57,7 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
         if attribute.name == "to" and not attribute.ref_attr_name and not _is_type(attribute.i):
             actual = f"number {attribute.i}"
             raise ModelError("an element type that ONNX knows is required in `to`", place=place, actual=actual)
+    require_least(node.attribute, LEAST.get(key, {}), place)
     if op == "Constant" and not node.domain and len(node.attribute) != 1:
         names = ", ".join(f"`{a.name}`" for a in node.attribute) or "none"
         raise ModelError("one attribute with the value of a Constant is required", place=place, actual=names)

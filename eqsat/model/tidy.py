@@ -94,7 +94,11 @@ def _required_names(graph: ir.Graph) -> list[tuple[ir.Node, int, str]]:
         if len(node.outputs) > 1:
             read = {i for i, v in enumerate(node.outputs) if v.uses() or v.is_graph_output()}
             unread = required_outputs(op_key(node), to_attrs(node), len(node.inputs), read) - read if read else ()
-            found += [(node, i, node.outputs[i].name or f"{node.outputs[0].name}_{i}") for i in sorted(unread)]
+            found += [
+                (node, i, node.outputs[i].name or f"{node.outputs[0].name}_{i}")
+                for i in sorted(unread)
+                if i < len(node.outputs)
+            ]
     return found
 
 

@@ -59,8 +59,12 @@ def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]
     changes["strides"] = strides
     if "dilations" in known:
         changes["dilations"] = dilations
+    padding = attr(attrs, "output_padding") or (0,) * rank
     if op.name == "ConvTranspose":
-        changes["output_padding"] = attr(attrs, "output_padding") or (0,) * rank
+        changes["output_padding"] = padding
+    fits = all(len(v) == rank for v in (strides, dilations, padding)) and min(*strides, *dilations) > 0
+    if not fits or len(attr(attrs, "output_shape") or strides) < rank:
+        return {}
     size = None if shape is None or len(shape) != rank + 2 else shape[2:]
     if op.name == "ConvTranspose" and (
         attr(attrs, "output_shape") or attr(attrs, "auto_pad", "NOTSET").startswith("SAME")

@@ -6,13 +6,15 @@ import importlib
 
 from tests.hostile.case import CASES, Case
 
-KINDS = ("sizes", "folding", "loops", "nesting", "tensors", "files", "arguments", "quantizing")
+KINDS = ("sizes", "folding", "loops", "nesting", "tensors", "files", "arguments", "quantizing", "attributes")
 """Files with cases."""
 
 SHORT = (
     "arguments-time_limit_nan",
     "arguments-rules_zero",
     "files-npy_of_2_to_40",
+    "optimize-negative_batch_in_a_call_of_another_opset",
+    "run-negative_batch_of_an_old_opset",
     "optimize-functions_that_double",
     "optimize-range_of_10_to_12",
     "optimize-two_to_40_squared",

@@ -344,3 +344,9 @@ def test_repr() -> None:
     assert repr(X) == "<eqsat input 'x' float[2, 3]>"
     assert repr(X + 1) == "<eqsat Add float[2, 3]>"
     assert repr(op) == "<operators of ai.onnx>"
+
+
+def test_attributes_on_which_inference_would_end_the_process() -> None:
+    x, i = eqsat.input("x", (4, 1, 3)), eqsat.input("i", (1,), "int64")
+    with pytest.raises(ModelError, match="`batch_dims` of 0 or more is required; got -6"):
+        op.GatherND(x, i, batch_dims=-6)
