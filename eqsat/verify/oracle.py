@@ -209,6 +209,8 @@ def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs:
 def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
         raise Failed("the reference is wrong where there are groups")
+    if op == OpKey("", "QLinearConv") and np.ndim(inputs[0]) != 4 and np.size(inputs[4]) > 1:
+        raise Failed("the reference is wrong where there are scales of channels and not two spatial axes")
     graphs = [value for _, value in attrs if isinstance(value, GraphAttr)]
     names = list(dict.fromkeys(name for graph in graphs for name in graph.captured))
     own_inputs = len(inputs) - len(names)

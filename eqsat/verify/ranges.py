@@ -162,6 +162,8 @@ def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) ->
     floats = [x for _, x in operands if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
     if op.name == "QuantizeLinear" and _quotient_leaves(operands):
         return True
+    if op.name in _RESCALING and _scale_leaves(*(operands[k] for k in _RESCALING[op.name])):
+        return True
     finite = all(_is_finite(x).all() for x in floats)
     for kind, value in results:
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
@@ -187,6 +189,17 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
     least = np.abs(scale[scale != 0]).min(initial=np.inf)
     with np.errstate(all="ignore"):
         return any(bool((np.abs(x) / least > largest(t)).any()) for t in types)
+
+
+_RESCALING = {"QLinearMatMul": (1, 4, 6), "QLinearConv": (1, 4, 6)}
+"""Quantized operators that multiply the first two of these scales and divide by the third."""
+
+
+def _scale_leaves(first: _Typed, second: _Typed, result: _Typed) -> bool:
+    """Whether what accumulators are multiplied with is beyond the range of the scales' type."""
+    kind, (a, b, y) = result[0], (np.asarray(x, np.longdouble) for _, x in (first, second, result))
+    with np.errstate(all="ignore"):
+        return any(_is_outside(kind, np.asarray(factor)) for factor in (a * b, a * b / y))
 
 
 def _at_pole(op: OpKey, floats: Sequence[np.ndarray]) -> bool:
