@@ -35,7 +35,7 @@ from eqsat.codegen.isa import Isa, find
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View
 from eqsat.codegen.kernels import find as find_family
 from eqsat.codegen.kernels.int8_vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 MS = "com.microsoft"
 INCLUDES = "#include <float.h>\n#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n"

@@ -39,7 +39,7 @@ from eqsat.codegen.kernel import Epilogue, Kernel, Task, View, Want
 from eqsat.codegen.kernels import find
 from eqsat.codegen.kernels.winograd import ASKED, pays
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _INCLUDES = "".join(f"#include <{name}.h>\n" for name in ("math", "stddef", "stdint", "string"))
 _FLAGS = ("-std=c11", "-O2", "-ffp-contract=fast", "-fPIC", "-shared")

@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from benchmarks.baseline.expr import tensor_type
-from eqsat.model.attributes import from_attrs, make_attrs, op_key, subgraphs, to_attrs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_deterministic
+from eqsat.schema.attributes import from_attrs, make_attrs, op_key, subgraphs, to_attrs
+from eqsat.schema.types import OpKey
 
 
 class Editor:

@@ -14,9 +14,9 @@ from typing import Literal
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.attributes import captured_values, op_key, subgraphs, to_attrs
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.rules.ast import Composite
+from eqsat.schema.attributes import captured_values, op_key, subgraphs, to_attrs
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 Kind = Literal["input", "constant", "call", "item", "tuple"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.baseline.expr import Expr
-from eqsat.model.attributes import attr
-from eqsat.model.types import AttrValue, OpKey
 from eqsat.rules.ast import Alternatives, AttrBind, Match, Number, Pattern, Rest, Var, Wildcard
 from eqsat.rules.ast import Expr as RuleExpr
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import AttrValue, OpKey
 
 COMMUTATIVE = frozenset({OpKey("", "Add"), OpKey("", "Mul")})
 """What TVM matches in both operand orders."""

@@ -17,8 +17,8 @@ from benchmarks.baseline.partition import HOST, Partition
 from benchmarks.baseline.tables import Facts, operator_cost
 from eqsat.errors import OptimizationError
 from eqsat.extract.graph import DisjointSets
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.sizes import size_in_bytes, static
 

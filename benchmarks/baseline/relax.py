@@ -20,8 +20,8 @@ from benchmarks.baseline.expr import Expr, Program, drop_dead, redirect
 from benchmarks.baseline.matcher import find
 from benchmarks.baseline.partition import HOST, Partition, Tables
 from eqsat.errors import OptimizationError
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Target
+from eqsat.schema.types import OpKey
 
 
 def partition(program: Program, tables: Tables) -> Partition:

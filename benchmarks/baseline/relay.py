@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from benchmarks.baseline.expr import Expr, Program, post_order, redirect, users
 from benchmarks.baseline.matcher import Found, find
 from benchmarks.baseline.partition import HOST, Partition, Tables
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Target
+from eqsat.schema.types import OpKey
 
 _TUPLE_OPERANDS = frozenset({OpKey("", "Concat")})
 """Operators that Relay gives their operands as one tuple."""

@@ -18,8 +18,8 @@ from eqsat.egraph.query import Site
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Reader, Snapshot
 from eqsat.egraph.template import Answer
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.properties import is_commutative
+from eqsat.schema.types import Attrs, OpKey
 
 FOLDING = "constant folding"
 FIRST_OUTPUT = "first output alone"

@@ -18,9 +18,9 @@ import onnx_ir as ir
 from eqsat.check.oracle import Undefined, require_defined
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
-from eqsat.model.types import GraphAttr, OpKey, TensorType
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.wide import FLOATS, wide_type, wide_values
+from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
 WORLDS = 4
 """The undisturbed one, and three that are disturbed."""

@@ -20,13 +20,13 @@ from eqsat.check.node import Node
 from eqsat.check.roles import role_of
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
-from eqsat.model.attributes import make_attrs
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.types import Attrs, TensorType
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
 from eqsat.rules.trees import without_places
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import Attrs, TensorType
 
 if TYPE_CHECKING:
     from eqsat.check.draw import Drawing

@@ -19,8 +19,8 @@ from eqsat.check.oracle import NotANumber, Oracle, Undefined, Unsupported, requi
 from eqsat.egraph.encode import ORIGINAL
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
-from eqsat.model.attributes import op_key
-from eqsat.model.types import TensorType
+from eqsat.schema.attributes import op_key
+from eqsat.schema.types import TensorType
 
 ROUNDS = 2
 """Rounds of saturation: one fires the rule, another lets it meet what it has made."""
@@ -167,7 +167,7 @@ class Audit:
         for value in self.model.graph.initializers.values():
             assert value.const_value is not None
             values[value] = _widened(value.const_value.numpy(), wide)
-        from eqsat.model.attributes import to_attrs
+        from eqsat.schema.attributes import to_attrs
 
         for node in self.model.graph:
             op, attrs = op_key(node), to_attrs(node)

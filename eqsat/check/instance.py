@@ -10,13 +10,13 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from eqsat.model import opset
 from eqsat.model.annotate import annotate
-from eqsat.model.attributes import default_attrs, to_protos
-from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.rules.ast import Match, Rule
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import TensorFacts
+from eqsat.schema import opset
+from eqsat.schema.attributes import default_attrs, to_protos
+from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 
 MOST_VALUES = 24
 """Elements up to which a tensor is printed whole."""

@@ -12,9 +12,9 @@ from eqsat.check import data
 from eqsat.check.chance import Chance, Rejected, Shape
 from eqsat.check.data import Fill, Pool
 from eqsat.check.instance import Drawn
-from eqsat.model.opset import find_schema
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Match, Number, Pattern, Var, Wildcard
+from eqsat.schema.opset import find_schema
+from eqsat.schema.types import OpKey
 
 if TYPE_CHECKING:
     from eqsat.check.attempt import Attempt

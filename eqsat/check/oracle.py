@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.types import Attrs, OpKey
 
 Arrays = Sequence[np.ndarray | None]
 

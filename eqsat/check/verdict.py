@@ -37,8 +37,8 @@ def _has_float_attributes(template: object) -> bool:
 
 
 def _is_float(template: Build) -> bool:
-    from eqsat.model.opset import attribute_types, find_schema
-    from eqsat.model.types import OpKey
+    from eqsat.schema.opset import attribute_types, find_schema
+    from eqsat.schema.types import OpKey
 
     if not isinstance(template.op, OpKey) or find_schema(template.op) is None:
         return True

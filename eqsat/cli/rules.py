@@ -64,8 +64,8 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
     eqsat rules show --egg double
     """
     from eqsat.errors import RuleError
-    from eqsat.model.opset import did_you_mean
     from eqsat.rules.listing import short_place
+    from eqsat.schema.opset import did_you_mean
 
     by_name = {entry.name: entry for entry in _read(files)}
     for i, name in enumerate(names):

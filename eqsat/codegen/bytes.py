@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 TABLE = OpKey("eqsat", "ByteTable")
 """A step that looks bytes up; its attribute ``table`` has 256 results by the bits of the operand."""

@@ -18,9 +18,9 @@ from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, RESHAPE, Node, Operand, Tensor
-from eqsat.model import opset
 from eqsat.model.definition import has_definition
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 
 Made = tuple[list[Node], list[Operand | None]]
 """New nodes, and what the old node's outputs are now."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from eqsat.codegen.kernels.registry import families, operators
 from eqsat.codegen.marks import entry_name
 from eqsat.errors import TargetError
-from eqsat.model.opset import did_you_mean
 from eqsat.rules.ast import Target
+from eqsat.schema.opset import did_you_mean
 
 
 def family_names() -> list[str]:

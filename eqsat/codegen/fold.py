@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Node, Program
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.wide import evaluate_wide, misfit, widen
+from eqsat.schema.types import OpKey, TensorType
 
 _CONV = OpKey("", "Conv")
 _GEMM = OpKey("", "Gemm")

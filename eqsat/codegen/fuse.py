@@ -15,7 +15,7 @@ from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.registry import find
 from eqsat.codegen.pieces import is_piece
 from eqsat.codegen.program import Node, Operand, Program, Tensor
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
 

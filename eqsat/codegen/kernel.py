@@ -39,7 +39,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 Shape = tuple[int, ...]
 Halo = tuple[tuple[int, int], ...]

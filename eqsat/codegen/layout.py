@@ -17,7 +17,7 @@ from eqsat.codegen.place import Buffer, Place, memory_order
 from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.satisfied import same_order, satisfies
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
 Order = tuple[int, ...]

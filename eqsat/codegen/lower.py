@@ -22,15 +22,15 @@ from eqsat.codegen.program import IDENTITY, Dequantized, Group, Node, Operand, P
 from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
-from eqsat.model.attributes import array_of, op_key, to_attrs
 from eqsat.model.definition import definition
 from eqsat.model.infer import infer_types, tensor_type
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import is_deterministic
 from eqsat.partition.saved import inline
+from eqsat.schema.attributes import array_of, op_key, to_attrs
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
 _MOST_CAUSES = 20
 """Reasons listed in a message."""

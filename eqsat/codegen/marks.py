@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.codegen.kernels.registry import families
-from eqsat.model.attributes import op_key
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.partition.emit import COMPOSITE, TARGET
+from eqsat.schema.attributes import op_key
 
 FAMILY = "codegen.family"
 """Metadata key: name of the kernel family that computes a node."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.codegen.place import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
-from eqsat.model.slices import taken
+from eqsat.schema.slices import taken
 
 
 def is_piece(node: Node) -> bool:

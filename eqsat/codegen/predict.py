@@ -17,10 +17,10 @@ from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Shape, Task, View
 from eqsat.codegen.marks import entry_name
 from eqsat.errors import OptimizationError
-from eqsat.model.types import Attrs, OpKey, TensorType
-from eqsat.ops.macs import macs
+from eqsat.model.macs import macs
 from eqsat.rules.ast import Expr, Family, Target
 from eqsat.rules.expression import TensorFacts
+from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.cost import priced, roofline
 from eqsat.targets.families import FUNCTIONS, Work, family_entry, rates
 from eqsat.targets.names import bind_operands

@@ -7,9 +7,9 @@ from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.marks import entry_name
 from eqsat.egraph.snapshot import ENode
 from eqsat.extract.from_egraph import Pricing
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import TensorType
 from eqsat.rules.ast import Composite, Match, Numerics
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import TensorType
 
 _VIEWS = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that are mostly a matter of where tensors lie: what they cost is the conversions beside them."""

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.kernel import Epilogue, Shape, Step, Task, View
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 if TYPE_CHECKING:
     from eqsat.codegen.onednn.description import Piece

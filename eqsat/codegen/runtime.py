@@ -23,8 +23,8 @@ from eqsat.codegen.onednn.library import require_onednn
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
-from eqsat.model import opset
 from eqsat.rules.ast import Target
+from eqsat.schema import opset
 
 _NAME = "model"
 _ATTEMPTS = 8

@@ -26,9 +26,7 @@ from eqsat.extract.cost import needed
 from eqsat.extract.from_egraph import Formulation, formulate, require_static_types
 from eqsat.extract.problem import Choice, Solution
 from eqsat.extract.solve import solve
-from eqsat.model.attributes import op_key
 from eqsat.model.load import load
-from eqsat.model.types import OpKey
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.partition.assemble import assemble
 from eqsat.partition.functions import to_model
@@ -37,6 +35,8 @@ from eqsat.partition.saved import inline
 from eqsat.rules.ast import Alternatives, Match, Pattern, Target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.select import allowed, select_rules
+from eqsat.schema.attributes import op_key
+from eqsat.schema.types import OpKey
 from eqsat.targets.cost import CostModel
 
 TIME_LIMIT = 60.0

@@ -13,10 +13,10 @@ from typing import Any
 from eqsat import bounds
 from eqsat.egraph.enode import ENode
 from eqsat.egraph.intern import Constant
-from eqsat.model.types import GraphAttr, TensorType
 from eqsat.ops.evaluate import may_fold, try_need
 from eqsat.ops.need import SLOW, Need
 from eqsat.ops.schemas import defaults
+from eqsat.schema.types import GraphAttr, TensorType
 
 FOLD_TOTAL = 16 * bounds.FOLD_ELEMENTS
 """Elements of all constants that are computed, unless the model itself has many."""

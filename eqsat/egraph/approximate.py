@@ -23,8 +23,8 @@ from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import Constructor
 from eqsat.errors import OptimizationError
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 
 QUANTIZE = Constructor(OpKey("", "QuantizeLinear"), 3)
 DEQUANTIZE = Constructor(OpKey("", "DequantizeLinear"), 3)

@@ -18,7 +18,6 @@ from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
-from eqsat.model.types import OpKey
 from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
     AttrBind,
@@ -34,6 +33,7 @@ from eqsat.rules.ast import (
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
 from eqsat.rules.syntax import Apply, Member, Name
+from eqsat.schema.types import OpKey
 
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
 _FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}

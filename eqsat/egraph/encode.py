@@ -16,9 +16,9 @@ from egglog import bindings
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import ORIGINAL, Constructor, has_variadic_outputs
-from eqsat.model.attributes import captured_values, op_key, to_attrs
-from eqsat.model.types import Attrs, GraphAttr, TensorType
 from eqsat.ops.properties import is_deterministic
+from eqsat.schema.attributes import captured_values, op_key, to_attrs
+from eqsat.schema.types import Attrs, GraphAttr, TensorType
 
 CHUNK = 300
 

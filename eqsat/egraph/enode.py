@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.language import ORIGINAL
-from eqsat.model.types import Attrs, OpKey
+from eqsat.schema.types import Attrs, OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.errors import EqsatError, LimitError
 from eqsat.model.infer import infer_types
-from eqsat.model.types import GraphAttr, OpKey, TensorType
 from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
+from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
 STATIC_SHAPE = (OpKey("", "Shape"), OpKey("", "Size"))
 """Operators whose result follows from the operand's type alone."""

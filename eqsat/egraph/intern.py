@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.attributes import array_of, tensor_of
-from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import Bounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
+from eqsat.schema.attributes import array_of, tensor_of
+from eqsat.schema.types import Attrs, TensorType
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.model.opset import Schema, find_schema
-from eqsat.model.types import OpKey
 from eqsat.ops.properties import is_commutative
+from eqsat.schema.opset import Schema, find_schema
+from eqsat.schema.types import OpKey
 
 PRELUDE = (
     "(sort T)",

@@ -13,12 +13,12 @@ from typing import Any
 from eqsat.egraph.language import ABSENT, Constructor, has_variadic_outputs
 from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
-from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
 from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
 from eqsat.rules.syntax import Number, Place
 from eqsat.rules.syntax import Sequence as Listed
 from eqsat.rules.trees import without_places
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import onnx_ir as ir
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.layout import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
-from eqsat.model.types import Attrs, TensorType
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
 from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, rounded_by
+from eqsat.schema.types import Attrs, TensorType
 
 
 class OutOfRange(Exception):

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.egraph.language import ABSENT, Constructor
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
 from eqsat.rules.trees import without_places
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from eqsat.egraph.compile import Compiler
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.query import node_of, trim
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Match, Pattern, Rest, Rule
 from eqsat.rules.expand import Clause, expand
+from eqsat.schema.types import OpKey
 
 _REST = 2  # operands that `xs...` stands for in the text
 

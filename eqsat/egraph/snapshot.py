@@ -16,7 +16,7 @@ from eqsat.egraph.enode import ENode as ENode
 from eqsat.egraph.intern import Constant, Tables
 from eqsat.egraph.language import COMMUTED, ORIGINAL, Constructor
 from eqsat.egraph.saturate import Saturation
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema.types import OpKey, TensorType
 
 
 @dataclass

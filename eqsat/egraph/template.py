@@ -15,14 +15,14 @@ from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
 from eqsat.errors import EqsatError
-from eqsat.model.attributes import make_attrs
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.opset import find_schema
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.ast import Build, Expr, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
 from eqsat.rules.syntax import Number
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.opset import find_schema
+from eqsat.schema.types import OpKey, TensorType
 
 LARGEST_FILL = 1 << 20
 """A template that is only a number becomes a constant of the root's shape, up to this many elements."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from eqsat.egraph.compile import CompiledClause, Compiler
 from eqsat.egraph.language import MOST_OPERANDS, Constructor
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
+from eqsat.schema.types import OpKey
 
 
 class Vocabulary:

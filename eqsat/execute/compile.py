@@ -17,12 +17,12 @@ from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control
 from eqsat.execute.program import Program, Step
-from eqsat.model import opset
-from eqsat.model.attributes import array_of, captured_values, plain_value, subgraphs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
-from eqsat.ops.functions import function_body
 from eqsat.ops.properties import is_deterministic
+from eqsat.schema import opset
+from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import OpKey
 
 Bindings = Mapping[str, ir.Attr]
 """Attributes that a function was called with."""

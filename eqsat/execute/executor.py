@@ -13,7 +13,7 @@ from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.execute.program import Program
-from eqsat.model import opset
+from eqsat.schema import opset
 
 _DEFAULT = object()
 """Stands for an initializer that is not overridden."""

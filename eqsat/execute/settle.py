@@ -16,11 +16,11 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import EqsatError
 from eqsat.execute.compile import Context, compile_node
-from eqsat.model.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
 from eqsat.model.load import load
 from eqsat.model.names import unused
 from eqsat.ops.evaluate import Value
 from eqsat.ops.properties import is_deterministic
+from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
 
 ROUNDS = 1 << 14
 """Operators that one loop may compute, each round counted."""

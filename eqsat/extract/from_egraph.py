@@ -17,8 +17,8 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
-from eqsat.model.types import TensorType
 from eqsat.rules.expression import NodeFacts, TensorFacts
+from eqsat.schema.types import TensorType
 from eqsat.targets.cost import CostModel
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.model.runnable import runs_alone, written
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema.types import OpKey, TensorType
 
 _Types = Sequence[TensorType | None]
 _Signature = tuple[OpKey, tuple[ir.DataType | None, ...], ir.DataType | None]

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.attributes import make_attrs
 from eqsat.model.branches import infer_branches, make_branches
 from eqsat.model.expression import Branch, Step, Tensor, made_so_far
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.model.operands import as_tensors
 from eqsat.model.shape_values import propagate
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 def apply(
@@ -69,7 +70,7 @@ def apply(
 
 
 def _check_arity(op: OpKey, operands: Sequence[Any], place: str) -> None:
-    function = opset.find_function(op)
+    function = find_function(op)
     if function is not None:
         names = function.inputs
         if len(operands) != len(names):
@@ -100,7 +101,7 @@ def _default_outputs(
     if branches:
         # The body of a Loop also says whether to go on.
         return len(branches[0][1].outputs) - (1 if op.name == "Loop" else 0)
-    body = opset.function_body(op, attrs)
+    body = function_body(op, attrs)
     if body is not None:
         return len(body.results)
     if opset.find_schema(op) is None:

@@ -9,12 +9,12 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.attributes import make_attrs, to_attrs, to_protos
 from eqsat.model.expression import Branch, Tensor, made_so_far
 from eqsat.model.infer import infer_types
 from eqsat.model.operands import constant
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import make_attrs, to_attrs, to_protos
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 Branches = tuple[tuple[str, Branch], ...]
 

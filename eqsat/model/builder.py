@@ -14,14 +14,15 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.apply import apply
-from eqsat.model.dtypes import DTypeLike, to_dtype
 from eqsat.model.expression import Tensor
 from eqsat.model.load import finish
 from eqsat.model.operands import constant
-from eqsat.model.types import Dim, OpKey, TensorType
 from eqsat.model.writer import Named, write_model
+from eqsat.schema import opset
+from eqsat.schema.dtypes import DTypeLike, to_dtype
+from eqsat.schema.functions import find_function, functions
+from eqsat.schema.types import Dim, OpKey, TensorType
 
 __all__ = ["Operators", "Tensor", "constant", "graph", "input", "op"]
 
@@ -85,7 +86,7 @@ class Operators:
         return Operators(domain)
 
     def __dir__(self) -> list[str]:
-        own = [o.name for o in opset.functions() if o.domain == (self._domain or opset.EQSAT)]
+        own = [o.name for o in functions() if o.domain == (self._domain or opset.EQSAT)]
         return sorted({*opset.operator_names(self._domain), *own})
 
     def __repr__(self) -> str:
@@ -95,9 +96,9 @@ class Operators:
         if name.startswith("_"):
             raise AttributeError(name)
         key = OpKey(self._domain, name)
-        if not self._domain and opset.find_schema(key) is None and opset.find_function(OpKey(opset.EQSAT, name)):
+        if not self._domain and opset.find_schema(key) is None and find_function(OpKey(opset.EQSAT, name)):
             key = OpKey(opset.EQSAT, name)
-        known = opset.find_schema(key) is not None or opset.find_function(key) is not None
+        known = opset.find_schema(key) is not None or find_function(key) is not None
         if not known and self._domain in opset.OPSETS:
             error = opset.unknown_operator(key)
             raise UnknownOperator(error.requirement, place=f"op.{name}", actual=error.actual, hint=error.hint)
@@ -156,7 +157,7 @@ def _sort_arguments(key: OpKey, operands: Sequence[Any], given: dict[str, Any]) 
         names = list(opset.input_names(key))
         kinds = opset.attribute_types(key)
     else:
-        function = opset.find_function(key)
+        function = find_function(key)
         names, kinds = list(function.inputs) if function is not None else [], {}
     positional = list(operands)
     attributes: dict[str, Any] = {}

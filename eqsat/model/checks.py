@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.errors import ModelError
-from eqsat.model.attributes import attr
-from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 
 class Mismatch(Exception):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.model.checks import Mismatch, Operands, normal_axis, register_checks, show
-from eqsat.model.types import OpKey
 from eqsat.model.windows import AUTO_PAD
+from eqsat.schema.types import OpKey
 
 # ---- words ---------------------------------------------------------------------------------------
 

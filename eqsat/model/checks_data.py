@@ -20,7 +20,7 @@ from eqsat.model.checks import (
     same,
     show,
 )
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 # ---- inputs that are parameters ------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from eqsat.model.checks import (
     require_vector,
     same,
 )
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None, transposed: bool = False) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.model.attributes import default_attrs, subgraphs, to_attrs
-from eqsat.model.types import Attrs, AttrValue, OpKey
+from eqsat.schema.attributes import default_attrs, subgraphs, to_attrs
+from eqsat.schema.types import Attrs, AttrValue, OpKey
 
 _WINDOW = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """Attributes of convolutions and pools that have one value a dimension, with the value that goes without saying."""

@@ -15,9 +15,10 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
-from eqsat.model import opset, symbolic
-from eqsat.model.attributes import attr, make_attrs
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.model import symbolic
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr, make_attrs
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 Infer = Callable[..., tuple[TensorType | None, ...]]
 _FLOAT = ir.DataType.FLOAT
@@ -179,8 +180,8 @@ def register_symbolic(standard: Infer) -> None:
 
 def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
     def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-        from eqsat.model.attributes import op_key, to_attrs
         from eqsat.model.infer import tensor_type
+        from eqsat.schema.attributes import op_key, to_attrs
 
         inputs = [None if v is None else tensor_type(v) for v in node.inputs]
         if any(v is not None and t is None for v, t in zip(node.inputs, inputs, strict=True)):

@@ -11,16 +11,17 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import plain_value, to_attrs, to_protos
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import plain_value, to_attrs, to_protos
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 def has_definition(op: OpKey) -> bool:
     """Whether an operator is defined in terms of others, for some types of its inputs."""
     schema: Any = opset.find_schema(op)
-    if opset.find_function(op) is not None:
+    if find_function(op) is not None:
         return True
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -37,7 +38,7 @@ def definition_opset(op: OpKey) -> int | None:
 
 def definition(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> Body | None:
     """The body of an operator for given attributes and types of inputs, None if it has no definition."""
-    own = opset.function_body(op, attrs)
+    own = function_body(op, attrs)
     if own is not None:
         return own
     schema = opset.find_schema(op)
@@ -101,7 +102,7 @@ def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
             copy.attribute.append(proto_attribute)
         made = ir.from_proto(copy)
         op = OpKey(opset.canonical_domain(node.domain), node.op_type)
-        if opset.find_schema(op) is None and opset.find_function(op) is None:
+        if opset.find_schema(op) is None and find_function(op) is None:
             return None
         nodes.append(BodyNode(op, to_attrs(made), tuple(numbers[n] for n in node.input), len(node.output)))
         for name in node.output:

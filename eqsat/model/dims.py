@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean
 
 
 def name_dims(model: ir.Model) -> None:

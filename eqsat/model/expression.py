@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ModelError
-from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 _created = itertools.count()
 

@@ -14,7 +14,7 @@ import onnx
 
 from eqsat import bounds
 from eqsat.errors import LimitError, ModelError
-from eqsat.model.types import TensorType
+from eqsat.schema.types import TensorType
 
 MOST_BYTES = 1 << 62
 MOST_DIMENSIONS = 32

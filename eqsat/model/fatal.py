@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 
 from eqsat.errors import ModelError
-from eqsat.model.attributes import attr
 from eqsat.model.extent import all_nodes
-from eqsat.model.opset import canonical_domain
-from eqsat.model.types import Attrs, OpKey
+from eqsat.schema.attributes import attr
+from eqsat.schema.opset import canonical_domain
+from eqsat.schema.types import Attrs, OpKey
 
 LEAST: Mapping[OpKey, Mapping[str, int]] = {OpKey("", "GatherND"): {"batch_dims": 0}}
 """The least value of attributes; inference reads memory that is not its own below it (onnx 1.23)."""

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs, op_key, to_attrs, to_protos
-from eqsat.model.body import Body
-from eqsat.model.types import Attrs, OpKey
+from eqsat.schema import opset
+from eqsat.schema.attributes import from_attrs, op_key, to_attrs, to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.types import Attrs, OpKey
 
 
 def with_definitions(model: ir.Model) -> ir.Model:
@@ -55,10 +56,10 @@ class _Writer:
             name = f"{op.name}_{k}"
         self.taken.add((op.domain, name))
         self.names[op, attrs] = name
-        body, found = opset.function_body(op, attrs), opset.find_function(op)
+        body, found = function_body(op, attrs), find_function(op)
         assert body is not None and found is not None
         function = define(OpKey(op.domain, name), body, found.inputs, attrs)
-        for node in [n for n in function if opset.find_function(op_key(n)) is not None]:
+        for node in [n for n in function if find_function(op_key(n)) is not None]:
             self.add(*_call(node))
             self.bind(node)
         self.model.functions[function.identifier()] = function
@@ -115,14 +116,14 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
 
 
 def _is_missing(model: ir.Model, node: ir.Node) -> bool:
-    return node.op_identifier() not in model.functions and opset.find_function(op_key(node)) is not None
+    return node.op_identifier() not in model.functions and find_function(op_key(node)) is not None
 
 
 def _call(node: ir.Node) -> tuple[OpKey, Attrs]:
     op = op_key(node)
-    found = opset.find_function(op)
+    found = find_function(op)
     assert found is not None
-    return op, tuple(sorted((dict(found.attrs) | dict(to_attrs(node))).items()))
+    return op, found.complete(to_attrs(node))
 
 
 def _sort_key(call: tuple[OpKey, Attrs]) -> tuple[OpKey, bytes]:

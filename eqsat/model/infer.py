@@ -22,13 +22,15 @@ from eqsat.errors import ModelError
 from eqsat.model import checks_attributes as checks_attributes
 from eqsat.model import checks_data as checks_data
 from eqsat.model import checks_nn as checks_nn
-from eqsat.model import contrib, opset, symbolic
-from eqsat.model.attributes import attr, to_protos
-from eqsat.model.body import Body
+from eqsat.model import contrib, symbolic
 from eqsat.model.checks import check_types, contradiction
 from eqsat.model.fatal import require_least_of
 from eqsat.model.shape_values import propagate
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr, to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
 MAX_VALUE = 4096
 """Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
@@ -85,7 +87,7 @@ def infer_types(
     place = place or str(op)
     if op.name == "Constant" and not op.domain:
         return (constant_type(attrs),)
-    body = opset.function_body(op, attrs)
+    body = function_body(op, attrs)
     if body is not None:
         return _infer_function(op, body, inputs, values, place)
     if op.domain == opset.MICROSOFT:

@@ -15,8 +15,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey, TensorType
 
 Types = Sequence[TensorType | None]
 

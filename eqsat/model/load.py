@@ -15,7 +15,6 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.annotate import annotate
 from eqsat.model.dims import bind, name_dims
 from eqsat.model.read import ModelSource, read
@@ -24,6 +23,7 @@ from eqsat.model.recognize import recognize
 from eqsat.model.strict import check, validate
 from eqsat.model.tidy import tidy
 from eqsat.model.upgrade import inline_foreign, upgrade
+from eqsat.schema import opset
 
 Source = ModelSource
 """What a model can be loaded from."""

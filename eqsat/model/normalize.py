@@ -1,6 +1,6 @@
 """The normal form of a node's attributes and inputs, so that equal meanings are spelled equally.
 
-Against the schema's defaults (see :mod:`eqsat.model.attributes`) these depend on the inputs: axes are counted from the
+Against the schema's defaults (see :mod:`eqsat.schema.attributes`) these depend on the inputs: axes are counted from the
 front, ``auto_pad`` and ``output_shape`` become ``pads``, windows say their strides, dilations and kernel, and
 attributes without effect have their default. What is not known (a symbolic dimension) stays as it is.
 """
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import attr, default_attrs
-from eqsat.model.types import Attrs, AttrValue, OpKey, TensorType
 from eqsat.model.windows import complete_window
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr, default_attrs
+from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
 
 # Operators whose attribute `axis` counts the axes of their first input.
 _AXIS = frozenset(

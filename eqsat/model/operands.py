@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.checks import contradiction
 from eqsat.model.expression import Tensor
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey, TensorType
 
 
 def constant(

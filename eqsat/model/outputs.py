@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from eqsat.model.attributes import attr
-from eqsat.model.types import Attrs, OpKey
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import Attrs, OpKey
 
 _BATCH_NORMALIZATION = OpKey("", "BatchNormalization")
 _ATTENTION = OpKey("", "Attention")

@@ -135,7 +135,7 @@ def _content(path: Path) -> bytes:
 
 
 def _similar(path: Path) -> str:
-    from eqsat.model.opset import did_you_mean
+    from eqsat.schema.opset import did_you_mean
 
     try:
         beside = [p.name for p in path.parent.iterdir() if p.is_file()]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import default_attrs, op_key, to_attrs
 from eqsat.model.functions import define
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.attributes import default_attrs, op_key, to_attrs
+from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.types import OpKey
 
 _Identifier = ir.OperatorIdentifier
 _Names = dict[_Identifier, OpKey]
@@ -47,19 +48,19 @@ def _operator(function: ir.Function) -> OpKey | None:
         return None
     base, _, number = function.name.rpartition("_")
     names = [function.name, base] if number.isdigit() else [function.name]
-    return next((OpKey(opset.EQSAT, n) for n in names if opset.find_function(OpKey(opset.EQSAT, n))), None)
+    return next((OpKey(opset.EQSAT, n) for n in names if find_function(OpKey(opset.EQSAT, n))), None)
 
 
 def _is_definition(function: ir.Function, op: OpKey, call: ir.Node, known: _Names) -> bool:
     """Whether a function is what eqsat defines the operator as, for the attributes of a call."""
-    found = opset.find_function(op)
+    found = find_function(op)
     if found is None or any(a.ref_attr_name for a in call.attributes.values()):
         return False
     given = dict(to_attrs(call))
-    if set(given) - set(dict(found.attrs)):
+    if set(given) - set(dict(found.attributes)):
         return False
-    attrs = tuple(sorted((dict(found.attrs) | given).items()))
-    body = opset.function_body(op, attrs)
+    attrs = found.complete(tuple(given.items()))
+    body = function_body(op, attrs)
     if body is None or len(function.inputs) != body.inputs:
         return False
     return _signature(function, known) == _signature(define(op, body, found.inputs), known)

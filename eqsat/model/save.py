@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.files import reason, staged
-from eqsat.model.attributes import tensor_of
 from eqsat.model.concise import is_concise, make_concise
 from eqsat.model.functions import with_definitions
 from eqsat.model.runnable import with_runnable
+from eqsat.schema.attributes import tensor_of
 
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which on they go into a file of their own (a protobuf ends at 2 GiB)."""

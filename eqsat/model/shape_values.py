@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.attributes import attr
-from eqsat.model.integers import divided
-from eqsat.model.slices import as_slice, taken
-from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
+from eqsat.schema.attributes import attr
+from eqsat.schema.integers import divided
+from eqsat.schema.slices import as_slice, taken
+from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 
 _LIMIT = 256
 

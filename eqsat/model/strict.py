@@ -14,13 +14,13 @@ from contextlib import contextmanager
 import onnx
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.extent import all_nodes, check_calls, check_nesting, check_symbol
 from eqsat.model.fatal import call, least_of_calls, require_least
-from eqsat.model.opset import canonical_domain, did_you_mean
 from eqsat.model.read import Source
 from eqsat.model.strict_node import check_call, check_node, check_text, require_text
 from eqsat.model.tensor_data import check_strings
+from eqsat.schema import opset
+from eqsat.schema.opset import canonical_domain, did_you_mean
 
 
 def check(source: Source) -> None:

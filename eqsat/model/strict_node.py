@@ -9,11 +9,11 @@ import onnx_ir as ir
 from onnx import AttributeProto, defs
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.fatal import LEAST, require_least
-from eqsat.model.opset import did_you_mean
 from eqsat.model.tensor_data import check_strings
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.opset import did_you_mean
+from eqsat.schema.types import OpKey
 
 _OLDEST = {OpKey("", "Scan"): 9}
 """Since when an operator is what it is, where ``onnx.version_converter`` takes what was before for the same: until

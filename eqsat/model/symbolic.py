@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs, tensor_of
 from eqsat.model.checks import contradiction
 from eqsat.model.sound import make_sound
-from eqsat.model.types import Attrs, Dim, OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import from_attrs, tensor_of
+from eqsat.schema.types import Attrs, Dim, OpKey, TensorType
 
 make_sound()
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from eqsat.model import opset
-from eqsat.model.attributes import op_key, tensor_of, to_attrs
 from eqsat.model.outputs import required_outputs
 from eqsat.model.shape_values import constant_value
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.attributes import op_key, tensor_of, to_attrs
+from eqsat.schema.types import OpKey
 
 
 def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:

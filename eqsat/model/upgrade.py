@@ -14,10 +14,10 @@ import onnx
 from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
 from eqsat.model.converted import drop_leftovers, element_types, give_types, needs_types
 from eqsat.model.read import Source
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 
 METADATA = "eqsat."
 """Prefix of the metadata keys by which eqsat knows its own functions."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.model import opset
-from eqsat.model.attributes import attr
-from eqsat.model.types import Attrs, AttrValue, OpKey, TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
 
 # Operator -> position of its weight, None for pools.
 _WINDOWS: dict[OpKey, int | None] = {

@@ -8,12 +8,12 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.attributes import default_attrs, tensor_of, to_protos
 from eqsat.model.expression import Branch, Step, Tensor
 from eqsat.model.names import unused
 from eqsat.model.read import HEAVY, Source
-from eqsat.model.types import TensorType
+from eqsat.schema import opset
+from eqsat.schema.attributes import default_attrs, tensor_of, to_protos
+from eqsat.schema.types import TensorType
 
 Named = tuple[str | None, Tensor]
 

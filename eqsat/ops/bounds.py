@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.dtypes import dtype_name
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.wide import FLOATS, Wide, largest, peak_of, smallest_normal
+from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _CHUNK = 1 << 16
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.types import AttrValue, OpKey, TensorType
+from eqsat.schema.types import AttrValue, OpKey, TensorType
 
 Types = Sequence[TensorType | None]
 Counter = Callable[["Node"], int]

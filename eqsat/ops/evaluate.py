@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import onnx
 
+import eqsat.ops.functions  # noqa: F401
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
-from eqsat.model import opset
-from eqsat.model.attributes import to_protos
-from eqsat.model.body import Body
-from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
 from eqsat.ops import kernels
-from eqsat.ops.functions import function_body
 from eqsat.ops.kernels.registry import Fallback, Kernel
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
 from eqsat.ops.reference import ReferenceNode
 from eqsat.ops.schemas import defaults, since_version
+from eqsat.schema import opset
+from eqsat.schema.attributes import to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
 
 Value = Any
 """What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""

@@ -7,50 +7,16 @@ Importing this module makes the declared operators known to loading, checking an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import make_attrs
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import Attrs, AttrValue, OpKey
-
-FUNCTIONS: dict[OpKey, Function] = {}
-"""Everything declared here; ``opset.find_function`` also knows what others have registered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """One declared operator.
-
-    Attributes:
-        op: Domain and name.
-        inputs: Names of the inputs, in order; all are required.
-        attributes: Names and default values, sorted by name.
-        body: The definition for given attributes (defaults filled in).
-        doc: What it means.
-    """
-
-    op: OpKey
-    inputs: tuple[str, ...]
-    attributes: Attrs
-    body: Callable[[Mapping[str, AttrValue]], Body]
-    doc: str
-
-
-def declare(function: Function) -> Function:
-    """Make an operator known everywhere."""
-    FUNCTIONS[function.op] = function
-    opset.register_function(function.op, lambda attrs: function.body(dict(attrs)), function.inputs, function.attributes)
-    return function
-
-
-def function_body(op: OpKey, attrs: Attrs = ()) -> Body | None:
-    """Definition of an operator of ours for the given attributes, None for any other operator."""
-    return opset.function_body(op, attrs)
+from eqsat.schema import opset
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.functions import Function, declare_function
+from eqsat.schema.types import AttrValue, OpKey
 
 
 def straight_line(inputs: int, *nodes: tuple[str, tuple[int, ...], dict[str, Any]]) -> Body:
@@ -67,7 +33,7 @@ def straight_line(inputs: int, *nodes: tuple[str, tuple[int, ...], dict[str, Any
     return Body(inputs, tuple(made), (inputs + len(nodes) - 1,))
 
 
-CAST_HINT = declare(
+CAST_HINT = declare_function(
     Function(
         OpKey(opset.EQSAT, "CastHint"),
         ("x",),
@@ -77,7 +43,7 @@ CAST_HINT = declare(
     )
 )
 
-STOP_FUSION = declare(
+STOP_FUSION = declare_function(
     Function(
         OpKey(opset.EQSAT, "StopFusion"),
         ("x",),
@@ -87,7 +53,7 @@ STOP_FUSION = declare(
     )
 )
 
-CHANNELS_LAST = declare(
+CHANNELS_LAST = declare_function(
     Function(
         OpKey(opset.EQSAT, "ChannelsLast"),
         ("x",),
@@ -98,7 +64,7 @@ CHANNELS_LAST = declare(
     )
 )
 
-CHANNELS_FIRST = declare(
+CHANNELS_FIRST = declare_function(
     Function(
         OpKey(opset.EQSAT, "ChannelsFirst"),
         ("x",),
@@ -143,7 +109,7 @@ def _requantize(attrs: Mapping[str, AttrValue]) -> Body:
     )
 
 
-REQUANTIZE = declare(
+REQUANTIZE = declare_function(
     Function(
         OpKey(opset.EQSAT, "Requantize"),
         ("x", "in_scale", "in_zero", "out_scale", "out_zero"),

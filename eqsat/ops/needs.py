@@ -7,10 +7,10 @@ some times their operands. Sizes are Python's integers, so that nothing overflow
 
 from __future__ import annotations
 
-from eqsat.model.types import OpKey
 from eqsat.ops import need_by_parameters as by_parameters
 from eqsat.ops import need_by_shapes as by_shapes
 from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, size_of
+from eqsat.schema.types import OpKey
 
 
 def need_of(op: OpKey, attrs: Attributes, inputs: Operands) -> Need:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import onnx.defs
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.types import Attrs, GraphAttr, OpKey
+from eqsat.schema import opset
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
 _COMMUTATIVE = frozenset(
     OpKey("", name)
@@ -162,7 +163,7 @@ def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> 
         training: ``Dropout`` only: False where its ``training_mode`` is absent or constant false, which makes
             it an identity. The default is the answer that is right without looking.
     """
-    body = opset.function_body(op, attrs)
+    body = function_body(op, attrs)
     if body is not None:
         return all(is_deterministic(node.op, node.attrs) for node in body.nodes)
     if op.domain not in _KNOWN_DOMAINS or op in _RANDOM:

@@ -11,7 +11,7 @@ import onnx.helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 class ReferenceNode:

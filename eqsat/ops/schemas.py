@@ -7,8 +7,8 @@ from functools import cache
 import onnx.defs
 import onnx_ir as ir
 
-from eqsat.model import attributes, opset
-from eqsat.model.types import AttrValue, OpKey
+from eqsat.schema import attributes, opset
+from eqsat.schema.types import AttrValue, OpKey
 
 
 @cache

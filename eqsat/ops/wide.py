@@ -20,10 +20,10 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import EqsatError
-from eqsat.model.dtypes import dtype_name
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.properties import is_data_movement
+from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 """Element types whose constants are computed in a wider one."""

@@ -16,11 +16,11 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice
-from eqsat.model.attributes import array_of, tensor_of
-from eqsat.model.types import GraphAttr
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.vendor_calls import vendor_call
+from eqsat.schema.attributes import array_of, tensor_of
+from eqsat.schema.types import GraphAttr
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs
-from eqsat.model.body import Body
-from eqsat.model.types import OpKey
 from eqsat.partition.emit import make_node
 from eqsat.partition.names import Namer
+from eqsat.schema import opset
+from eqsat.schema.attributes import from_attrs
+from eqsat.schema.body import Body
+from eqsat.schema.types import OpKey
 
 
 def body_function(

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs, to_attrs, to_protos
-from eqsat.model.body import Body
-from eqsat.model.types import Attrs, OpKey
-from eqsat.ops.functions import FUNCTIONS
 from eqsat.partition.bodies import body_function
 from eqsat.partition.names import Namer
+from eqsat.schema.attributes import from_attrs, to_attrs, to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import find_function
+from eqsat.schema.types import Attrs, OpKey
 
 
 def add_called_functions(
@@ -47,7 +46,7 @@ def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
 
 def is_function(op: OpKey) -> bool:
     """Whether eqsat itself defines the operator as a function."""
-    return op in FUNCTIONS or opset.find_function(op) is not None
+    return find_function(op) is not None
 
 
 class _Collector:
@@ -108,17 +107,14 @@ def _define(op: OpKey, attrs: Attrs) -> ir.Function:
 
 
 def _complete(op: OpKey, attrs: Attrs) -> Attrs:
-    declared, registered = FUNCTIONS.get(op), opset.find_function(op)
-    defaults = declared.attributes if declared is not None else registered.attrs if registered is not None else ()
-    return tuple(sorted((dict(defaults) | dict(attrs)).items(), key=lambda pair: pair[0]))
+    found = find_function(op)
+    return attrs if found is None else found.complete(attrs)
 
 
 def _definition(op: OpKey, attrs: Attrs) -> tuple[Body, tuple[str, ...]]:
-    declared, registered = FUNCTIONS.get(op), opset.find_function(op)
-    if declared is not None:
-        return declared.body(dict(attrs)), declared.inputs
-    assert registered is not None
-    return registered.body(attrs), registered.inputs
+    found = find_function(op)
+    assert found is not None
+    return found.body(dict(attrs)), found.inputs
 
 
 def _sort_key(attrs: Attrs) -> bytes:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.attributes import from_attrs
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.concise import without_unit_dilations
-from eqsat.model.types import OpKey
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
 from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
 from eqsat.partition.names import Namer
+from eqsat.schema.attributes import from_attrs
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import OpKey
 
 _PARAMETERS = (
     ir.AttributeType.INT,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eqsat.model.types import OpKey
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
+from eqsat.schema.types import OpKey
 
 _CONSTANT = OpKey("", "Constant")
 

@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 import onnx_ir as ir
 from onnx import defs
 
-from eqsat.model import opset
-from eqsat.model.attributes import from_attrs
 from eqsat.model.concise import concise
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
 from eqsat.partition.subgraphs import bind_graph
+from eqsat.schema import opset
+from eqsat.schema.attributes import from_attrs
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 TARGET = "eqsat.target"
 """Metadata key: name of the target that runs a node or a function."""

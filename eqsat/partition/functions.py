@@ -16,10 +16,7 @@ import onnx_ir as ir
 
 from eqsat import __version__
 from eqsat.errors import OptimizationError
-from eqsat.model import opset
-from eqsat.model.attributes import tensor_of
 from eqsat.model.outputs import required_outputs
-from eqsat.model.types import OpKey
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.emit import (
@@ -41,6 +38,9 @@ from eqsat.partition.loadable import spell_for_function
 from eqsat.partition.names import Namer, output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.subgraphs import captured_values, operands, reads
+from eqsat.schema import opset
+from eqsat.schema.attributes import tensor_of
+from eqsat.schema.types import OpKey
 
 EMBEDDED_ELEMENTS = 16
 """Constants up to this size (shapes, scales, bounds) are written into a region's function, where they are read more

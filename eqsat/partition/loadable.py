@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.types import OpKey
 from eqsat.partition.emit import make_node
 from eqsat.partition.names import Namer
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 
 _REQUANTIZE = OpKey(opset.EQSAT, "Requantize")
 

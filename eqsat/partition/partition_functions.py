@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.errors import OptimizationError
-from eqsat.model import opset
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.expression import Step, Tensor, made_so_far
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.rules.ast import Target
+from eqsat.schema import opset
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 PartitionFunction = Callable[..., Tensor]
 """Takes a :class:`Call` and the composite's operands, returns the call's result, annotated."""

@@ -16,15 +16,15 @@ import onnx_ir as ir
 from eqsat.egraph.limits import Limits, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
-from eqsat.model import opset
-from eqsat.model.attributes import op_key, tensor_of, to_attrs
 from eqsat.model.load import load
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.emit import make_attributes, make_node, set_type
 from eqsat.partition.names import Namer
 from eqsat.rules.annotating import places_annotations
 from eqsat.rules.ast import Rule
+from eqsat.schema import opset
+from eqsat.schema.attributes import op_key, tensor_of, to_attrs
+from eqsat.schema.types import Attrs, OpKey
 
 _OWN_RULES = 2
 """Rule numbers below are the model itself and commutativity."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from eqsat.model.body import Body
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.schema.body import Body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.attributes import subgraphs
-from eqsat.model.types import Attrs, GraphAttr
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.schema.attributes import subgraphs
+from eqsat.schema.types import Attrs, GraphAttr
 
 
 def captured_names(attrs: Attrs) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 import networkx as nx
 import onnx_ir as ir
 
-from eqsat.model import opset
 from eqsat.model.functions import with_definitions
 from eqsat.partition.emit import COST
 from eqsat.partition.loadable import spell_for_function
+from eqsat.schema import opset
 
 DOMAIN = f"{opset.EQSAT}.quantized"
 PARTS = ("prefix", "core", "suffix")

@@ -20,8 +20,8 @@ import onnx_ir as ir
 from eqsat.errors import EqsatError, QuantizationError
 from eqsat.execute.array_files import read_arrays
 from eqsat.execute.feeds import Feed, Symbols
-from eqsat.model import opset
 from eqsat.ops.evaluate import describe
+from eqsat.schema import opset
 
 Sample = dict[str, Any]
 """One run's worth of inputs: array by input name."""

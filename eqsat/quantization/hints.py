@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import networkx as nx
 import onnx_ir as ir
 
-from eqsat.model.attributes import op_key
-from eqsat.model.types import OpKey
 from eqsat.ops.functions import CAST_HINT
+from eqsat.schema.attributes import op_key
+from eqsat.schema.types import OpKey
 
 _TYPES = {int(ir.DataType.INT8): "int8", int(ir.DataType.UINT8): "uint8"}
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.properties import is_commutative
+from eqsat.schema.types import Attrs, OpKey
 
 _UNKNOWN = -1
 """In place of a class that was not found."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from eqsat.errors import QuantizationError
-from eqsat.model.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean
 
 BudgetValue = float | str | None
 Budget = BudgetValue | Mapping[str, BudgetValue]

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.attributes import op_key, to_attrs
 from eqsat.ops.kernels.registry import Attributes
 from eqsat.ops.kernels.windows import Windows, windows
+from eqsat.schema.attributes import op_key, to_attrs
 
 
 @dataclass

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.model.attributes import op_key
 from eqsat.ops.functions import ANNOTATIONS
+from eqsat.schema.attributes import op_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eqsat.errors import QuantizationError
-from eqsat.model.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean
 
 Method = Literal["minmax", "percentile", "entropy", "mse"]
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")

@@ -11,10 +11,10 @@ import onnx_ir as ir
 
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.execute.trace import Trace
-from eqsat.model.attributes import op_key
 from eqsat.quantization.operators import role
 from eqsat.quantization.options import Options
 from eqsat.quantization.scheme import Scheme
+from eqsat.schema.attributes import op_key
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 

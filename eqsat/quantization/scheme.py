@@ -19,7 +19,6 @@ import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
 from eqsat.execute.trace import Trace
-from eqsat.model import opset
 from eqsat.quantization.calibrate import is_float
 from eqsat.quantization.hints import hinted_types
 from eqsat.quantization.operators import Role, bias_is_added_plainly, role, weight_axis
@@ -32,6 +31,7 @@ from eqsat.quantization.quantizer import (
     weight_quantizer_with_bias,
 )
 from eqsat.quantization.ranges import Range, constant_range
+from eqsat.schema import opset
 
 Kind = Literal["activation", "constant", "weight", "bias"]
 Edge = tuple[int, int]

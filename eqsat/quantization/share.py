@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
-from eqsat.ops.macs import body_macs, macs
+from eqsat.model.macs import body_macs, macs
 from eqsat.partition.plan import Plan, PlanNode
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")

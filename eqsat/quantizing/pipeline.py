@@ -18,7 +18,6 @@ from eqsat.bounds import within_bounds
 from eqsat.egraph.approximate import Approximation
 from eqsat.errors import QuantizationError
 from eqsat.model.load import Source, load
-from eqsat.model.opset import did_you_mean
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
@@ -35,6 +34,7 @@ from eqsat.quantizing.result import QuantizationResult
 from eqsat.quantizing.schemes import AnyMethod, most_accurate, scheme_of
 from eqsat.report.event import Event, Progress
 from eqsat.rules.ast import Rule, Target
+from eqsat.schema.opset import did_you_mean
 from eqsat.search import Objective, Search
 
 EFFORT = 200_000_000_000

@@ -8,12 +8,12 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.errors import QuantizationError
-from eqsat.model.opset import did_you_mean
 from eqsat.partition.place import split
 from eqsat.result import Result
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.select import select_rules
+from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.egraph.encode import operands, type_of
-from eqsat.model.attributes import op_key
-from eqsat.model.types import TensorType
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
 from eqsat.report import summary as report
 from eqsat.rules.expression import TensorFacts
+from eqsat.schema.attributes import op_key
+from eqsat.schema.types import TensorType
 from eqsat.targets.cost import CostModel
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.rules import syntax as s
 from eqsat.rules.attribute_values import check_attribute
@@ -11,6 +9,8 @@ from eqsat.rules.builder import Builder
 from eqsat.rules.callee import dotted_name, known, operator
 from eqsat.rules.expression import evaluate
 from eqsat.rules.facts import Unknown
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import Attrs, OpKey
 
 
 def read_annotations(clause: s.Annotate, builder: Builder) -> tuple[tuple[OpKey, Attrs], ...]:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eqsat.errors import EqsatError
-from eqsat.model.opset import did_you_mean
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.operators import signature as signature_of
 from eqsat.rules.scope import Context
+from eqsat.schema.opset import did_you_mean
 
 
 @dataclass

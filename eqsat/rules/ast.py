@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eqsat.model.types import Attrs, OpKey
 from eqsat.rules.syntax import Number, Place, Term
+from eqsat.schema.types import Attrs, OpKey
 
 Expr = Term
 """One whose names are resolved and whose macros are expanded."""

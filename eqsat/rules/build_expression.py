@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eqsat.model.opset import did_you_mean
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.callee import Function, Macro, find_callee, known
@@ -14,6 +13,7 @@ from eqsat.rules.facts import FACTS, Kind
 from eqsat.rules.functions import FUNCTIONS
 from eqsat.rules.kinds import ATTRIBUTE_KINDS, PLAIN, check_comparison, expect
 from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+from eqsat.schema.opset import did_you_mean
 
 Asked = Callable[[Definition | Closure], str | None]
 """Gives the name of the operator that a ``let`` or parameter builds or matches, so that its type can be asked."""

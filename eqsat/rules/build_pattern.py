@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.arguments import output_index, read_arguments
@@ -15,6 +14,7 @@ from eqsat.rules.facts import Kind
 from eqsat.rules.kinds import ATTRIBUTE_KINDS
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.schema.types import OpKey
 
 MOST_OPERATORS = 2000
 SUGAR = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}

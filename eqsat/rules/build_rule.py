@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.errors import EqsatError
-from eqsat.model.opset import did_you_mean
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.arguments import check_output
@@ -16,6 +15,7 @@ from eqsat.rules.presence import check_presence
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_types
+from eqsat.schema.opset import did_you_mean
 
 
 def build_rule(declaration: s.Rule, frame: Frame, source: Source, sources: Sources) -> list[ast.Rule]:

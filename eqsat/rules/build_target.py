@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.model.opset import did_you_mean
-from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.annotate_clause import read_annotations
@@ -19,6 +17,8 @@ from eqsat.rules.facts import Unknown
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_types
+from eqsat.schema.opset import did_you_mean
+from eqsat.schema.types import OpKey
 
 COST_SYMBOLS = ("macs", "bytes", "peak", "bandwidth", "launch")
 """Names with a meaning in costs: multiply-accumulates, bytes moved, and the target's own numbers."""

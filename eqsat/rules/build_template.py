@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.arguments import as_rest, output_index, read_arguments
@@ -16,6 +15,7 @@ from eqsat.rules.classify import is_tensor
 from eqsat.rules.constness import forbid_constness
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.schema.types import OpKey
 
 
 @dataclass

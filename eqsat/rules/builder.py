@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from eqsat.errors import RuleError
-from eqsat.model.opset import did_you_mean
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.attribute_values import check_attribute
@@ -19,6 +18,7 @@ from eqsat.rules.constness import forbid_constness, split_constness
 from eqsat.rules.expand import Clause, expand, extent
 from eqsat.rules.scope import DEEPEST, Binding, Context, Definition, Frame
 from eqsat.rules.source import Sources
+from eqsat.schema.opset import did_you_mean
 
 _CLASSES = {
     "exact": ast.Numerics("exact"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
-from eqsat.model.opset import did_you_mean
-from eqsat.model.types import OpKey
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.functions import FUNCTIONS
 from eqsat.rules.operators import Signature, find_operator, operator_hint, signature
 from eqsat.rules.scope import Context, Definition, Frame
+from eqsat.schema.opset import did_you_mean
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)

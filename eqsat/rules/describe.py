@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from eqsat.model.types import Attrs, OpKey
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Composite, Expr, Place, Rule
 from eqsat.rules.dtypes import dtype_name
@@ -15,6 +14,7 @@ from eqsat.rules.format_clauses import print_composite, print_rule
 from eqsat.rules.print_term import flat
 from eqsat.rules.quoting import quote
 from eqsat.rules.unparse import Unparser
+from eqsat.schema.types import Attrs, OpKey
 
 _ONE_LINE = s.Span(1, 1)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.errors import RuleError
-from eqsat.model.types import OpKey
 from eqsat.ops.properties import is_commutative
 from eqsat.rules.ast import Alternatives, Match, Pattern, Rest, Var, Wildcard
 from eqsat.rules.trees import without_places
+from eqsat.schema.types import OpKey
 
 MOST_CLAUSES = 1024
 """A pattern that stands for more plain patterns than this is refused."""

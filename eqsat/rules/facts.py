@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 class Unknown(Exception):

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.types import bits
 from eqsat.rules.dtypes import limits
 from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.rules.values import as_number, check_size, equal, items
+from eqsat.schema.types import bits
 
 _LONGEST = 100_000
 _Kinds = tuple[tuple[Kind, ...], ...]

@@ -10,9 +10,10 @@ from functools import cache
 
 from onnx import defs
 
-from eqsat.model import opset
-from eqsat.model.types import OpKey
-from eqsat.ops.functions import FUNCTIONS
+import eqsat.ops.functions  # noqa: F401
+from eqsat.schema import opset
+from eqsat.schema.functions import Function, find_function, functions
+from eqsat.schema.types import OpKey
 
 _Option = defs.OpSchema.FormalParameterOption
 
@@ -81,7 +82,7 @@ class Signature:
 
 def signature(op: OpKey) -> Signature | None:
     """The signature of an operator, None if there is no such operator."""
-    return _of_function(op) if op in FUNCTIONS else _of_schema(op)
+    return _of_schema(op) if (own := find_function(op)) is None else _of_function(own)
 
 
 @cache
@@ -112,15 +113,14 @@ def _parameter(formal: defs.OpSchema.FormalParameter) -> Parameter:
 
 
 @cache
-def _of_function(op: OpKey) -> Signature:
-    function = FUNCTIONS[op]
+def _of_function(function: Function) -> Signature:
     kinds = {name: _kind_of(value) for name, value in function.attributes}
     operands = tuple(
         Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs)
     )
     results = len(function.body(dict(function.attributes)).results)
     outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
-    return Signature(op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
+    return Signature(function.op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
 
 
 def _kind_of(value: object) -> str:
@@ -141,7 +141,7 @@ def find_operator(name: str) -> OpKey | None:
 def operator_hint(name: str) -> str:
     """A proposal for the name of an operator that does not exist, or where else one of this name is."""
     domain, _, plain = name.rpartition(".")
-    ours = [op.name for op in FUNCTIONS]
+    ours = [op.name for op in functions() if op.domain == opset.EQSAT]
     if domain:
         domain = opset.canonical_domain(domain)
         domains = [d for d in (*opset.OPSETS, opset.EQSAT) if d]

@@ -10,13 +10,13 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, VisitError
 
 from eqsat.errors import EqsatError
-from eqsat.model.opset import LONGEST_NAME
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.layout import Layout
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.surface import Surface
 from eqsat.rules.syntax_errors import explain
+from eqsat.schema.opset import LONGEST_NAME
 
 _LONG_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LONGEST_NAME},}}")
 

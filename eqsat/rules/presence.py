@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eqsat.errors import EqsatError
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Build, Match, Pattern, Template, Var
 from eqsat.rules.callee import known
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
+from eqsat.schema.types import OpKey
 
 _SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
 _PRODUCTS = (OpKey("", "Mul"),)

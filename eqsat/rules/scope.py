@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.errors import EqsatError
-from eqsat.model.opset import did_you_mean
-from eqsat.model.types import OpKey
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import Kind
 from eqsat.rules.source import Sources
+from eqsat.schema.opset import did_you_mean
+from eqsat.schema.types import OpKey
 
 DEEPEST = 60
 MOST_EXPANSIONS = 20_000

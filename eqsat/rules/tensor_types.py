@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.callee import known
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
+from eqsat.schema.types import OpKey
 
 _ONNX = {"float32": "float", "float64": "double"}
 _TENSORS = frozenset(f"tensor({_ONNX.get(dtype_name(d), dtype_name(d))})" for d in DTYPES.values())

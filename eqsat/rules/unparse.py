@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eqsat.model.opset import EQSAT
-from eqsat.model.types import OpKey
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.callee import known
 from eqsat.rules.operators import find_operator
+from eqsat.schema.opset import EQSAT
+from eqsat.schema.types import OpKey
 
 _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "MatMul": "@"}
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import OptimizationError, TargetError
-from eqsat.model.body import Body
 from eqsat.model.infer import infer_body
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
-from eqsat.ops.macs import macs
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
+from eqsat.schema.body import Body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.families import FUNCTIONS, family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
@@ -41,7 +41,7 @@ class CostModel:
             is a name for what depends on data.
 
     >>> from eqsat.targets.registry import load_targets
-    >>> from eqsat.model.types import OpKey, TensorType
+    >>> from eqsat.schema.types import OpKey, TensorType
     >>> import onnx_ir as ir
     >>> costs = CostModel(load_targets("dnnl"))
     >>> x = TensorType(ir.DataType.FLOAT, (1000, 1000))

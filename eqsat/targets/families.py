@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eqsat.model.opset import MICROSOFT
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.ast import Family, Target
 from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.expression import holds
+from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import OpKey, TensorType
 
 _ELEMENTARY = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Gelu", "Log",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.rules.operators import Signature, signature
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 ABSENT = TensorFacts(None, None, False, False)
 

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from eqsat.errors import TargetError
-from eqsat.model.opset import did_you_mean
 from eqsat.rules.ast import Target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
+from eqsat.schema.opset import did_you_mean
 from eqsat.targets.validate import NUMBERS, validate
 
 HOST = "cpu"

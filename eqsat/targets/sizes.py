@@ -6,7 +6,7 @@ import math
 import re
 
 from eqsat.errors import OptimizationError
-from eqsat.model.types import TensorType
+from eqsat.schema.types import TensorType
 
 UNKNOWN_ELEMENTS = 1 << 16
 """Elements assumed of a tensor whose shape depends on data, where the caller has no better bound."""

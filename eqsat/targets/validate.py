@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
-from eqsat.model.opset import OPSETS, did_you_mean
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Condition, Target
 from eqsat.rules.dtypes import DTYPES
 from eqsat.rules.expand import expand
 from eqsat.rules.operators import signature
+from eqsat.schema.opset import OPSETS, did_you_mean
+from eqsat.schema.types import OpKey
 
 NUMBERS = ("bandwidth", "launch", "dispatch", "link_bandwidth", "link_latency")
 """The numbers of a target besides its peaks, as fields of ``Target``."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.types import TensorType
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import dtype_name
@@ -15,6 +14,7 @@ from eqsat.rules.expression import TensorFacts, Unknown, evaluate
 from eqsat.rules.facts import FACTS
 from eqsat.rules.print_term import flat
 from eqsat.rules.trees import parts
+from eqsat.schema.types import TensorType
 
 _LONGEST_LIST = 12
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 import onnx
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.types import GraphAttr
+from eqsat.schema import opset
+from eqsat.schema.types import GraphAttr
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs
 

@@ -13,9 +13,9 @@ import numpy as np
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
 from eqsat.model.infer import infer_body
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _CONSTANT = OpKey("", "Constant")
 

@@ -16,12 +16,12 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.check.oracle import Undefined, require_defined
-from eqsat.model import opset
-from eqsat.model.attributes import to_protos
-from eqsat.model.types import Attrs, GraphAttr, OpKey
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.functions import function_body
 from eqsat.ops.reference import ReferenceNode
+from eqsat.schema import opset
+from eqsat.schema.attributes import to_protos
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
 Value = Any
 """An array, a list of values (a sequence), or None where an operand is absent."""

@@ -17,12 +17,12 @@ import onnx_ir as ir
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
-from eqsat.model.attributes import array_of
-from eqsat.model.types import Attrs, OpKey, TensorType
+from eqsat.model.macs import macs
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.macs import macs
 from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.schema.attributes import array_of
+from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.verify.kernels import Kernels, flattened
 from eqsat.verify.oracle import Failed, Value
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.wide import FLOATS, largest, smallest_normal
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge
 from eqsat.verify.oracle import Failed, Value
 from eqsat.verify.pieces import Piece

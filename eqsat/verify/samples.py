@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.types import TensorType
 from eqsat.rules.dtypes import limits
+from eqsat.schema.types import TensorType
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from eqsat.model.types import Attrs, OpKey, TensorAttr
+from eqsat.schema.types import Attrs, OpKey, TensorAttr
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from eqsat.errors import EqsatError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
-from eqsat.model.types import GraphAttr
+from eqsat.schema.types import GraphAttr
 from eqsat.verify import judge
 from eqsat.verify.oracle import Failed, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes

@@ -16,9 +16,9 @@ import onnx_ir as ir
 from benchmarks.baseline.expr import Expr, Program
 from benchmarks.baseline.partition import Tables
 from benchmarks.baseline.price import body_of
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.evaluate import evaluate, evaluate_body
 from eqsat.rules import ast
+from eqsat.schema.types import OpKey, TensorType
 
 BINARY = ("Add", "Mul", "Sub")
 UNARY = ("Relu", "Tanh", "Exp", "Sigmoid")

@@ -21,7 +21,7 @@ from eqsat.codegen.isa import SCALAR
 from eqsat.codegen.kernel import Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.registry import families
 from eqsat.codegen.program import Node, Operand, Tensor
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen import kernel_cases
 from tests.codegen.kernel_cases import FILL, INCLUDES, SANITIZERS, Memory, stored
 

@@ -18,9 +18,9 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import families
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 from tests.codegen import kernel_cases
 from tests.codegen.kernel_cases import Memory, aligned, compiled, fill, runnable, strided, task_of
 

@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import operation
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import canonical, protos
 
 UNITS = 8

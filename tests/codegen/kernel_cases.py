@@ -22,7 +22,7 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")

@@ -27,9 +27,9 @@ from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
 from eqsat.errors import EqsatError
-from eqsat.model import opset
-from eqsat.model.types import OpKey
 from eqsat.ops.properties import value_inputs
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 from tests.codegen import calling
 from tests.codegen.calling import Call
 from tests.codegen.ways import Way

@@ -19,9 +19,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import Value
 from eqsat.ops.schemas import defaults, since_version
+from eqsat.schema.types import OpKey
 from tests.ops import oracle
 
 MODULES = (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqsat.codegen.isa import PORTABLE, SCALAR
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen.int8_harness import MS, Case, isas, run, step
 
 pytestmark = pytest.mark.slow

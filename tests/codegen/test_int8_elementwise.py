@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen.int8_harness import MS, Case, run, step
 
 IDENTITY = OpKey("", "Identity")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen.int8_harness import MS, Case, isas, run, step
 
 pytestmark = pytest.mark.slow

@@ -17,11 +17,11 @@ from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.kernels import families
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.kernels import KERNELS
 from eqsat.ops.properties import value_inputs
 from eqsat.ops.schemas import defaults
+from eqsat.schema.types import OpKey
 from tests.codegen import harness, recorded
 from tests.codegen.harness import Case
 from tests.codegen.judge import numpy_result, same

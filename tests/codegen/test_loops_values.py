@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.ops.schemas import defaults
+from eqsat.schema.types import OpKey
 from tests.codegen import harness
 from tests.codegen.judge import UNITS, numpy_result, same
 from tests.ops.oracle import canonical

@@ -18,9 +18,9 @@ from eqsat.codegen.predict import Prediction, predict, work
 from eqsat.errors import TargetError
 from eqsat.model.builder import Tensor, graph, input, op
 from eqsat.model.load import load
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
+from eqsat.schema.types import OpKey
 from eqsat.targets.registry import load_targets
 from tests.codegen import __main__ as conformance
 from tests.codegen import nodes

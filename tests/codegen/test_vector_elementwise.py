@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqsat.codegen.kernels.vector_epilogue import preceded
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen.vector_harness import UNIT, Case, run, step
 
 IDENTITY = OpKey("", "Identity")

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen.vector_harness import UNIT, Case, run, step
 
 

@@ -20,7 +20,7 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import find
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.codegen import kernel_cases
 from tests.codegen.kernel_cases import (
     INCLUDES,

@@ -12,8 +12,8 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from eqsat.model.opset import EQSAT, PINNED_OPSET
 from eqsat.partition.saved import with_definitions
+from eqsat.schema.opset import EQSAT, PINNED_OPSET
 from tests.fuzz import opsets
 from tests.fuzz.algebra import ALGEBRA
 from tests.fuzz.growing import Growing, RefusedError, Value, tensor_of

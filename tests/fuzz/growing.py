@@ -16,10 +16,10 @@ import onnx_ir as ir
 from onnx import helper
 
 from eqsat.errors import EqsatError
-from eqsat.model.attributes import make_attrs, to_protos
-from eqsat.model.opset import EQSAT, IR_VERSION, MICROSOFT, PINNED_OPSET
-from eqsat.model.types import Attrs, OpKey
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs, to_protos
+from eqsat.schema.opset import EQSAT, IR_VERSION, MICROSOFT, PINNED_OPSET
+from eqsat.schema.types import Attrs, OpKey
 from tests.fuzz.numbers import data, is_float, wild_number
 
 CRASHING = frozenset({"InstanceNormalization", "GroupNormalization"})

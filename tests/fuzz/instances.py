@@ -13,11 +13,11 @@ from eqsat.check.chance import Chance, Rejected, Shape
 from eqsat.check.data import DTYPES
 from eqsat.check.draw import Drawing
 from eqsat.check.instance import Instance, Leaf
-from eqsat.model.attributes import default_attrs
-from eqsat.model.opset import MICROSOFT
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.select import select_rules
+from eqsat.schema.attributes import default_attrs
+from eqsat.schema.opset import MICROSOFT
 from tests.fuzz.growing import Growing, RefusedError, Value
 from tests.fuzz.numbers import data, is_float
 

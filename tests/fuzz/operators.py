@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from eqsat.model import opset
-from eqsat.model.attributes import to_attrs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import operation
 from eqsat.ops.reference import ReferenceNode
+from eqsat.schema import opset
+from eqsat.schema.attributes import to_attrs
+from eqsat.schema.types import OpKey
 from tests.fuzz.widen import narrowed, wide_attribute, wide_constant
 
 TRUSTED_MORE = frozenset(

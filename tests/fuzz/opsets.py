@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
-from eqsat.model.opset import canonical_domain
+from eqsat.schema.opset import canonical_domain
 from tests.fuzz.growing import RefusedError
 
 Arrays = Mapping[str, np.ndarray]

@@ -9,9 +9,9 @@ import onnx
 import onnx_ir as ir
 from onnx import TensorProto, helper
 
-from eqsat.model.opset import PINNED_OPSET
-from eqsat.model.types import OpKey
 from eqsat.ops.reference import ReferenceNode
+from eqsat.schema.opset import PINNED_OPSET
+from eqsat.schema.types import OpKey
 from tests.fuzz.growing import Growing, RefusedError, Value, tensor_of
 from tests.fuzz.numbers import is_float
 

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
-from eqsat.model import opset
+from eqsat.schema import opset
 from tests.fuzz.flow import executed
 from tests.fuzz.operators import implementation
 from tests.fuzz.values import Value, step_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eqsat.model import opset
-from eqsat.model.types import OpKey
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 
 _NEWEST = 2**31 - 1
 

@@ -11,10 +11,11 @@ import pytest
 
 import eqsat
 from eqsat.errors import ModelError
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.builder import Tensor, UnknownOperator, constant
-from eqsat.model.opset import operator_names, register_function
-from eqsat.model.types import OpKey
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.functions import Function, declare_function
+from eqsat.schema.opset import operator_names
+from eqsat.schema.types import OpKey
 from tests.model.running import run_ort, run_reference
 
 op = eqsat.op
@@ -243,7 +244,8 @@ def test_domains() -> None:
 
 def test_registered_functions() -> None:
     key = OpKey("eqsat.test", "Double")
-    register_function(key, Body(1, (BodyNode(OpKey("", "Add"), (), (0, 0)),), (1,)), ("x",))
+    twice = Body(1, (BodyNode(OpKey("", "Add"), (), (0, 0)),), (1,))
+    declare_function(Function(key, ("x",), (), lambda _: twice))
     y = op("eqsat.test").Double(eqsat.input("x", (2, 3)))
     assert y.shape == (2, 3)
     assert "Double" in dir(op("eqsat.test"))

@@ -11,11 +11,11 @@ import onnxruntime as ort
 import pytest
 
 import eqsat
-from eqsat.model.attributes import make_attrs, to_attrs
 from eqsat.model.concise import concise, is_concise
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema.attributes import make_attrs, to_attrs
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.search import Search
 from tests.fuzz.generator import generate
 

@@ -11,17 +11,17 @@ import pytest
 
 import eqsat
 from eqsat.errors import ModelError
-from eqsat.model import contrib, opset
-from eqsat.model.types import OpKey
-from tests.model.contrib_schemas import declared
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 from tests.model.running import run_ort
+from tests.schema.contrib_schemas import declared
 
 ms = eqsat.op("com.microsoft")
 F = np.float32
 
 
 def test_schemas_are_those_of_onnxruntime() -> None:
-    text = (Path(contrib.__file__).parent / "contrib.json").read_text("utf-8")
+    text = (Path(opset.__file__).parent / "contrib.json").read_text("utf-8")
     assert json.loads(text) == json.loads(json.dumps(declared()))
 
 

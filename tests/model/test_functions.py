@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,29 +11,30 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.functions import with_definitions
 from eqsat.model.load import load
-from eqsat.model.opset import EQSAT, functions, register_function
 from eqsat.model.save import save
-from eqsat.model.types import Attrs, OpKey, TensorAttr
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.functions import Function, declare_function, find_function, functions
+from eqsat.schema.opset import EQSAT
+from eqsat.schema.types import AttrValue, OpKey, TensorAttr
 from tests.model.running import random_inputs, run_ort, run_reference
 
 SCALED = OpKey("eqsat.test", "Scaled")
 OUTER = OpKey("eqsat.test", "Outer")
 
 
-def _scaled(attrs: Attrs) -> Body:
-    factor = TensorAttr(np.array(dict(attrs)["factor"], np.float32), ir.DataType.FLOAT)
+def _scaled(attrs: Mapping[str, AttrValue]) -> Body:
+    factor = TensorAttr(np.array(attrs["factor"], np.float32), ir.DataType.FLOAT)
     constant = BodyNode(OpKey("", "Constant"), (("value", factor),), ())
     return Body(1, (constant, BodyNode(OpKey("", "Mul"), (), (0, 1))), (2,))
 
 
 @pytest.fixture(autouse=True)
 def registered() -> None:
-    register_function(SCALED, _scaled, ("x",), (("factor", 2.0),))
+    declare_function(Function(SCALED, ("x",), (("factor", 2.0),), _scaled))
     twice = (BodyNode(SCALED, (("factor", 5.0),), (0,)), BodyNode(OpKey("", "Neg"), (), (1,)))
-    register_function(OUTER, Body(1, twice, (2,)), ("x",))
+    declare_function(Function(OUTER, ("x",), (), lambda _: Body(1, twice, (2,))))
 
 
 def _check(model: ir.Model, path: Path, expected: np.ndarray, x: np.ndarray) -> onnx.ModelProto:
@@ -71,9 +73,9 @@ def test_nothing_to_define_is_no_copy() -> None:
 
 @pytest.mark.parametrize("op", [f.name for f in functions() if f.domain == EQSAT])
 def test_our_own_are_known_without_importing_them(op: str, tmp_path: Path) -> None:
-    function = eqsat.model.opset.find_function(OpKey(EQSAT, op))
+    function = find_function(OpKey(EQSAT, op))
     assert function is not None
-    body = function.body(function.attrs)
+    body = function.body(dict(function.attributes))
     assert body.inputs == len(function.inputs)
     if len(function.inputs) > 1:
         return

@@ -8,7 +8,7 @@ import pytest
 from eqsat.errors import ModelError
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.types import TensorType
+from eqsat.schema.types import TensorType
 from tests.model.node_cases import Case, as_array, cases
 
 # Their shapes depend on the data: only some dimensions can be known.

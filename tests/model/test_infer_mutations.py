@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from eqsat.errors import ModelError
 from eqsat.model.infer import infer_types
-from eqsat.model.types import TensorType
+from eqsat.schema.types import TensorType
 from tests.model.node_cases import Case, as_array, cases
 
 OPERATORS = [

@@ -16,9 +16,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as errors
 from eqsat.model import kernels
 from eqsat.model.definition import has_definition
 from eqsat.model.kernels import has_kernel
-from eqsat.model.opset import PINNED_OPSET
 from eqsat.model.runnable import runs_alone
-from eqsat.model.types import OpKey, TensorType
+from eqsat.schema.opset import PINNED_OPSET
+from eqsat.schema.types import OpKey, TensorType
 from tests.conformance import loads
 from tests.model.kernel_table import text
 

@@ -11,12 +11,12 @@ import onnx_ir as ir
 import pytest
 
 from benchmarks.models import LIGHT, light, light_path
-from eqsat.model import opset
 from eqsat.model.annotate import tensor_type
-from eqsat.model.attributes import op_key, to_attrs
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
 from eqsat.model.save import save
+from eqsat.schema import opset
+from eqsat.schema.attributes import op_key, to_attrs
 from tests.model.node_cases import as_array, cases
 from tests.model.running import random_inputs, run_ort, run_reference
 

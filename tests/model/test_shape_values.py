@@ -11,11 +11,11 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from eqsat.errors import ModelError
-from eqsat.model.attributes import make_attrs
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.infer import infer_body, infer_types
 from eqsat.model.shape_values import propagate
-from eqsat.model.types import OpKey, TensorAttr, TensorType
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import OpKey, TensorAttr, TensorType
 
 I64, BOOL = np.int64, np.bool_
 CASES: list[tuple[str, dict[str, Any], list[np.ndarray]]] = [

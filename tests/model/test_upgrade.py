@@ -10,8 +10,8 @@ import pytest
 
 from eqsat.errors import ModelError
 from eqsat.execute.executor import Executor
-from eqsat.model import opset
 from eqsat.model.load import load
+from eqsat.schema import opset
 from tests.model.running import random_inputs, run_ort
 
 

@@ -11,10 +11,10 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from eqsat.model import opset
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import operation
 from eqsat.ops.reference import ReferenceNode
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
 
 onnxruntime.set_default_logger_severity(4)
 

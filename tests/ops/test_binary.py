@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, run_reference, values
 
 PAIRS = [((), ()), ((3, 4), (3, 4)), ((2, 3, 4), (4,)), ((2, 1, 4), (3, 1)), ((1,), (5, 0, 2)), ((4, 1), ())]

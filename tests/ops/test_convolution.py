@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqsat.errors import ExecutionError
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, run_reference, values
 
 

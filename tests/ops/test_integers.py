@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.model.integers import divided
 from eqsat.model.shape_values import propagate
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.integers import divided
+from eqsat.schema.types import OpKey, TensorType
 
 _TYPES = ("int8", "int16", "int32", "int64")
 _BODIES = ("y = Div(x, z)", "y = Mod(x, z)", "y = Mod<fmod=1>(x, z)", "y = Neg(x)", "y = Abs(x)", "y = Mul(x, z)")

@@ -11,11 +11,11 @@ from onnx.backend.test.case.node import collect_testcases
 
 from eqsat import bounds
 from eqsat.errors import LimitError
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate, fold, try_need
 from eqsat.ops.needs import need_of
 from eqsat.ops.schemas import defaults
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 
 CASES = [
     case

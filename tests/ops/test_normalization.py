@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, run_reference, same, values
 
 SHAPES = [(2, 3), (2, 3, 5), (1, 4, 6, 7), (2, 2, 3, 4, 3)]

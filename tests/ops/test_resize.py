@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ort, run_ours, run_reference, values
 
 TRANSFORMS = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]

@@ -12,9 +12,9 @@ from onnx.shape_inference import infer_shapes
 
 import eqsat
 from eqsat.model.shape_values import propagate
-from eqsat.model.slices import as_slice, taken
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.slices import as_slice, taken
+from eqsat.schema.types import OpKey, TensorType
 
 _LIMITS = (-(2**63), -(2**31), -6, -5, -4, -1, 0, 1, 3, 4, 5, 6, 2**31 - 1, 2**63 - 1)
 _STEPS = (-(2**63), -5, -2, -1, 1, 2, 5, 2**63 - 1)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, expected, run_reference, values
 
 FLOATS = [np.float32, np.float64, np.float16]

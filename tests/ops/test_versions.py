@@ -9,10 +9,10 @@ import onnx.defs
 import pytest
 
 from eqsat.errors import ExecutionError
-from eqsat.model.types import OpKey
 from eqsat.ops.kernels import KERNELS, find
 from eqsat.ops.kernels.registry import Kernel, add
 from eqsat.ops.schemas import defaults, since_version
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, run_ours, same, values
 
 RNG = np.random.default_rng(0)

@@ -11,9 +11,9 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.model.types import OpKey, TensorType
 from eqsat.ops.bounds import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, rounded_by, smallest_normal, widen
+from eqsat.schema.types import OpKey, TensorType
 
 RNG = np.random.default_rng(0)
 

@@ -11,11 +11,11 @@ import onnx_ir as ir
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from eqsat.model.attributes import captured_values, make_attrs, op_key, to_attrs, to_protos
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.opset import IR_VERSION, PINNED_OPSET
-from eqsat.model.types import GraphAttr, OpKey, TensorAttr, TensorType
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.schema.attributes import captured_values, make_attrs, op_key, to_attrs, to_protos
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
+from eqsat.schema.types import GraphAttr, OpKey, TensorAttr, TensorType
 
 TARGETS = ("cpu", "dnnl", "npu")
 

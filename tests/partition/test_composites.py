@@ -14,12 +14,12 @@ from onnx.reference import ops
 from onnx.reference.op_run import OpRun
 
 from eqsat.errors import OptimizationError
-from eqsat.model import opset
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import GraphAttr, OpKey
 from eqsat.partition import composites
 from eqsat.partition.bodies import body_function
 from eqsat.partition.composites import Composites, operators_name
+from eqsat.schema import opset
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import GraphAttr, OpKey
 from tests.partition.plans import body, constant
 
 CONV = {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1] * 4, "dilations": [1, 1]}

@@ -7,9 +7,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.regions import regions
+from eqsat.schema.types import OpKey
 
 
 def make_plan(nodes: list[tuple[str, tuple[int | None, ...], tuple[int, ...]]], inputs: int, outputs: list[int],

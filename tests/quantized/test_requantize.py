@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eqsat.check.oracle import Oracle, own_kernels
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 from tests.rule_instances.oracle import onnx_runtime
 
 REQUANTIZE = OpKey("eqsat", "Requantize")

@@ -13,11 +13,12 @@ from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from eqsat.check import Unsupported
-from eqsat.model import opset
-from eqsat.model.attributes import to_protos
-from eqsat.model.body import Body
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.ops.reference import ReferenceNode
+from eqsat.schema import opset
+from eqsat.schema.attributes import to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -31,7 +32,7 @@ def onnx_runtime(
         Unsupported: Neither implementation can be trusted here.
     """
     _require_trusted(op, inputs)
-    body = opset.function_body(op, attrs)
+    body = function_body(op, attrs)
     if body is not None:
         return _run_body(body, inputs)
     # ONNX's shape inference wants to know how many sizes a Resize is given.

@@ -19,12 +19,12 @@ from eqsat.check.instance import Instance
 from eqsat.check.oracle import own_kernels
 from eqsat.egraph.snapshot import ENode
 from eqsat.errors import EqsatError
-from eqsat.model import opset
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
 from eqsat.rules.select import select_rules
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, OpKey, TensorType
 from tests.rule_instances.oracle import has_kernel
 
 RULES = select_rules(None, "approximate").rules
@@ -50,7 +50,7 @@ def instances(rule: Rule, dtype: ir.DataType) -> Iterator[Instance]:
 
 
 def runs(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: int) -> bool:
-    body = opset.function_body(op, attrs)
+    body = function_body(op, attrs)
     return body is not None or has_kernel(op, attrs, inputs, max(outputs, 1))
 
 

@@ -6,11 +6,11 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.errors import EqsatError
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Composite
 from eqsat.rules.describe import format_composite
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
+from eqsat.schema.types import OpKey
 
 HEAD = (
     "target t\n    peak float32 = 1\n    bandwidth = 1, launch = 1\n    link bandwidth = 1, latency = 1\n"

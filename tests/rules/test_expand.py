@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eqsat.errors import RuleError
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Var, Wildcard
 from eqsat.rules.describe import describe
 from eqsat.rules.expand import Clause, expand, without_places
+from eqsat.schema.types import OpKey
 from tests.rules.reading import pattern, rule
 
 

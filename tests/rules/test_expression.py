@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.ast import Condition, Expr, Place
 from eqsat.rules.dtypes import DTYPES, dtype_name, limits
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, Uses, evaluate, holds, uses
+from eqsat.schema.types import OpKey, TensorType
 from tests.rules.reading import expression, rule
 
 FLOAT = ir.DataType.FLOAT

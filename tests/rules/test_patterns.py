@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Alternatives, AttrBind, Match, Rest, Var, Wildcard
 from eqsat.rules.describe import format_expression
 from eqsat.rules.syntax import Name, Number, Sequence
 from eqsat.rules.trees import without_places
+from eqsat.schema.types import OpKey
 from tests.rules.reading import composite, pattern, rule
 
 

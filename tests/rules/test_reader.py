@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Build, Match, Numerics, Place, RuleFile, Tensor
 from eqsat.rules.describe import describe
 from eqsat.rules.expand import expand
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file, read_files, read_text
+from eqsat.schema.types import OpKey
 from tests.rules.reading import rule
 
 DESIGN = """
@@ -163,8 +163,8 @@ def test_macros_of_the_prelude(macro: str, shape: str) -> None:
     import numpy as np
     import onnx_ir as ir
 
-    from eqsat.model.types import TensorType
     from eqsat.rules.expression import TensorFacts, evaluate
+    from eqsat.schema.types import TensorType
 
     found = rule(f"x + k  =>  {macro}(k, x)").right[0]
     assert isinstance(found, Build)

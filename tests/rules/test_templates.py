@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
 from eqsat.rules.describe import format_expression
 from eqsat.rules.syntax import Apply, Name, Number, Sequence
+from eqsat.schema.types import OpKey
 from tests.rules.reading import rule
 
 

@@ -11,15 +11,15 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from eqsat.model.attributes import make_attrs, to_protos
-from eqsat.model.body import Body, BodyNode
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.opset import IR_VERSION, PINNED_OPSET
-from eqsat.model.types import Attrs, OpKey, TensorType
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import NodeFacts, TensorFacts, holds
+from eqsat.schema.attributes import make_attrs, to_protos
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 FLOAT = ir.DataType.FLOAT
 Operand = tuple[int, ...] | np.ndarray | TensorType

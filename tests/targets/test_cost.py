@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqsat.errors import OptimizationError, TargetError
-from eqsat.model.attributes import make_attrs
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.rules.ast import Target
 from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.rules.reader import read_text
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 

@@ -14,11 +14,11 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from eqsat.model.attributes import make_attrs
 from eqsat.model.normalize import complete
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.ast import Target
 from eqsat.rules.expand import expand
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 from tests.targets.instances import FLOAT, facts, instance

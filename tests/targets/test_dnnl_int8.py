@@ -16,9 +16,9 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from eqsat.model.opset import IR_VERSION, PINNED_OPSET
 from eqsat.rules.ast import Composite, Match
 from eqsat.rules.expand import Clause, expand
+from eqsat.schema.opset import IR_VERSION, PINNED_OPSET
 from eqsat.search import Search
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
@@ -255,9 +255,9 @@ def test_softmax_takes_off_the_zero_point(zero: int) -> None:
 
 
 def why_not(op: str, inputs: list[Array | None], output: Array, domain: str = "", **attributes: Any) -> str:
-    from eqsat.model.attributes import make_attrs
     from eqsat.model.normalize import complete
-    from eqsat.model.types import OpKey, TensorType
+    from eqsat.schema.attributes import make_attrs
+    from eqsat.schema.types import OpKey, TensorType
 
     key = OpKey(domain, op)
     known = [None if x is None else facts(x) for x in inputs]

@@ -10,10 +10,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from eqsat.model.types import TensorType
 from eqsat.report.table import as_text
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expand import Clause, expand
+from eqsat.schema.types import TensorType
 from eqsat.search import Result, Search
 from eqsat.targets.registry import load_targets
 from tests.fuzz.check import ort_outputs

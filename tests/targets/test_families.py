@@ -7,12 +7,12 @@ import pytest
 
 from eqsat.codegen.family_names import family_names, unknown_families
 from eqsat.errors import RuleError, TargetError
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expression import TensorFacts
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.families import family_entry
 from eqsat.targets.names import bind_operands

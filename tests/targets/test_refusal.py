@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.model.attributes import make_attrs
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.expression import TensorFacts
 from eqsat.rules.print_term import flat
 from eqsat.rules.reader import read_text
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 

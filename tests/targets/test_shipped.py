@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.model.types import TensorType
 from eqsat.rules.ast import Composite
 from eqsat.rules.expand import expand
+from eqsat.schema.types import TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import list_targets, load_targets, read_target_file, targets_dir
 from eqsat.targets.validate import problems

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from eqsat.model.body import Body, BodyNode
-from eqsat.model.types import OpKey, TensorType
 from eqsat.rules.expression import TensorFacts
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.registry import load_targets
 from tests.targets.instances import FLOAT

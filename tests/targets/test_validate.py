@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from eqsat.errors import TargetError
-from eqsat.model.types import OpKey
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
+from eqsat.schema.types import OpKey
 from eqsat.targets.validate import problems, validate
 
 HEAD = """

@@ -12,7 +12,7 @@ from eqsat.check.node import Node
 from eqsat.check.roles.products import gemm_sizes
 from eqsat.check.roles.registry import role
 from eqsat.check.roles.windows import global_pool, pool
-from eqsat.model.opset import EQSAT, MICROSOFT
+from eqsat.schema.opset import EQSAT, MICROSOFT
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eqsat.check.node import Node
-from eqsat.model.attributes import default_attrs
-from eqsat.model.opset import MICROSOFT, attribute_types, find_schema, required_attributes
-from eqsat.model.types import OpKey
+from eqsat.schema.attributes import default_attrs
+from eqsat.schema.opset import MICROSOFT, attribute_types, find_schema, required_attributes
+from eqsat.schema.types import OpKey
 
 Role = Callable[[Node], None]
 

@@ -18,7 +18,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import split
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _ROW = 16
 """Rows of weights are a multiple of this, so that they are aligned for every instruction set."""

@@ -11,7 +11,7 @@ from eqsat.codegen.kernels.implicit_gemm import Axis, Problem, collapse, collaps
 from eqsat.codegen.kernels.registry import register
 from eqsat.codegen.kernels.vector_epilogue import VectorEpilogue
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 def _wants(task: Task) -> Wants:

@@ -14,7 +14,7 @@ from eqsat.codegen.kernels.int8_epilogue import ByteEpilogue
 from eqsat.codegen.kernels.int8_steps import is_supported
 from eqsat.codegen.kernels.int8_values import BYTES, Vector
 from eqsat.codegen.kernels.registry import register, render
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 IDENTITY = OpKey("", "Identity")
 

@@ -25,7 +25,7 @@ from eqsat.codegen.kernels.int8_steps import is_supported
 from eqsat.codegen.kernels.int8_values import BYTES, Value
 from eqsat.codegen.kernels.int8_weights import PANEL, by_channel, fold, pack
 from eqsat.codegen.kernels.registry import register, render
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _MS = "com.microsoft"
 OPERATORS = (

@@ -20,8 +20,8 @@ from eqsat.codegen.kernels.int8_elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.int8_values import BYTES
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.errors import EqsatError
-from eqsat.model.attributes import make_attrs
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs
 
 _CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
 """Single operators that vectors compute as fast as a table is read."""

@@ -17,7 +17,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.registry import register
 from eqsat.codegen.loops import is_scalar_epilogue
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 NUMBERS = FLOATS | INTEGERS
 MICROSOFT = "com.microsoft"

@@ -12,7 +12,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.templates import Result, Template, Tensor, only
-from eqsat.model.slices import taken
+from eqsat.schema.slices import taken
 
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))

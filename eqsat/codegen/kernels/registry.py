@@ -6,7 +6,7 @@ from typing import Any
 
 from eqsat.codegen.kernel import Family, Task
 from eqsat.codegen.text import environment
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
 

@@ -14,7 +14,7 @@ from eqsat.codegen.kernels.implicit_gemm import Loop
 from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.vector_epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from eqsat.codegen.expressions import scalar, vector
 from eqsat.codegen.expressions.registry import Argument, Expression
 from eqsat.codegen.isa import AVX2, Isa
 from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 SLACK = 16
 """Floats behind a packed constant that vectors may read."""

@@ -9,7 +9,7 @@ from eqsat.codegen.kernels import convolution_geometry as convolution
 from eqsat.codegen.kernels.registry import register
 from eqsat.codegen.kernels.vector_epilogue import SLACK
 from eqsat.codegen.kernels.vector_rows import is_float_row, row_kernel
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 
 def _accepts(task: Task) -> bool:

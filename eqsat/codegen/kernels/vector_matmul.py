@@ -30,7 +30,7 @@ from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import split
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT
 _MANY_ROWS = 24

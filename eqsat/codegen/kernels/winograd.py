@@ -21,7 +21,7 @@ from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import choose, estimate
 from eqsat.codegen.kernels.vector_epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.vectors import finish
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 ASKED = "eqsat.winograd"
 """Attribute of a Conv that may be computed with the accuracy of Winograd's algorithm."""

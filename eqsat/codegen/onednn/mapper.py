@@ -27,7 +27,7 @@ from eqsat.codegen.onednn.description import (
     Refused,
 )
 from eqsat.codegen.program import Dequantized, Node, Operand, Tensor
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 LINEAR = "dnnl_eltwise_linear"
 _WITHOUT_POSTS = (*VIEWS, "CONCAT", "SHUFFLE", "LRN", "LAYER_NORMALIZATION", "SOFTMAX")

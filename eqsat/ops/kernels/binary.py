@@ -7,8 +7,8 @@ from functools import reduce
 
 import numpy as np
 
-from eqsat.model.integers import divided
 from eqsat.ops.kernels.registry import Attributes, Fallback, in_single, kernel
+from eqsat.schema.integers import divided
 
 _Ufunc = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

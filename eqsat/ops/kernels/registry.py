@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import ml_dtypes
 import numpy as np
 
-from eqsat.model.types import OpKey
+from eqsat.schema.types import OpKey
 
 Attributes = Mapping[str, Any]
 """Attribute values by name, see ``AttrValue``; the schema says which kind each has."""

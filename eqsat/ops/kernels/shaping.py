@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from eqsat.model.types import TensorAttr
 from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
+from eqsat.schema.types import TensorAttr
 
 
 def ints(x: np.ndarray) -> tuple[int, ...]:

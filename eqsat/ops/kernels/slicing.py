@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.model.slices import as_slice, taken
 from eqsat.ops.kernels.registry import Attributes, Fallback, kernel, no_kernel
 from eqsat.ops.kernels.shaping import ints
+from eqsat.schema.slices import as_slice, taken
 
 
 @kernel("Concat", since=4)

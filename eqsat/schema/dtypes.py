@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.opset import did_you_mean
+from eqsat.schema.opset import did_you_mean
 
 DTypeLike = str | np.dtype | type | ir.DataType
 """``"float32"``, ``np.float32``, ``np.dtype("float32")``, ``ir.DataType.FLOAT``, ``"bfloat16"``, ``"int4"``."""

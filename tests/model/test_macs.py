@@ -12,11 +12,11 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.errors import OptimizationError
-from eqsat.model.types import GraphAttr, OpKey, TensorType
+from eqsat.model.macs import body_macs, macs
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.functions import REQUANTIZE
-from eqsat.ops.macs import body_macs, macs
 from eqsat.ops.properties import is_data_movement, schema_operators
+from eqsat.schema.types import GraphAttr, OpKey, TensorType
 
 FLOAT = ir.DataType.FLOAT
 

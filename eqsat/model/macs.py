@@ -31,14 +31,14 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.body import Body
 from eqsat.model.infer import infer_body
-from eqsat.model.opset import MICROSOFT
-from eqsat.model.types import Attrs, GraphAttr, OpKey, TensorType
 from eqsat.ops import counters as count
 from eqsat.ops.counters import Counter, Node, Types
-from eqsat.ops.functions import function_body
 from eqsat.ops.properties import is_data_movement
+from eqsat.schema.body import Body
+from eqsat.schema.functions import function_body
+from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 
 def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:

@@ -16,9 +16,10 @@ import onnx
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.dtypes import to_dtype
-from eqsat.model.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
+from eqsat.schema import opset
+from eqsat.schema.dtypes import to_dtype
+from eqsat.schema.functions import find_function
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 
 _Kind = ir.AttributeType
 
@@ -63,8 +64,8 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
     found = opset.find_schema(op)
     result: dict[str, AttrValue] = dict(default_attrs(op))
     kinds = opset.attribute_types(op) if found is not None else {}
-    function = opset.find_function(op) if found is None else None
-    known = None if found is None and function is None else kinds if function is None else dict(function.attrs)
+    function = find_function(op) if found is None else None
+    known = None if found is None and function is None else kinds if function is None else dict(function.attributes)
     for name, value in values.items():
         if value is None:
             continue
@@ -172,8 +173,8 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 def default_attrs(op: OpKey) -> Attrs:
     """The bundle of an operator of which no attribute is given."""
     if opset.find_schema(op) is None:
-        function = opset.find_function(op)
-        return () if function is None else function.attrs
+        function = find_function(op)
+        return () if function is None else function.attributes
     return tuple((name, plain_value(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
 
 

@@ -1,6 +1,6 @@
-"""ONNX Runtime's own declaration of its ``com.microsoft`` operators, in the form of ``eqsat/model/contrib.json``.
+"""ONNX Runtime's own declaration of its ``com.microsoft`` operators, in the form of ``eqsat/schema/contrib.json``.
 
-Run ``python tests/model/contrib_schemas.py > eqsat/model/contrib.json`` after moving to a newer ONNX Runtime.
+Run ``python tests/schema/contrib_schemas.py > eqsat/schema/contrib.json`` after moving to a newer ONNX Runtime.
 """
 
 from __future__ import annotations

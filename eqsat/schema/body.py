@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from eqsat.model.types import Attrs, OpKey
+from eqsat.schema.types import Attrs, OpKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqsat.errors import ModelError
-from eqsat.model import opset
-from eqsat.model.attributes import (
+from eqsat.schema import opset
+from eqsat.schema.attributes import (
     attr,
     captured_values,
     from_attrs,
@@ -20,7 +20,7 @@ from eqsat.model.attributes import (
     to_attrs,
     to_protos,
 )
-from eqsat.model.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorAttr
+from eqsat.schema.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 from tests.model.node_cases import cases
 
 CONV = OpKey("", "Conv")
