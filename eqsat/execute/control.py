@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops.evaluate import Operation, Value
-from eqsat.ops.kernels.casting import numpy_dtype
+from eqsat.ops.families.casting import numpy_dtype
 
 Ints = Sequence[int]
 

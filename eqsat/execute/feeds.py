@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from eqsat.errors import ExecutionError
 from eqsat.ops.evaluate import describe
-from eqsat.ops.kernels.casting import numpy_dtype
+from eqsat.ops.families.casting import numpy_dtype
 
 Symbols = dict[str, tuple[int, str]]
 """Symbolic dimensions bound so far: value, and the input that bound it."""

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-import eqsat.ops.functions  # noqa: F401
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
-from eqsat.ops import kernels
-from eqsat.ops.kernels.registry import Fallback, Kernel
+from eqsat.ops.kernel import Fallback, Kernel, find
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
+from eqsat.ops.operators import has, operator
 from eqsat.ops.reference import ReferenceNode
 from eqsat.ops.schemas import defaults, since_version
+from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body
@@ -128,11 +128,11 @@ def operation(
         ExecutionError: Of the result when called: there is no implementation, or it refuses the inputs.
     """
     place = place or str(op)
-    found = kernels.find(op, since_version(op, version))
+    found = find(operator(op).kernels, since_version(op, version))
     fallback = _reference(op, version, outputs, protos, attrs)
     complete = {**defaults(op), **defaults(op, version), **attrs}
     call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
-    return call if op in _FREE else _admitted(call, op, complete, place)
+    return call if has(op, Trait.FORWARDS) else _admitted(call, op, complete, place)
 
 
 def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> Operation:
@@ -151,17 +151,6 @@ def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place:
         return results
 
     return admitted
-
-
-_FREE = frozenset(
-    OpKey("", name)
-    for name in (
-        *("Flatten", "Identity", "Optional", "OptionalGetElement", "OptionalHasElement", "Reshape", "SequenceAt"),
-        *("SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size"),
-        *("Squeeze", "Unsqueeze"),
-    )
-)
-"""Operators that only hand on what they get."""
 
 
 def _width(inputs: Sequence[Value]) -> int:

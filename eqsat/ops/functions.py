@@ -12,10 +12,13 @@ from typing import Any
 
 import onnx_ir as ir
 
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import MOVES
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.functions import Function, declare_function
+from eqsat.schema.opset import EQSAT
 from eqsat.schema.types import AttrValue, OpKey
 
 
@@ -121,3 +124,8 @@ REQUANTIZE = declare_function(
         "int32, the product and the quotient in float32.",
     )
 )
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("CastHint", "StopFusion", domain=EQSAT, traits=MOVES)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.kernels.windows import integers
 from eqsat.ops.need import SLOW, Attributes, Need, Operands, broadcast_size, made, numbers, size_of
+from eqsat.ops.windows import integers
 
 
 def need_expand(attrs: Attributes, inputs: Operands) -> Need:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.ops.kernels.windows import integers, windows
 from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, size_of
+from eqsat.ops.windows import integers, windows
 
 
 def _slide(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], filters: int, depth: int) -> Need:

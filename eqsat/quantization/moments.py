@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.kernels.registry import Attributes
-from eqsat.ops.kernels.windows import Windows, windows
+from eqsat.ops.kernel import Attributes
+from eqsat.ops.windows import Windows, windows
 from eqsat.schema.attributes import op_key, to_attrs
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.ops.kernels.quantization import dequantize_linear, integer_range, quantize_linear, spread
+from eqsat.ops.families.quantization import dequantize_linear, integer_range, quantize_linear, spread
 from eqsat.quantization.ranges import Range
 
 _TINY = float(np.finfo(np.float32).tiny)

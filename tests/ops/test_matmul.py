@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqsat.ops.kernels.matmul import integer_product
+from eqsat.ops.families.matmul import integer_product
 from tests.ops.oracle import check, run_reference, values
 
 SHAPES = [

@@ -1,4 +1,4 @@
-"""Activation functions; mirrors ``eqsat/ops/kernels/activations.py``, operation by operation."""
+"""Activation functions; mirrors ``eqsat/ops/families/activations.py``, operation by operation."""
 
 from __future__ import annotations
 

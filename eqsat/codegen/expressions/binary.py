@@ -1,4 +1,4 @@
-"""Elementwise operators of several operands; mirrors ``eqsat/ops/kernels/binary.py``."""
+"""Elementwise operators of several operands; mirrors ``eqsat/ops/families/binary.py``."""
 
 from __future__ import annotations
 

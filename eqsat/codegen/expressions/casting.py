@@ -1,4 +1,4 @@
-"""Conversions between element types; mirrors ``eqsat/ops/kernels/casting.py``.
+"""Conversions between element types; mirrors ``eqsat/ops/families/casting.py``.
 
 Floats that an integer cannot hold become what numpy makes of them on x86: the least 32-bit (or 64-bit) integer, of
 which narrower types keep the low bits.

@@ -1,4 +1,4 @@
-"""Elementwise mathematics of one operand; mirrors ``eqsat/ops/kernels/unary.py``.
+"""Elementwise mathematics of one operand; mirrors ``eqsat/ops/families/unary.py``.
 
 Elementary functions are the C library's: within 1 unit in the last place of the exact value in glibc, where numpy's
 own vector code is within 4, so that both differ by at most 5.

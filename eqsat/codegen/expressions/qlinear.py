@@ -1,4 +1,4 @@
-"""ONNX Runtime's elementwise operators on quantized tensors; mirrors ``eqsat/ops/kernels/qlinear.py``, to the bit."""
+"""ONNX Runtime's elementwise operators on quantized tensors; mirrors ``eqsat/ops/families/qlinear.py``, to the bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear quantization; mirrors ``eqsat/ops/kernels/quantization.py`` and ``eqsat.Requantize``, to the bit.
+"""Linear quantization; mirrors ``eqsat/ops/families/quantization.py`` and ``eqsat.Requantize``, to the bit.
 
 Rounding is half to even and results saturate; divisions and products are single operations in the scale's type.
 """

@@ -1,6 +1,6 @@
 """The table of elementwise operators in C: what each does to one element, or to a vector of floats.
 
-The meaning is that of ``eqsat/ops/kernels``: integers wrap around, division by zero is defined, NaN goes where numpy
+The meaning is that of ``eqsat/ops/families``: integers wrap around, division by zero is defined, NaN goes where numpy
 sends it, halves round to even. A *scalar* entry is C11. Its arguments are names of variables (or literals) of the type
 that an element is computed in (:func:`eqsat.codegen.dtypes.computed`), so they may stand several times. bool is 0 or 1
 in ``uint8_t``. The result has the computed type of the result's element type; half precision is rounded by the caller.

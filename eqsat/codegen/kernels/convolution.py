@@ -1,4 +1,4 @@
-"""Convolutions of any rank, of floats and integers; mirrors ``eqsat/ops/kernels/convolution.py`` and ``integer.py``."""
+"""Convolutions of any rank and type; mirrors ``eqsat/ops/families/convolution.py`` and ``integer.py``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.fused import activated, can_activate
 from eqsat.codegen.kernels.loops import MICROSOFT, are, loops
 from eqsat.codegen.templates import Template, Tensor, only
-from eqsat.ops.kernels.convolution import transposed_padding
-from eqsat.ops.kernels.windows import integers, windows
+from eqsat.ops.families.convolution import transposed_padding
+from eqsat.ops.windows import integers, windows
 
 WIDTH = 64
 """Outputs of a row whose sums are kept at a time."""

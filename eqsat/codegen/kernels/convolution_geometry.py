@@ -10,7 +10,7 @@ import onnx_ir as ir
 from eqsat.codegen.kernel import Halo, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.implicit_gemm import Axis
 from eqsat.codegen.kernels.vector_epilogue import VectorEpilogue, is_vector_epilogue
-from eqsat.ops.kernels.windows import Windows, windows
+from eqsat.ops.windows import Windows, windows
 
 FLOAT = ir.DataType.FLOAT
 

@@ -1,4 +1,4 @@
-"""Einstein summation as nested loops; mirrors ``einsum`` of ``eqsat/ops/kernels/matmul.py``."""
+"""Einstein summation as nested loops; mirrors ``einsum`` of ``eqsat/ops/families/matmul.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations that end ONNX Runtime's fused convolutions and products; mirrors ``eqsat/ops/kernels/fused.py``."""
+"""Activations that end ONNX Runtime's fused convolutions and products; mirrors ``eqsat/ops/families/fused.py``."""
 
 from __future__ import annotations
 

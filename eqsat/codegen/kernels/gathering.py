@@ -1,4 +1,4 @@
-"""Reading and writing at indices that are known at run time; mirrors ``eqsat/ops/kernels/gathering.py``.
+"""Reading and writing at indices that are known at run time; mirrors ``eqsat/ops/families/gathering.py``.
 
 The numpy executor refuses indices outside of an operand. C has nobody to refuse to: what is read there is the border's
 element, what would be written is left out.
@@ -19,7 +19,7 @@ from eqsat.codegen.kernel import Kernel, Task, dense_strides
 from eqsat.codegen.kernels.blocks import Block, filled
 from eqsat.codegen.kernels.loops import NUMBERS, are, loops, shape_of
 from eqsat.codegen.templates import Template, Tensor, along
-from eqsat.ops.kernels.windows import integers
+from eqsat.ops.windows import integers
 
 
 def _axis(task: Task) -> int:

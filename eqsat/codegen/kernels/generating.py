@@ -1,4 +1,4 @@
-"""Elements that follow from their place, and shapes as values; mirrors the rest of ``eqsat/ops/kernels/shaping.py``."""
+"""Elements that follow from their place, and shapes as values; mirrors ``eqsat/ops/families/shaping.py``."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from eqsat.codegen.kernels.int8_values import BYTES, Value
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.int8_weights import Folded, by_channel, fold, pack
 from eqsat.codegen.kernels.registry import register
-from eqsat.ops.kernels.windows import Windows, windows
+from eqsat.ops.windows import Windows, windows
 from eqsat.schema.types import OpKey
 
 OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))

@@ -1,6 +1,6 @@
 """The epilogue of integer kernels, on vectors of 32 bits: bytes, sums, and floats between them, to the bit.
 
-Every rounding of the single operators is kept, as each is defined by ``eqsat/ops/kernels``: a sum of quantized tensors
+Every rounding of the single operators is kept, as each is defined by ``eqsat/ops/families``: a sum of quantized tensors
 behind a convolution sees the convolution's bytes, not its accumulators. Bounds wait until a value is used, so that a
 Clip costs nothing. Numbers are parameters, not literals: layers that differ in scales alone share their code.
 """

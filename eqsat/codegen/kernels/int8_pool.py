@@ -20,8 +20,8 @@ from eqsat.codegen.kernels.int8_steps import is_supported
 from eqsat.codegen.kernels.int8_values import BYTES, Value, Vector
 from eqsat.codegen.kernels.int8_vectors import finish
 from eqsat.codegen.kernels.registry import register, render
-from eqsat.ops.kernels.pooling import window_counts
-from eqsat.ops.kernels.windows import Windows, integers, windows
+from eqsat.ops.families.pooling import window_counts
+from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.types import OpKey
 
 _MS = "com.microsoft"

@@ -1,4 +1,4 @@
-"""Products of matrices of one type; mirrors ``eqsat/ops/kernels/matmul.py``."""
+"""Products of matrices of one type; mirrors ``eqsat/ops/families/matmul.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations; mirrors ``eqsat/ops/kernels/normalization.py`` and the fused ones of ``fused.py``."""
+"""Normalisations; mirrors ``eqsat/ops/families/normalization.py`` and the fused ones of ``fused.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling over windows and over whole planes; mirrors ``eqsat/ops/kernels/pooling.py``."""
+"""Pooling over windows and over whole planes; mirrors ``eqsat/ops/families/pooling.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.templates import Template, Tensor, only
-from eqsat.ops.kernels.windows import Windows, integers, windows
+from eqsat.ops.windows import Windows, integers, windows
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM in both directions; mirrors ``eqsat/ops/kernels/recurrent.py``."""
+"""RNN, GRU and LSTM in both directions; mirrors ``eqsat/ops/families/recurrent.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import are, loops, shape_of
 from eqsat.codegen.templates import Template
-from eqsat.ops.kernels.recurrent import Activation, activations
+from eqsat.ops.families.recurrent import Activation, activations
 
 _FORMS = {
     "relu": "maximum_{c}({v}, 0)",

@@ -1,4 +1,4 @@
-"""Reductions over axes; mirrors the first half of ``eqsat/ops/kernels/reductions.py``.
+"""Reductions over axes; mirrors the first half of ``eqsat/ops/families/reductions.py``.
 
 Integers wrap around. Sums of floats are kept in double and rounded once, so that they differ from numpy's pairwise
 sums by those sums' own error.

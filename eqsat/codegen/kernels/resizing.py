@@ -1,4 +1,4 @@
-"""Resize: taps and weights of each axis are tables; mirrors ``eqsat/ops/kernels/resize.py``, which computes them."""
+"""Resize: taps and weights of each axis are tables; mirrors ``eqsat/ops/families/resize.py``, which computes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops import are, loops, shape_of
 from eqsat.codegen.templates import Template, Tensor
-from eqsat.ops.kernels.resize import Plan, axis_taps, resize_plan
+from eqsat.ops.families.resize import Plan, axis_taps, resize_plan
 
 
 @dataclass(frozen=True)

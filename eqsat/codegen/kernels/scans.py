@@ -1,6 +1,6 @@
 """What runs along one axis: cumulative sums, arg-reductions, softmax and its kin, the largest elements.
 
-Mirrors the second half of ``eqsat/ops/kernels/reductions.py`` and ``top_k`` of ``gathering.py``.
+Mirrors the second half of ``eqsat/ops/families/reductions.py`` and ``top_k`` of ``gathering.py``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from eqsat.codegen.kernels.registry import register, render
 from eqsat.codegen.kernels.tiling import split
 from eqsat.codegen.kernels.vector_epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.vectors import finish
-from eqsat.ops.kernels.pooling import pool_windows, window_counts
-from eqsat.ops.kernels.windows import Windows
+from eqsat.ops.families.pooling import pool_windows, window_counts
+from eqsat.ops.windows import Windows
 from eqsat.schema.types import OpKey
 
 _UNROLLED = 25

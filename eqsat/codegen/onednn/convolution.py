@@ -20,7 +20,7 @@ from eqsat.codegen.onednn.mapper import (
     value,
 )
 from eqsat.codegen.program import Node, Operand, Tensor
-from eqsat.ops.kernels.windows import Windows, integers, windows
+from eqsat.ops.windows import Windows, integers, windows
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from eqsat.codegen.onednn.description import LIMITS, Operation, Post, Refused
 from eqsat.codegen.onednn.mapper import LINEAR, Mapper, attribute, mapping, merged, number, tensor, triple, value
 from eqsat.codegen.program import Node, Tensor
-from eqsat.ops.kernels.windows import Windows, integers, windows
+from eqsat.ops.windows import Windows, integers, windows
 
 _AVERAGE = "dnnl_pooling_avg_exclude_padding"
 

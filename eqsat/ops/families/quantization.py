@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.kernels.casting import cast, numpy_dtype
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, at_least_single, kernel
+from eqsat.ops.families.casting import cast, numpy_dtype
+from eqsat.ops.kernel import HALF_TYPES, Attributes, at_least_single
+from eqsat.ops.registry import declare
 
 _SMALL = {
     np.dtype(ml_dtypes.int4): (-8, 7),
@@ -68,7 +69,6 @@ def saturate(v: np.ndarray, zero: np.ndarray | np.floating | float, dtype: np.dt
     return v.astype(np.int8).astype(dtype) if dtype in _SMALL else v.astype(dtype)
 
 
-@kernel("QuantizeLinear")
 def quantize_linear(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
     """``saturate(round(x / scale) + zero)``."""
     output = attrs.get("output_dtype", 0)
@@ -89,7 +89,6 @@ def quantize_linear(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: n
     return cast(v, ir.DataType.from_numpy(dtype), bool(attrs.get("saturate", 1)))
 
 
-@kernel("DequantizeLinear")
 def dequantize_linear(
     attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None
 ) -> np.ndarray:
@@ -117,7 +116,6 @@ def _stated(code: int, scale: np.ndarray) -> np.dtype:
     return numpy_dtype(code) if code and at_least_single(scale) == np.float32 else scale.dtype
 
 
-@kernel("DynamicQuantizeLinear")
 def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """To uint8 with the scale and zero point that the data's own range, zero included, asks for."""
     single = np.float32
@@ -127,3 +125,10 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
     zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
     y = saturate(x / scale, single(zero), np.dtype(np.uint8))
     return y, np.array(scale, single), np.array(zero, np.uint8)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("QuantizeLinear", numpy=quantize_linear)
+declare("DequantizeLinear", numpy=dequantize_linear)
+declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.ops.kernels.activations import sigmoid
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+from eqsat.ops.families.activations import sigmoid
+from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.registry import declare
 
 _Function = Callable[[np.ndarray], np.ndarray]
 _Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
@@ -153,7 +154,6 @@ def _clipped(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return np.clip(x, -limit, limit) if limit else x
 
 
-@kernel("RNN")
 @in_single
 def rnn(
     attrs: Attributes,
@@ -181,7 +181,6 @@ def rnn(
     return _unroll(attrs, x, lengths, initial, step)
 
 
-@kernel("GRU")
 @in_single
 def gru(
     attrs: Attributes,
@@ -216,7 +215,6 @@ def gru(
     return _unroll(attrs, x, lengths, initial, step)
 
 
-@kernel("LSTM")
 @in_single
 def lstm(
     attrs: Attributes,
@@ -253,3 +251,10 @@ def lstm(
         return w[d].T, bias, advance
 
     return _unroll(attrs, x, lengths, initial, step)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("RNN", numpy=rnn)
+declare("GRU", numpy=gru)
+declare("LSTM", numpy=lstm)

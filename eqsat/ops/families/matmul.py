@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.registry import declare
 
 _EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 
 
-@kernel("MatMul")
 @in_single
 def matmul(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Matrix product with numpy's broadcasting."""
     return integer_product(a, b, a.dtype) if a.dtype.kind in "iu" else np.matmul(a, b)
 
 
-@kernel("Gemm")
 @in_single
 def gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
     """``alpha * A' B' + beta * C``."""
@@ -38,7 +37,6 @@ def gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: np.ndarray | None =
     return y
 
 
-@kernel("Einsum")
 @in_single
 def einsum(attrs: Attributes, *operands: np.ndarray) -> np.ndarray:
     """Einstein summation, pairwise and through matrix products where numpy finds a way."""
@@ -81,3 +79,10 @@ def _magnitude(x: np.ndarray) -> float:
     if not x.size:
         return 0.0
     return max(abs(float(x.min())), abs(float(x.max())))
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("MatMul", numpy=matmul, contracted=(0, 1))
+declare("Gemm", numpy=gemm, contracted=(0, 1))
+declare("Einsum", numpy=einsum)

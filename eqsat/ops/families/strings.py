@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, kernel
+from eqsat.ops.kernel import Attributes
+from eqsat.ops.registry import declare
 
 _CASES = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
 
 
-@kernel("StringNormalizer")
 def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Remove stop words, then change case; what is left of nothing is one empty string."""
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
@@ -24,3 +24,9 @@ def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     result = np.empty(len(kept), object)
     result[:] = kept
     return result if x.ndim == 1 else result[np.newaxis]
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("StringNormalizer", numpy=string_normalizer, shaped_by=(0,))
+declare("StringSplit", shaped_by=(0,))

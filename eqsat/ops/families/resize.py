@@ -12,8 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, kernel
-from eqsat.ops.kernels.shaping import ints
+from eqsat.ops.families.shaping import ints
+from eqsat.ops.kernel import HALF_TYPES, Attributes
+from eqsat.ops.registry import declare
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,6 @@ def resize_plan(
     return Plan(tuple(sorted(axes, key=lambda p: p.scale)), tuple(out), rule)
 
 
-@kernel("Resize", since=11)
 def resize(
     attrs: Attributes,
     x: np.ndarray,
@@ -128,25 +128,21 @@ def resize(
     return _resize(x, resize_plan(attrs, x.shape, roi, scales, sizes), attrs)
 
 
-@kernel("Resize", since=10)
 def resize_first(attrs: Attributes, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """In version 10 positions are scaled without an offset and rounded down."""
     return resize({**_ASYMMETRIC, "mode": attrs["mode"]}, x, None, scales)
 
 
-@kernel("Upsample", since=9)
 def upsample(attrs: Attributes, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """The predecessor of Resize, with the same rule as its first version."""
     return resize_first(attrs, x, scales)
 
 
-@kernel("Upsample", since=7)
 def upsample_by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 9 the scales are an attribute."""
     return resize_first(attrs, x, np.array(attrs["scales"]))
 
 
-@kernel("Upsample", since=1)
 def upsample_planes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """In version 1 there is a scale for height and one for width."""
     mode = "linear" if attrs["mode"] == "bilinear" else attrs["mode"]
@@ -261,3 +257,9 @@ def _interpolate(x: np.ndarray, axis: int, index: np.ndarray, weights: np.ndarra
     for k in used[1:]:
         y += np.take(x, index[:, k], axis) * weights[:, k].reshape(-1, *tail)
     return y
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Resize", numpy={11: resize, 10: resize_first}, shaped_by=(1, 2, 3))
+declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, shaped_by=(1,))

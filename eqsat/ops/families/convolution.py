@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.ops.kernels.depthwise import depthwise
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
-from eqsat.ops.kernels.windows import Windows, integers, padded, window_view, windows
+from eqsat.ops.depthwise import depthwise
+from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.windows import Windows, integers, padded, window_view, windows
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """``product(a, b, out)``: matrix product over the last two axes, into ``out``."""
@@ -27,7 +28,6 @@ def blas(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     np.matmul(a, b, out=out)
 
 
-@kernel("Conv")
 @in_single
 def conv(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """Convolution of x (N, C, *spatial) with w (M, C / group, *kernel)."""
@@ -117,7 +117,6 @@ def _group(attrs: Attributes) -> int:
     return group
 
 
-@kernel("ConvTranspose")
 @in_single
 def conv_transpose(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """Transposed convolution of x (N, C, *spatial) with w (C, M / group, *kernel): products scattered and added."""
@@ -180,3 +179,9 @@ def transposed_padding(
             begin.append(pads[i])
             out.append(full - pads[i] - pads[i + rank])
     return begin, out
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Conv", numpy=conv, contracted=(0, 1))
+declare("ConvTranspose", numpy=conv_transpose, contracted=(0, 1))

@@ -7,61 +7,31 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+from eqsat.ops.kernel import Attributes, Function, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import SELECTS, UNARY
 
 
-def _simple(name: str, function: Callable[[np.ndarray], np.ndarray]) -> None:
-    """Register a numpy function of one operand whose result has the operand's type."""
+def _plain(function: Callable[[np.ndarray], np.ndarray]) -> Function:
+    """A kernel that is a numpy function of one operand whose result has the operand's type."""
 
     @in_single
     def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         return function(x)
 
-    run.__doc__ = f"``{name}``, elementwise."
-    kernel(name)(run)
+    return run
 
 
-for _name, _function in {
-    "Abs": np.abs,
-    "Acos": np.arccos,
-    "Acosh": np.arccosh,
-    "Asin": np.arcsin,
-    "Asinh": np.arcsinh,
-    "Atan": np.arctan,
-    "Atanh": np.arctanh,
-    "Ceil": np.ceil,
-    "Cos": np.cos,
-    "Cosh": np.cosh,
-    "Exp": np.exp,
-    "Floor": np.floor,
-    "IsNaN": np.isnan,
-    "Log": np.log,
-    "Neg": np.negative,
-    "Reciprocal": np.reciprocal,
-    "Round": np.rint,  # half to even, as ONNX has it
-    "Sign": np.sign,
-    "Sin": np.sin,
-    "Sinh": np.sinh,
-    "Sqrt": np.sqrt,
-    "Tan": np.tan,
-    "Tanh": np.tanh,
-}.items():
-    _simple(_name, _function)
-
-
-@kernel("Not")
 def logical_not(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Logical negation."""
     return np.logical_not(x)
 
 
-@kernel("BitwiseNot")
 def bitwise_not(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Complement of each bit."""
     return np.bitwise_not(x)
 
 
-@kernel("IsInf")
 def is_inf(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Whether an element is infinite, of the signs asked for."""
     result = np.isinf(x.astype(np.float32) if x.dtype.kind == "V" else x)
@@ -103,8 +73,38 @@ def erf(x: np.ndarray) -> np.ndarray:
     return np.clip(odd, -1, 1, out=odd)
 
 
-@kernel("Erf")
 @in_single
 def erf_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The error function."""
     return erf(x)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Not", numpy=logical_not, traits=UNARY)
+declare("BitwiseNot", numpy=bitwise_not, traits=UNARY)
+declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS)
+declare("Erf", numpy=erf_kernel, traits=UNARY)
+declare("Abs", numpy=_plain(np.abs), traits=UNARY)
+declare("Acos", numpy=_plain(np.arccos), traits=UNARY)
+declare("Acosh", numpy=_plain(np.arccosh), traits=UNARY)
+declare("Asin", numpy=_plain(np.arcsin), traits=UNARY)
+declare("Asinh", numpy=_plain(np.arcsinh), traits=UNARY)
+declare("Atan", numpy=_plain(np.arctan), traits=UNARY)
+declare("Atanh", numpy=_plain(np.arctanh), traits=UNARY)
+declare("Ceil", numpy=_plain(np.ceil), traits=UNARY)
+declare("Cos", numpy=_plain(np.cos), traits=UNARY)
+declare("Cosh", numpy=_plain(np.cosh), traits=UNARY)
+declare("Exp", numpy=_plain(np.exp), traits=UNARY)
+declare("Floor", numpy=_plain(np.floor), traits=UNARY)
+declare("IsNaN", numpy=_plain(np.isnan), traits=UNARY | SELECTS)
+declare("Log", numpy=_plain(np.log), traits=UNARY)
+declare("Neg", numpy=_plain(np.negative), traits=UNARY)
+declare("Reciprocal", numpy=_plain(np.reciprocal), traits=UNARY)
+declare("Round", numpy=_plain(np.rint), traits=UNARY)
+declare("Sign", numpy=_plain(np.sign), traits=UNARY)
+declare("Sin", numpy=_plain(np.sin), traits=UNARY)
+declare("Sinh", numpy=_plain(np.sinh), traits=UNARY)
+declare("Sqrt", numpy=_plain(np.sqrt), traits=UNARY)
+declare("Tan", numpy=_plain(np.tan), traits=UNARY)
+declare("Tanh", numpy=_plain(np.tanh), traits=UNARY)

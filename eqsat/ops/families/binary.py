@@ -7,20 +7,25 @@ from functools import reduce
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, in_single, kernel
+from eqsat.ops.kernel import Attributes, Fallback, Function, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import COMMUTATIVE, ELEMENTWISE, SELECTS, SUMS
 from eqsat.schema.integers import divided
 
 _Ufunc = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def _broadcasting(name: str, function: _Ufunc, since: int = 7) -> None:
-    """Register an operator of two operands.
-
-    Until version 6 the second operand is stretched only where ``broadcast`` says so, from ``axis`` on.
-    """
+def _broadcasting(function: _Ufunc) -> Function:
+    """A kernel of two operands that broadcast."""
 
     def run(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return function(a, b)
+
+    return run
+
+
+def _since_broadcasting(function: _Ufunc) -> dict[int, Function]:
+    """Kernels of an operator whose second operand was, until version 6, stretched from ``axis`` on if asked for."""
 
     def run_old(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         axis = attrs.get("axis")
@@ -29,10 +34,7 @@ def _broadcasting(name: str, function: _Ufunc, since: int = 7) -> None:
             b = b.reshape(*b.shape, *(1,) * (a.ndim - axis - b.ndim))
         return function(a, b)
 
-    run.__doc__ = f"``{name}`` with broadcasting."
-    kernel(name, since=since)(run)
-    if since == 7:
-        kernel(name, since=1)(run_old)
+    return {7: _broadcasting(function), 1: run_old}
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -58,76 +60,45 @@ _SMALL_POWERS: dict[float, Callable[[np.ndarray], np.ndarray]] = {
     3.0: lambda a: a * a * a,
 }
 
-for _name, _function in {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": divide,
-    "Pow": power,
-    "And": np.logical_and,
-    "Or": np.logical_or,
-    "Xor": np.logical_xor,
-    "Equal": np.equal,
-    "Greater": np.greater,
-    "Less": np.less,
-}.items():
-    _broadcasting(_name, _function)
-for _name, _function in {
-    "GreaterOrEqual": np.greater_equal,
-    "LessOrEqual": np.less_equal,
-    "BitwiseAnd": np.bitwise_and,
-    "BitwiseOr": np.bitwise_or,
-    "BitwiseXor": np.bitwise_xor,
-}.items():
-    _broadcasting(_name, _function, since=1)
 
-
-@kernel("Mod")
 @in_single
 def mod(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Remainder with the divisor's sign, or with ``fmod`` the dividend's."""
     return np.fmod(a, b) if attrs["fmod"] else np.mod(a, b)
 
 
-@kernel("BitShift")
 def bit_shift(attrs: Attributes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Logical shift of unsigned integers."""
     return np.left_shift(x, y) if attrs["direction"] == "LEFT" else np.right_shift(x, y)
 
 
-@kernel("Max")
 def maximum(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """Largest of the operands; NaN where any is NaN."""
     return reduce(np.maximum, xs)
 
 
-@kernel("Min")
 def minimum(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """Smallest of the operands; NaN where any is NaN."""
     return reduce(np.minimum, xs)
 
 
-@kernel("Sum")
 @in_single
 def add_all(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """Sum of the operands, from left to right."""
     return reduce(np.add, xs)
 
 
-@kernel("Mean")
 @in_single
 def mean(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """Mean of the operands."""
     return reduce(np.add, xs) / xs[0].dtype.type(len(xs))
 
 
-@kernel("Where")
 def where(attrs: Attributes, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """``x`` where the condition holds, else ``y``."""
     return np.where(condition, x, y)
 
 
-@kernel("Clip", since=11)
 def clip(attrs: Attributes, x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
     """``min(max(x, low), high)``; with ``low > high`` everything is ``high``."""
     if x.dtype.kind == "O":
@@ -139,8 +110,35 @@ def clip(attrs: Attributes, x: np.ndarray, low: np.ndarray | None = None, high: 
     return x
 
 
-@kernel("Clip", since=1)
 def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 11 the limits are attributes."""
     low, high = (None if (v := attrs.get(n)) is None else np.asarray(v, x.dtype) for n in ("min", "max"))
     return clip(attrs, x, low, high)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Mod", numpy=mod, traits=ELEMENTWISE)
+declare("BitShift", numpy=bit_shift, traits=ELEMENTWISE)
+declare("Max", numpy=maximum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
+declare("Min", numpy=minimum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
+declare("Sum", numpy=add_all, traits=ELEMENTWISE | COMMUTATIVE | SUMS)
+declare("Mean", numpy=mean, traits=ELEMENTWISE | COMMUTATIVE)
+declare("Where", numpy=where, traits=ELEMENTWISE | SELECTS)
+declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS)
+declare("Add", numpy=_since_broadcasting(np.add), traits=ELEMENTWISE | COMMUTATIVE | SUMS)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=ELEMENTWISE | COMMUTATIVE)
+declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=ELEMENTWISE | COMMUTATIVE)
+declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=ELEMENTWISE | COMMUTATIVE)
+declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=ELEMENTWISE | COMMUTATIVE)
+declare("Div", numpy=_since_broadcasting(divide), traits=ELEMENTWISE)
+declare("Equal", numpy=_since_broadcasting(np.equal), traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=ELEMENTWISE | SELECTS)
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=ELEMENTWISE | SELECTS)
+declare("Less", numpy=_since_broadcasting(np.less), traits=ELEMENTWISE | SELECTS)
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=ELEMENTWISE | SELECTS)
+declare("Mul", numpy=_since_broadcasting(np.multiply), traits=ELEMENTWISE | COMMUTATIVE)
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=ELEMENTWISE | COMMUTATIVE)
+declare("Pow", numpy=_since_broadcasting(power), traits=ELEMENTWISE)
+declare("Sub", numpy=_since_broadcasting(np.subtract), traits=ELEMENTWISE | SUMS)
+declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=ELEMENTWISE | COMMUTATIVE)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from eqsat.ops.kernels.windows import Windows, padded, taps
+from eqsat.ops.windows import Windows, padded, taps
 
 _BLOCK_BYTES = 1 << 18
 _WIDE = 32

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from eqsat.ops.kernels.convolution import Product, blas, convolve, geometry
-from eqsat.ops.kernels.matmul import integer_product, to_integer
-from eqsat.ops.kernels.quantization import integer_range, saturate
-from eqsat.ops.kernels.registry import Attributes, at_least_single, kernel
-from eqsat.ops.kernels.windows import Windows
+from eqsat.ops.families.convolution import Product, blas, convolve, geometry
+from eqsat.ops.families.matmul import integer_product, to_integer
+from eqsat.ops.families.quantization import integer_range, saturate
+from eqsat.ops.kernel import Attributes, at_least_single
+from eqsat.ops.registry import declare
+from eqsat.ops.windows import Windows
 
 _EXACT_SINGLE = 2.0**24
 
@@ -67,7 +68,6 @@ def requantize(acc: np.ndarray, scale: np.ndarray, zero: np.ndarray, dtype: np.d
     return saturate(v, np.float32(zero.reshape(())), dtype)
 
 
-@kernel("ConvInteger")
 def conv_integer(
     attrs: Attributes,
     x: np.ndarray,
@@ -80,7 +80,6 @@ def conv_integer(
     return to_integer(accumulate(centered(x, x_zero), centered(w, w_zero, 0), at, attrs.get("group", 1)), np.int32)
 
 
-@kernel("QLinearConv")
 def qlinear_conv(
     attrs: Attributes,
     x: np.ndarray,
@@ -118,7 +117,6 @@ def exact_matmul(a: np.ndarray, a_zero: np.ndarray | None, b: np.ndarray, b_zero
     return integer_product(centered(a, _rows(a_zero)), centered(b, _columns(b_zero)), np.int32)
 
 
-@kernel("MatMulInteger")
 def matmul_integer(
     attrs: Attributes,
     a: np.ndarray,
@@ -130,7 +128,6 @@ def matmul_integer(
     return exact_matmul(a, a_zero, b, b_zero)
 
 
-@kernel("QLinearMatMul")
 def qlinear_matmul(
     attrs: Attributes,
     a: np.ndarray,
@@ -156,3 +153,11 @@ def qlinear_matmul(
     if limits is None:
         raise ValueError(f"an integer output type is required, not {y_zero.dtype}")
     return requantize(acc, scale, y_zero, y_zero.dtype)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("ConvInteger", numpy=conv_integer)
+declare("QLinearConv", numpy=qlinear_conv)
+declare("MatMulInteger", numpy=matmul_integer)
+declare("QLinearMatMul", numpy=qlinear_matmul)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
+from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import RANDOM
+from eqsat.schema.opset import MICROSOFT
 
 
-@kernel("Dropout", since=12, counts_outputs=True)
 def dropout(
     attrs: Attributes,
     x: np.ndarray,
@@ -22,16 +24,19 @@ def dropout(
     return x if outputs == 1 else (x, np.ones(x.shape, np.bool_))
 
 
-@kernel("Dropout", since=10, counts_outputs=True)
-@kernel("Dropout", since=7, counts_outputs=True)
 def dropout_by_attribute(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.ndarray | tuple[np.ndarray, ...]:
     """Before version 12 inference is the only mode."""
     return x if outputs == 1 else (x, np.ones(x.shape, np.bool_))
 
 
-@kernel("Dropout", since=1, counts_outputs=True)
 def dropout_first(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.ndarray | tuple[np.ndarray, ...]:
     """Before version 7 an attribute says whether it is inference; the mask then has the input's type."""
     if not attrs.get("is_test"):
         raise Fallback
     return x if outputs == 1 else (x, np.ones(x.shape, x.dtype))
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Dropout", numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first})
+declare("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout", domain=MICROSOFT, traits=RANDOM)

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
+from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import FORWARDS, MOVES
 from eqsat.schema.types import TensorAttr
 
 
@@ -15,13 +17,11 @@ def ints(x: np.ndarray) -> tuple[int, ...]:
     return tuple(x.reshape(-1).tolist())
 
 
-@kernel("Identity")
 def identity(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The operand itself."""
     return x
 
 
-@kernel("Reshape", since=5)
 def reshape(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """The elements in another shape; 0 takes over a dimension, -1 is what remains."""
     dims = list(ints(shape))
@@ -30,63 +30,53 @@ def reshape(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     return x.reshape(dims)
 
 
-@kernel("Reshape", since=1)
 def reshape_by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 5 the shape is an attribute."""
     return reshape(attrs, x, np.array(attrs["shape"]))
 
 
-@kernel("Flatten")
 def flatten(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """A matrix: the axes before ``axis`` by those from it on."""
     axis = attrs["axis"] + (x.ndim if attrs["axis"] < 0 else 0)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-@kernel("Squeeze", since=13)
 def squeeze(attrs: Attributes, x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
     """Without the given axes of length 1, or without all of them."""
     return np.squeeze(x, ints(axes) if axes is not None else None)
 
 
-@kernel("Squeeze", since=1)
 def squeeze_by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 13 the axes are an attribute."""
     return np.squeeze(x, attrs.get("axes"))
 
 
-@kernel("Unsqueeze", since=13)
 def unsqueeze(attrs: Attributes, x: np.ndarray, axes: np.ndarray) -> np.ndarray:
     """With axes of length 1 at the given places of the result."""
     return np.expand_dims(x, ints(axes))
 
 
-@kernel("Unsqueeze", since=1)
 def unsqueeze_by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 13 the axes are an attribute."""
     return np.expand_dims(x, attrs["axes"])
 
 
-@kernel("Transpose")
 def transpose(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Permuted axes, in reverse order by default; contiguous, as most operators read it more than once."""
     return np.asarray(np.transpose(x, attrs.get("perm")), order="C")
 
 
-@kernel("Expand")
 def expand(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """Broadcast against a shape; both may stretch."""
     dims = np.broadcast_shapes(x.shape, ints(shape))
     return np.asarray(np.broadcast_to(x, dims), order="C")
 
 
-@kernel("Tile", since=6)
 def tile(attrs: Attributes, x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """Repeated along each axis."""
     return np.tile(x, ints(repeats))
 
 
-@kernel("Tile", since=1)
 def tile_one_axis(attrs: Attributes, x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Before version 6: repeated along one axis."""
     repeats = [1] * x.ndim
@@ -94,19 +84,16 @@ def tile_one_axis(attrs: Attributes, x: np.ndarray, tiles: np.ndarray, axis: np.
     return np.tile(x, repeats)
 
 
-@kernel("Shape")
 def shape_of(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The shape, or a slice of it."""
     return np.array(np.shape(x)[attrs.get("start", 0) : attrs.get("end")], np.int64)
 
 
-@kernel("Size")
 def size(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The number of elements."""
     return np.array(np.size(x), np.int64)
 
 
-@kernel("ConstantOfShape")
 def constant_of_shape(attrs: Attributes, shape: np.ndarray) -> np.ndarray:
     """An array of one value, zero in float32 by default."""
     value = attrs.get("value")
@@ -114,7 +101,6 @@ def constant_of_shape(attrs: Attributes, shape: np.ndarray) -> np.ndarray:
     return np.full(ints(shape), fill.reshape(-1)[0], fill.dtype)
 
 
-@kernel("Range")
 def number_range(attrs: Attributes, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Numbers from start to limit, exclusive."""
     if start.dtype.kind not in "iuf" or attrs.get("stash_type", 1) != 1 or start.dtype == np.float16:
@@ -123,24 +109,21 @@ def number_range(attrs: Attributes, start: np.ndarray, limit: np.ndarray, delta:
     return (start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype).reshape(-1)
 
 
-@kernel("EyeLike")
 def eye_like(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Ones on a diagonal."""
     if "dtype" in attrs:
-        from eqsat.ops.kernels.casting import numpy_dtype
+        from eqsat.ops.families.casting import numpy_dtype
 
         return np.eye(*x.shape, k=attrs["k"], dtype=numpy_dtype(attrs["dtype"]))
     return np.eye(*x.shape, k=attrs["k"], dtype=x.dtype)
 
 
-@kernel("Trilu")
 def triangle(attrs: Attributes, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarray:
     """The upper or lower triangle of the last two axes."""
     offset = 0 if k is None else int(k.item())
     return np.triu(x, offset) if attrs["upper"] else np.tril(x, offset)
 
 
-@kernel("DepthToSpace")
 def depth_to_space(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Blocks of channels become blocks of pixels."""
     n, c, h, w = x.shape
@@ -152,7 +135,6 @@ def depth_to_space(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return y.reshape(n, c // (b * b), h * b, w * b)
 
 
-@kernel("SpaceToDepth")
 def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Blocks of pixels become channels."""
     n, c, h, w = x.shape
@@ -160,3 +142,24 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     blocks = x.reshape(n, c, h // b, b, w // b, b)
     order = (0, 1, 3, 5, 2, 4) if attrs.get("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
     return blocks.transpose(order).reshape(n, c * b * b, h // b, w // b)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Identity", numpy=identity, traits=MOVES | FORWARDS)
+declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
+declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS)
+declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
+declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
+declare("Transpose", numpy=transpose, traits=MOVES)
+declare("Expand", numpy=expand, traits=MOVES, shaped_by=(1,))
+declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES, shaped_by=(1,))
+declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS)
+declare("Size", numpy=size, traits=MOVES | FORWARDS)
+declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES, shaped_by=(0,))
+declare("Range", numpy=number_range, traits=MOVES, shaped_by=(0, 1, 2))
+declare("EyeLike", numpy=eye_like, traits=MOVES)
+declare("Trilu", numpy=triangle, traits=MOVES)
+declare("DepthToSpace", numpy=depth_to_space, traits=MOVES)
+declare("SpaceToDepth", numpy=space_to_depth, traits=MOVES)
+declare("Constant", traits=MOVES)

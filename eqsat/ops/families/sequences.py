@@ -6,22 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, kernel
+from eqsat.ops.kernel import Attributes
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import FORWARDS, MOVES
 
 
-@kernel("SequenceConstruct")
 def sequence_construct(attrs: Attributes, *xs: np.ndarray) -> list[Any]:
     """A sequence of the operands."""
     return list(xs)
 
 
-@kernel("SequenceEmpty")
 def sequence_empty(attrs: Attributes) -> list[Any]:
     """A sequence without elements."""
     return []
 
 
-@kernel("SequenceLength")
 def sequence_length(attrs: Attributes, xs: list[Any]) -> np.ndarray:
     """How many elements there are."""
     return np.array(len(xs), np.int64)
@@ -34,33 +33,28 @@ def _position(xs: list[Any], position: np.ndarray, last: int) -> int:
     return index + len(xs) if index < 0 else index
 
 
-@kernel("SequenceAt")
 def sequence_at(attrs: Attributes, xs: list[Any], position: np.ndarray) -> Any:
     """One element."""
     return xs[_position(xs, position, len(xs) - 1)]
 
 
-@kernel("SequenceInsert")
 def sequence_insert(attrs: Attributes, xs: list[Any], x: np.ndarray, position: np.ndarray | None = None) -> list[Any]:
     """The sequence with one more element, at the end by default."""
     at = len(xs) if position is None else _position(xs, position, len(xs))
     return [*xs[:at], x, *xs[at:]]
 
 
-@kernel("SequenceErase")
 def sequence_erase(attrs: Attributes, xs: list[Any], position: np.ndarray | None = None) -> list[Any]:
     """The sequence without one element, the last by default."""
     at = len(xs) - 1 if position is None else _position(xs, position, len(xs) - 1)
     return [*xs[:at], *xs[at + 1 :]]
 
 
-@kernel("ConcatFromSequence")
 def concat_from_sequence(attrs: Attributes, xs: list[Any]) -> np.ndarray:
     """The elements one after the other along an existing or a new axis."""
     return np.stack(xs, attrs["axis"]) if attrs["new_axis"] else np.concatenate(xs, attrs["axis"])
 
 
-@kernel("SplitToSequence")
 def split_to_sequence(attrs: Attributes, x: np.ndarray, sizes: np.ndarray | None = None) -> list[Any]:
     """Pieces along an axis: of given sizes, of one size with a smaller last, or of length 1."""
     axis = attrs["axis"]
@@ -75,21 +69,33 @@ def split_to_sequence(attrs: Attributes, x: np.ndarray, sizes: np.ndarray | None
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
-@kernel("Optional")
 def optional(attrs: Attributes, x: Any = None) -> Any:
     """The operand, or nothing."""
     return x
 
 
-@kernel("OptionalHasElement")
 def optional_has_element(attrs: Attributes, x: Any = None) -> np.ndarray:
     """Whether there is something."""
     return np.array(x is not None)
 
 
-@kernel("OptionalGetElement")
 def optional_get_element(attrs: Attributes, x: Any) -> Any:
     """What there is."""
     if x is None:
         raise ValueError("the optional is empty")
     return x
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("SequenceConstruct", numpy=sequence_construct, traits=MOVES | FORWARDS)
+declare("SequenceEmpty", numpy=sequence_empty, traits=MOVES | FORWARDS)
+declare("SequenceLength", numpy=sequence_length, traits=MOVES | FORWARDS)
+declare("SequenceAt", numpy=sequence_at, traits=MOVES | FORWARDS, shaped_by=(1,))
+declare("SequenceInsert", numpy=sequence_insert, traits=MOVES | FORWARDS, shaped_by=(2,))
+declare("SequenceErase", numpy=sequence_erase, traits=MOVES | FORWARDS, shaped_by=(1,))
+declare("ConcatFromSequence", numpy=concat_from_sequence, traits=MOVES)
+declare("SplitToSequence", numpy=split_to_sequence, traits=MOVES, shaped_by=(1,))
+declare("Optional", numpy=optional, traits=MOVES | FORWARDS)
+declare("OptionalHasElement", numpy=optional_has_element, traits=MOVES | FORWARDS)
+declare("OptionalGetElement", numpy=optional_get_element, traits=MOVES | FORWARDS)

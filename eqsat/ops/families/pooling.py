@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
-from eqsat.ops.kernels.windows import Windows, integers, padded, taps, window_view, windows
+from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import MOVES, SELECTS
+from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
 
 _Ufunc = Callable[..., np.ndarray]
 
@@ -41,7 +43,6 @@ def fold(x: np.ndarray, at: Windows, combine: _Ufunc) -> np.ndarray:
     return x
 
 
-@kernel("MaxPool", counts_outputs=True)
 def max_pool(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     """Maximum of each window, and where it is among the elements of the input."""
     at = pool_windows(attrs, x)
@@ -74,7 +75,6 @@ def lowest(dtype: np.dtype) -> float | int:
     return -math.inf if dtype.kind not in "iu" else int(np.iinfo(dtype).min)
 
 
-@kernel("AveragePool")
 @in_single
 def average_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Mean of each window, over the elements inside the input or also over those in the padding."""
@@ -98,7 +98,6 @@ def window_counts(at: Windows, spatial: tuple[int, ...], with_padding: bool) -> 
     return counts
 
 
-@kernel("LpPool")
 @in_single
 def lp_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """p-norm of each window."""
@@ -107,20 +106,17 @@ def lp_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return _root(fold(padded(_power(x, p), at), at, np.add), p)
 
 
-@kernel("GlobalAveragePool")
 @in_single
 def global_average_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Mean over all spatial axes."""
     return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@kernel("GlobalMaxPool")
 def global_max_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Maximum over all spatial axes."""
     return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@kernel("GlobalLpPool")
 @in_single
 def global_lp_pool(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """p-norm over all spatial axes."""
@@ -137,7 +133,6 @@ def _root(x: np.ndarray, p: float) -> np.ndarray:
     return x if p == 1 else np.sqrt(x) if p == 2 else x ** np.asarray(1.0 / float(p), x.dtype)
 
 
-@kernel("MaxUnpool")
 def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
     """Put each value where its index says, zeros elsewhere.
 
@@ -156,3 +151,14 @@ def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.nd
     common = tuple(slice(0, min(a, b)) for a, b in zip(inner.shape, result.shape, strict=True))
     result[common] = inner[common]
     return result
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("MaxPool", numpy=max_pool, traits=SELECTS)
+declare("AveragePool", numpy=average_pool)
+declare("LpPool", numpy=lp_pool)
+declare("GlobalAveragePool", numpy=global_average_pool)
+declare("GlobalMaxPool", numpy=global_max_pool)
+declare("GlobalLpPool", numpy=global_lp_pool)
+declare("MaxUnpool", numpy=max_unpool, traits=MOVES, shaped_by=(2,))

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
-from eqsat.ops.kernels.shaping import ints
+from eqsat.ops.families.shaping import ints
+from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import MOVES, SELECTS
+from eqsat.schema.opset import MICROSOFT
 
 
 def _checked(indices: np.ndarray, length: int) -> np.ndarray:
@@ -22,14 +25,12 @@ def _checked(indices: np.ndarray, length: int) -> np.ndarray:
     return np.where(indices < 0, indices + length, indices)
 
 
-@kernel("Gather")
 def gather(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Slices along an axis."""
     axis = attrs["axis"]
     return np.take(x, _checked(indices, x.shape[axis]), axis)
 
 
-@kernel("GatherElements")
 def gather_elements(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """One element for each index, at the index's own place in the other axes."""
     axis = attrs["axis"]
@@ -42,7 +43,6 @@ def _element_places(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     return tuple(indices if i == axis else g for i, g in enumerate(grid))
 
 
-@kernel("GatherND")
 def gather_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Slices at index tuples, separately for each batch."""
     batch = attrs.get("batch_dims", 0)
@@ -67,7 +67,6 @@ def _write(y: np.ndarray, place: tuple[np.ndarray, ...], updates: np.ndarray, re
         combine(y, place, updates)
 
 
-@kernel("ScatterElements", "Scatter")
 def scatter_elements(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """A copy with one element replaced, or combined, for each index."""
     axis = attrs["axis"]
@@ -77,7 +76,6 @@ def scatter_elements(attrs: Attributes, x: np.ndarray, indices: np.ndarray, upda
     return y
 
 
-@kernel("ScatterND")
 def scatter_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """A copy with slices at index tuples replaced or combined."""
     y = x.copy()
@@ -88,7 +86,6 @@ def scatter_nd(attrs: Attributes, x: np.ndarray, indices: np.ndarray, updates: n
     return y
 
 
-@kernel("OneHot")
 def one_hot(attrs: Attributes, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
     """``values[1]`` where the class is the index, else ``values[0]``; indices out of range match none."""
     count = int(depth.reshape(-1)[0])
@@ -99,25 +96,21 @@ def one_hot(attrs: Attributes, indices: np.ndarray, depth: np.ndarray, values: n
     return np.where(np.expand_dims(index, axis) == classes, values[1], values[0]).astype(values.dtype)
 
 
-@kernel("Compress")
 def compress(attrs: Attributes, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
     """The slices, or elements, for which the condition holds."""
     return np.compress(condition, x, attrs.get("axis"))
 
 
-@kernel("NonZero")
 def non_zero(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Indices of the elements that are not zero, one column each."""
     return np.array(np.nonzero(x), np.int64)
 
 
-@kernel("TopK", since=10)
 def top_k(attrs: Attributes, x: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The k largest or smallest elements along an axis, in order, and their indices; the first of equals wins."""
     return _top(x, ints(k)[0], attrs["axis"], bool(attrs.get("largest", 1)))
 
 
-@kernel("TopK", since=1)
 def top_k_by_attribute(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Before version 10 the count is an attribute."""
     return _top(x, attrs["k"], attrs["axis"], True)
@@ -137,3 +130,19 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
     order = np.argsort(key, axis, kind="stable")
     index = np.take(order, np.arange(count), axis)
     return np.take_along_axis(x, index, axis), index.astype(np.int64)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Gather", numpy=gather, traits=MOVES)
+declare("GatherElements", numpy=gather_elements, traits=MOVES)
+declare("GatherND", numpy=gather_nd, traits=MOVES)
+declare("Scatter", "ScatterElements", numpy=scatter_elements)
+declare("ScatterND", numpy=scatter_nd)
+declare("OneHot", numpy=one_hot, traits=MOVES, shaped_by=(1,))
+declare("Compress", numpy=compress, traits=MOVES, shaped_by=(1,))
+declare("NonZero", numpy=non_zero, shaped_by=(0,))
+declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,))
+declare("TensorScatter", traits=MOVES)
+declare("Unique", shaped_by=(0,))
+declare("Unique", domain=MICROSOFT, shaped_by=(0,))

@@ -9,7 +9,9 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, kernel
+from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import ELEMENTWISE, MOVES, SELECTS
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}
@@ -38,19 +40,16 @@ def cast(x: np.ndarray, to: int, saturate: bool = True, round_mode: str = "up") 
     return x.astype(target)
 
 
-@kernel("Cast", since=6)
 def cast_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Convert the elements' type."""
     return cast(x, attrs["to"], bool(attrs.get("saturate", 1)), attrs.get("round_mode", "up"))
 
 
-@kernel("Cast", since=1)
 def cast_by_name(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 6 the type is given by name."""
     return cast(x, ir.DataType[str(attrs["to"]).upper()])
 
 
-@kernel("CastLike")
 def cast_like(attrs: Attributes, x: np.ndarray, like: np.ndarray) -> np.ndarray:
     """Convert to the type of another array."""
     if like.dtype.kind in "OUS":
@@ -58,10 +57,16 @@ def cast_like(attrs: Attributes, x: np.ndarray, like: np.ndarray) -> np.ndarray:
     return cast(x, ir.DataType.from_numpy(like.dtype), bool(attrs.get("saturate", 1)), attrs.get("round_mode", "up"))
 
 
-@kernel("BitCast")
 def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The same bits as another type of the same width."""
     target = numpy_dtype(attrs["to"])
     if x.dtype.kind in "OUS" or ir.DataType(attrs["to"]).bitwidth < 8 or target.itemsize != x.dtype.itemsize:
         raise Fallback
     return np.asarray(x, order="C").view(target)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS)
+declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS)
+declare("BitCast", numpy=bit_cast, traits=MOVES)

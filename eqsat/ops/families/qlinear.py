@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops.kernels.activations import sigmoid
-from eqsat.ops.kernels.integer import exact_matmul, qlinear_conv, requantize
-from eqsat.ops.kernels.pooling import fold, pool_windows, window_counts
-from eqsat.ops.kernels.quantization import dequantize_linear, quantize_linear, saturate
-from eqsat.ops.kernels.registry import Attributes, kernel
-from eqsat.ops.kernels.windows import padded
+from eqsat.ops.families.activations import sigmoid
+from eqsat.ops.families.integer import exact_matmul, qlinear_conv, requantize
+from eqsat.ops.families.pooling import fold, pool_windows, window_counts
+from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
+from eqsat.ops.kernel import Attributes
+from eqsat.ops.registry import declare
+from eqsat.ops.windows import padded
+from eqsat.schema.opset import MICROSOFT
 
-_MS = "com.microsoft"
 _Optional = np.ndarray | None
 
 
@@ -51,7 +52,6 @@ def _by_table(x: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np
     return function(every)[x.view(np.uint8)]
 
 
-@kernel("QLinearAdd", domain=_MS)
 def qlinear_add(
     attrs: Attributes,
     a: np.ndarray,
@@ -73,7 +73,6 @@ def qlinear_add(
     return saturate(v, np.float32(0), a.dtype)
 
 
-@kernel("QLinearMul", domain=_MS)
 def qlinear_mul(
     attrs: Attributes,
     a: np.ndarray,
@@ -93,7 +92,6 @@ def qlinear_mul(
     return saturate(v, np.float32(0), a.dtype)
 
 
-@kernel("QLinearConcat", domain=_MS)
 def qlinear_concat(attrs: Attributes, y_scale: np.ndarray, y_zero: np.ndarray, *rest: np.ndarray) -> np.ndarray:
     """Operands (tensor, scale, zero point) one after the other, each converted to the output's parameters."""
     parts = []
@@ -111,7 +109,6 @@ def _requantized(
     return _by_table(x, lambda every: _quantized(_real(every, scale, zero), y_scale, y_zero, x.dtype))
 
 
-@kernel("QLinearWhere", domain=_MS)
 def qlinear_where(
     attrs: Attributes,
     condition: np.ndarray,
@@ -129,7 +126,6 @@ def qlinear_where(
     return np.where(condition, left, _requantized(y, y_scale, y_zero, z_scale, z_zero))
 
 
-@kernel("QLinearSigmoid", domain=_MS)
 def qlinear_sigmoid(
     attrs: Attributes,
     x: np.ndarray,
@@ -142,7 +138,6 @@ def qlinear_sigmoid(
     return _by_table(x, lambda v: _quantized(sigmoid(_real(v, x_scale, x_zero)), y_scale, y_zero, x.dtype))
 
 
-@kernel("QLinearLeakyRelu", domain=_MS)
 def qlinear_leaky_relu(
     attrs: Attributes,
     x: np.ndarray,
@@ -160,7 +155,6 @@ def qlinear_leaky_relu(
     return _by_table(x, table)
 
 
-@kernel("QLinearSoftmax", domain=_MS)
 def qlinear_softmax(
     attrs: Attributes,
     x: np.ndarray,
@@ -194,7 +188,6 @@ def qlinear_softmax(
     return np.moveaxis(y.astype(x.dtype), -1, axis).reshape(shape)
 
 
-@kernel("QLinearAveragePool", domain=_MS)
 def qlinear_average_pool(
     attrs: Attributes,
     x: np.ndarray,
@@ -223,7 +216,6 @@ def qlinear_average_pool(
     return saturate(v, np.float32(0), x.dtype)
 
 
-@kernel("QLinearGlobalAveragePool", domain=_MS)
 def qlinear_global_average_pool(
     attrs: Attributes,
     x: np.ndarray,
@@ -240,7 +232,6 @@ def qlinear_global_average_pool(
     return requantize(total, np.asarray(scale), y_zero, x.dtype)
 
 
-@kernel("QGemm", domain=_MS)
 def qgemm(
     attrs: Attributes,
     a: np.ndarray,
@@ -265,7 +256,6 @@ def qgemm(
     return requantize(acc, scale / _scale(y_scale), y_zero, y_zero.dtype)
 
 
-@kernel("QLinearConv", domain=_MS)
 def qlinear_conv_channels(attrs: Attributes, x: np.ndarray, *rest: Any) -> np.ndarray:
     """QLinearConv whose activations may have the channels last."""
     if not attrs.get("channels_last"):
@@ -274,13 +264,28 @@ def qlinear_conv_channels(attrs: Attributes, x: np.ndarray, *rest: Any) -> np.nd
     return np.asarray(np.moveaxis(y, 1, -1), order="C")
 
 
-@kernel("QuantizeLinear", domain=_MS)
 def quantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: _Optional = None) -> np.ndarray:
     """As ONNX's QuantizeLinear."""
     return quantize_linear(attrs, x, scale, zero)
 
 
-@kernel("DequantizeLinear", domain=_MS)
 def dequantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: _Optional = None) -> np.ndarray:
     """As ONNX's DequantizeLinear."""
     return dequantize_linear(attrs, x, scale, zero)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("QLinearAdd", domain=MICROSOFT, numpy=qlinear_add)
+declare("QLinearMul", domain=MICROSOFT, numpy=qlinear_mul)
+declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat)
+declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where)
+declare("QLinearSigmoid", domain=MICROSOFT, numpy=qlinear_sigmoid)
+declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=qlinear_leaky_relu)
+declare("QLinearSoftmax", domain=MICROSOFT, numpy=qlinear_softmax)
+declare("QLinearAveragePool", domain=MICROSOFT, numpy=qlinear_average_pool)
+declare("QLinearGlobalAveragePool", domain=MICROSOFT, numpy=qlinear_global_average_pool)
+declare("QGemm", domain=MICROSOFT, numpy=qgemm)
+declare("QLinearConv", domain=MICROSOFT, numpy=qlinear_conv_channels)
+declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear_ms)
+declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear_ms)

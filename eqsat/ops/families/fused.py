@@ -4,49 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.ops.kernels.activations import gelu, gelu_tanh, sigmoid
-from eqsat.ops.kernels.convolution import conv
-from eqsat.ops.kernels.integer import exact_matmul
-from eqsat.ops.kernels.matmul import gemm, matmul
-from eqsat.ops.kernels.normalization import standardized
-from eqsat.ops.kernels.quantization import dynamic_quantize_linear
-from eqsat.ops.kernels.registry import Attributes, Fallback, in_single, kernel
-from eqsat.ops.kernels.shaping import triangle
-from eqsat.ops.kernels.slicing import pad
+from eqsat.ops.families.activations import gelu, gelu_tanh, sigmoid
+from eqsat.ops.families.convolution import conv
+from eqsat.ops.families.integer import exact_matmul
+from eqsat.ops.families.matmul import gemm, matmul
+from eqsat.ops.families.normalization import standardized
+from eqsat.ops.families.quantization import dynamic_quantize_linear
+from eqsat.ops.families.shaping import triangle
+from eqsat.ops.families.slicing import pad
+from eqsat.ops.kernel import Attributes, Fallback, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import ELEMENTWISE, MOVES, UNARY
+from eqsat.schema.opset import MICROSOFT
 
-_MS = "com.microsoft"
 _Optional = np.ndarray | None
 
 
-@kernel("Gelu", domain=_MS)
 @in_single
 def gelu_ms(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The exact GELU."""
     return gelu(x)
 
 
-@kernel("BiasGelu", domain=_MS)
 @in_single
 def bias_gelu(attrs: Attributes, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """The exact GELU of ``x + bias``."""
     return gelu(x + bias)
 
 
-@kernel("FastGelu", domain=_MS)
 @in_single
 def fast_gelu(attrs: Attributes, x: np.ndarray, bias: _Optional = None) -> np.ndarray:
     """GELU by tanh, of ``x + bias``."""
     return gelu_tanh(x if bias is None else x + bias)
 
 
-@kernel("QuickGelu", domain=_MS)
 @in_single
 def quick_gelu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the sigmoid of ``alpha x``."""
     return x * sigmoid(x * x.dtype.type(attrs["alpha"]))
 
 
-@kernel("BiasAdd", domain=_MS)
 @in_single
 def bias_add(attrs: Attributes, x: np.ndarray, bias: np.ndarray, skip: np.ndarray) -> np.ndarray:
     """``x + bias + skip``."""
@@ -73,7 +70,6 @@ def _activated(attrs: Attributes, y: np.ndarray, p: tuple[float, ...]) -> np.nda
     raise Fallback
 
 
-@kernel("FusedConv", domain=_MS)
 @in_single
 def fused_conv(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: _Optional = None, z: _Optional = None) -> np.ndarray:
     """Convolution plus a residual, then an activation."""
@@ -83,7 +79,6 @@ def fused_conv(attrs: Attributes, x: np.ndarray, w: np.ndarray, b: _Optional = N
     return _activated(attrs, y, tuple(attrs.get("activation_params", ())))
 
 
-@kernel("FusedGemm", domain=_MS)
 @in_single
 def fused_gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: _Optional = None) -> np.ndarray:
     """Gemm, then an activation."""
@@ -91,7 +86,6 @@ def fused_gemm(attrs: Attributes, a: np.ndarray, b: np.ndarray, c: _Optional = N
     return _activated(attrs, gemm(attrs, a, b, c), tuple(attrs[n] for n in names if n in attrs))
 
 
-@kernel("FusedMatMul", "TransposeMatMul", domain=_MS)
 @in_single
 def fused_matmul(attrs: Attributes, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``alpha * A' B'``; ``transBatch`` moves the first axis before the last but one."""
@@ -107,7 +101,6 @@ def _arranged(x: np.ndarray, transpose: bool, batch: bool) -> np.ndarray:
     return np.swapaxes(x, -1, -2) if transpose and x.ndim > 1 else x
 
 
-@kernel("SkipLayerNormalization", domain=_MS, counts_outputs=True)
 @in_single
 def skip_layer_normalization(
     attrs: Attributes,
@@ -126,7 +119,6 @@ def skip_layer_normalization(
     return (y if beta is None else y + beta, mean, inverse, total)[:outputs]
 
 
-@kernel("SkipSimplifiedLayerNormalization", domain=_MS, counts_outputs=True)
 @in_single
 def skip_rms_normalization(
     attrs: Attributes, x: np.ndarray, skip: np.ndarray, gamma: np.ndarray, bias: _Optional = None, *, outputs: int = 1
@@ -138,7 +130,6 @@ def skip_rms_normalization(
     return (total * inverse * gamma, np.zeros_like(square), inverse, total)[:outputs]
 
 
-@kernel("MatMulIntegerToFloat", domain=_MS)
 def matmul_integer_to_float(
     attrs: Attributes,
     a: np.ndarray,
@@ -155,7 +146,6 @@ def matmul_integer_to_float(
     return y if bias is None else y + bias
 
 
-@kernel("DynamicQuantizeMatMul", domain=_MS)
 def dynamic_quantize_matmul(
     attrs: Attributes,
     a: np.ndarray,
@@ -169,19 +159,36 @@ def dynamic_quantize_matmul(
     return matmul_integer_to_float(attrs, quantized, b, scale, b_scale, zero, b_zero, bias)
 
 
-@kernel("ExpandDims", domain=_MS)
 def expand_dims(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """With one more axis of length 1."""
     return np.expand_dims(x, int(axis.reshape(())))
 
 
-@kernel("Trilu", domain=_MS)
 def trilu_ms(attrs: Attributes, x: np.ndarray, k: _Optional = None) -> np.ndarray:
     """As ONNX's Trilu."""
     return triangle(attrs, x, k)
 
 
-@kernel("Pad", domain=_MS)
 def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional = None) -> np.ndarray:
     """As ONNX's Pad."""
     return pad(attrs, x, pads.reshape(-1), value)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY)
+declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE)
+declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE)
+declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY)
+declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE)
+declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, contracted=(0, 1))
+declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1))
+declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1))
+declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul)
+declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization)
+declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization)
+declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float)
+declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul)
+declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,))
+declare("Trilu", domain=MICROSOFT, numpy=trilu_ms, traits=MOVES)
+declare("Pad", domain=MICROSOFT, numpy=pad_ms, traits=MOVES, shaped_by=(1, 3))

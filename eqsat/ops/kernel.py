@@ -1,12 +1,14 @@
-"""Where kernels are registered and found: one dict from operator to its numpy implementations by version.
+"""What a numpy kernel is.
 
 A kernel computes one operator on numpy arrays: ``kernel(attrs, *inputs)`` with all attributes filled in and None
 for an absent optional input. It returns one array, or a tuple for several outputs. It raises ``Fallback`` for
-the rare case that it leaves to ``onnx.reference``.
+the rare case that it leaves to ``onnx.reference``. One that takes a keyword ``outputs`` is told how many of its outputs
+somebody reads.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -15,11 +17,12 @@ from typing import Any, TypeVar, cast
 import ml_dtypes
 import numpy as np
 
-from eqsat.schema.types import OpKey
-
 Attributes = Mapping[str, Any]
 """Attribute values by name, see ``AttrValue``; the schema says which kind each has."""
 Function = Callable[..., Any]
+Versions = Function | Mapping[int, Function | None]
+"""A kernel for all versions of an operator, or kernels by the first version that they implement. None leaves versions,
+up to the next one named, to ``onnx.reference``."""
 _F = TypeVar("_F", bound=Function)
 
 HALF_TYPES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
@@ -44,42 +47,25 @@ class Kernel:
     counts_outputs: bool
 
 
-KERNELS: dict[OpKey, list[Kernel]] = {}
+def kernels(versions: Versions | None) -> tuple[Kernel, ...]:
+    """The kernels of an operator, the oldest version first."""
+    if versions is None:
+        return ()
+    given = {1: versions} if callable(versions) else versions
+    return tuple(Kernel(run, since, _counts_outputs(run)) for since, run in sorted(given.items()))
 
 
-def kernel(*names: str, domain: str = "", since: int = 1, counts_outputs: bool = False) -> Callable[[_F], _F]:
-    """Register the decorated function for operators, from version ``since`` to the next registered one."""
-
-    def register(function: _F) -> _F:
-        for name in names:
-            add(OpKey(domain, name), Kernel(function, since, counts_outputs))
-        return function
-
-    return register
-
-
-def no_kernel(*names: str, since: int) -> None:
-    """Leave versions from ``since`` to the next registered one to ``onnx.reference``."""
-    for name in names:
-        add(OpKey("", name), Kernel(None, since, False))
-
-
-def add(op: OpKey, entry: Kernel) -> None:
-    """Register one implementation, keeping versions in order."""
-    entries = KERNELS.setdefault(op, [])
-    if any(e.since == entry.since for e in entries):
-        raise ValueError(f"{op} has two kernels since version {entry.since}")
-    entries.append(entry)
-    entries.sort(key=lambda e: e.since)
-
-
-def find(op: OpKey, since_version: int) -> Kernel | None:
+def find(entries: tuple[Kernel, ...], since_version: int) -> Kernel | None:
     """The kernel for an operator whose semantics date from ``since_version``, or None."""
     chosen = None
-    for entry in KERNELS.get(op, ()):
+    for entry in entries:
         if entry.since <= since_version:
             chosen = entry
     return chosen if chosen is not None and chosen.run is not None else None
+
+
+def _counts_outputs(run: Function | None) -> bool:
+    return run is not None and "outputs" in (getattr(inspect.unwrap(run), "__kwdefaults__", None) or ())
 
 
 def at_least_single(x: np.ndarray) -> np.dtype[Any]:

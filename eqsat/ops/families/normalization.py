@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from eqsat.ops.kernels.casting import numpy_dtype
-from eqsat.ops.kernels.registry import HALF_TYPES, Attributes, Fallback, in_single, kernel
+from eqsat.ops.families.casting import numpy_dtype
+from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
+from eqsat.ops.registry import declare
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 
@@ -17,7 +18,6 @@ def channelwise(v: np.ndarray, rank: int) -> np.ndarray:
     return v.reshape(-1, *(1,) * (rank - 2)) if rank > 1 else v
 
 
-@kernel("BatchNormalization", since=14, counts_outputs=True)
 def batch_normalization(
     attrs: Attributes,
     x: np.ndarray,
@@ -40,7 +40,6 @@ def batch_normalization(
     return (y, _running(mean, now, keep), _running(var, spread, keep))[:outputs]
 
 
-@kernel("BatchNormalization", since=9, counts_outputs=True)
 def batch_normalization_by_outputs(
     attrs: Attributes,
     x: np.ndarray,
@@ -85,7 +84,6 @@ def _running(old: np.ndarray, new: np.ndarray, momentum: float) -> np.ndarray:
     return (old * momentum + new.astype(old.dtype) * (1 - momentum)).astype(old.dtype)
 
 
-@kernel("BatchNormalization", since=7, counts_outputs=True)
 def batch_normalization_spatial(
     attrs: Attributes,
     x: np.ndarray,
@@ -104,7 +102,6 @@ def batch_normalization_spatial(
     return ((x - mean) / np.sqrt(var + x.dtype.type(attrs["epsilon"])) * scale + bias).astype(x.dtype)
 
 
-@kernel("BatchNormalization", since=1, counts_outputs=True)
 def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
     """Before version 7 an attribute says whether it is inference."""
     if not attrs.get("is_test"):
@@ -112,7 +109,6 @@ def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarra
     return batch_normalization_spatial(attrs, x, *rest, outputs=1)
 
 
-@kernel("InstanceNormalization")
 @in_single
 def instance_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """Each channel of each sample by its own statistics."""
@@ -120,7 +116,6 @@ def instance_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, 
     return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
 
 
-@kernel("GroupNormalization", since=21)
 def group_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """Groups of channels of each sample by their own statistics; scale and bias are per channel."""
     work = _stash(attrs, x)
@@ -132,14 +127,12 @@ def group_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bia
     return y * channelwise(scale, x.ndim) + channelwise(bias, x.ndim)
 
 
-@kernel("GroupNormalization", since=18)
 def group_normalization_by_group(attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """As above, with one scale and bias a group."""
     many = x.shape[1] // int(attrs["num_groups"])
     return group_normalization(attrs, x, np.repeat(scale, many), np.repeat(bias, many))
 
 
-@kernel("LayerNormalization", counts_outputs=True)
 def layer_normalization(
     attrs: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None, *, outputs: int = 1
 ) -> Arrays:
@@ -157,7 +150,6 @@ def layer_normalization(
         return (y, mean.astype(stash), inverse.astype(stash))[:outputs]
 
 
-@kernel("RMSNormalization")
 def rms_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """All elements from ``axis`` on by their root mean square."""
     wide = x.astype(_stash(attrs, x), copy=False)
@@ -165,7 +157,6 @@ def rms_normalization(attrs: Attributes, x: np.ndarray, scale: np.ndarray) -> np
     return (wide / np.sqrt(square + wide.dtype.type(attrs["epsilon"]))).astype(x.dtype, copy=False) * scale
 
 
-@kernel("MeanVarianceNormalization")
 @in_single
 def mean_variance_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Over the given axes; the tiny constant is the one in the operator's definition."""
@@ -175,7 +166,6 @@ def mean_variance_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return (x - mean) / (deviation + x.dtype.type(1e-9))
 
 
-@kernel("LRN")
 @in_single
 def local_response_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Each element by the squares of its neighbours across channels (Krizhevsky et al., 2012)."""
@@ -199,7 +189,6 @@ def local_response_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray
     return np.divide(x, sums, out=sums)
 
 
-@kernel("LpNormalization")
 @in_single
 def lp_normalization(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
@@ -231,3 +220,23 @@ def _stash(attrs: Attributes, x: np.ndarray) -> np.dtype:
 def _axes_from(attrs: Attributes, x: np.ndarray) -> tuple[int, ...]:
     axis = int(attrs["axis"])
     return tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare(
+    "BatchNormalization",
+    numpy={
+        14: batch_normalization,
+        9: batch_normalization_by_outputs,
+        7: batch_normalization_spatial,
+        1: batch_normalization_first,
+    },
+)
+declare("InstanceNormalization", numpy=instance_normalization)
+declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group})
+declare("LayerNormalization", numpy=layer_normalization)
+declare("RMSNormalization", numpy=rms_normalization)
+declare("MeanVarianceNormalization", numpy=mean_variance_normalization)
+declare("LRN", numpy=local_response_normalization)
+declare("LpNormalization", numpy=lp_normalization)

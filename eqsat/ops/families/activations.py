@@ -6,43 +6,39 @@ import math
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
-from eqsat.ops.kernels.unary import erf
+from eqsat.ops.families.unary import erf
+from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import ELEMENTWISE, SELECTS, UNARY
 
 
-@kernel("Relu")
 def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``max(x, 0)``."""
     return np.maximum(x, x.dtype.type(0))
 
 
-@kernel("LeakyRelu")
 @in_single
 def leaky_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha x``."""
     return np.where(x < 0, x * x.dtype.type(attrs["alpha"]), x)
 
 
-@kernel("PRelu", since=7)
 def prelu(attrs: Attributes, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``slope x``."""
     return np.where(x < 0, x * slope, x)
 
 
-@kernel("PRelu", since=1)
 def prelu_by_channel(attrs: Attributes, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """Before version 7 a slope of more than one element is one a channel."""
     return prelu(attrs, x, slope.reshape(-1, *(1,) * max(x.ndim - 2, 0)) if slope.size > 1 else slope)
 
 
-@kernel("Elu")
 @in_single
 def elu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha (exp(x) - 1)``."""
     return np.where(x < 0, x.dtype.type(attrs["alpha"]) * np.expm1(np.minimum(x, 0)), x)
 
 
-@kernel("Celu")
 @in_single
 def celu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where positive, else ``alpha (exp(x / alpha) - 1)``."""
@@ -50,7 +46,6 @@ def celu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0) / alpha), x)
 
 
-@kernel("Selu")
 @in_single
 def selu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """The self-normalising ELU (Klambauer et al., 2017)."""
@@ -65,63 +60,54 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.reciprocal(y)
 
 
-@kernel("Sigmoid")
 @in_single
 def sigmoid_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``1 / (1 + exp(-x))``."""
     return sigmoid(x)
 
 
-@kernel("HardSigmoid")
 @in_single
 def hard_sigmoid(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``alpha x + beta``, between 0 and 1."""
     return np.clip(x * x.dtype.type(attrs["alpha"]) + x.dtype.type(attrs["beta"]), 0, 1)
 
 
-@kernel("HardSwish")
 @in_single
 def hard_swish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the hard sigmoid ``x / 6 + 1 / 2``, whose sixth is an attribute and therefore a float32."""
     return x * np.clip(x * x.dtype.type(np.float32(1 / 6)) + x.dtype.type(0.5), 0, 1)
 
 
-@kernel("Swish")
 @in_single
 def swish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` times the sigmoid of ``alpha x``."""
     return x * sigmoid(x * x.dtype.type(attrs["alpha"]))
 
 
-@kernel("Softplus")
 @in_single
 def softplus(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``log(1 + exp(x))``."""
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-@kernel("Mish")
 @in_single
 def mish(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x tanh(softplus(x))``."""
     return x * np.tanh(softplus(attrs, x))
 
 
-@kernel("Softsign")
 @in_single
 def softsign(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x / (1 + |x|)``."""
     return x / (1 + np.abs(x))
 
 
-@kernel("ThresholdedRelu")
 @in_single
 def thresholded_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """``x`` where above alpha, else 0."""
     return np.where(x > x.dtype.type(attrs["alpha"]), x, x.dtype.type(0))
 
 
-@kernel("Shrink")
 @in_single
 def shrink(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Moves ``x`` towards zero by the bias, to zero within lambda."""
@@ -140,8 +126,27 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return x.dtype.type(0.5) * x * (1 + np.tanh(inner))
 
 
-@kernel("Gelu", since=20)
 @in_single
 def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """GELU, exact or approximated by tanh."""
     return gelu_tanh(x) if attrs["approximate"] == "tanh" else gelu(x)
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Relu", numpy=relu, traits=UNARY | SELECTS)
+declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS)
+declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS)
+declare("Elu", numpy=elu, traits=UNARY)
+declare("Celu", numpy=celu, traits=UNARY)
+declare("Selu", numpy=selu, traits=UNARY)
+declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY)
+declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY)
+declare("HardSwish", numpy=hard_swish, traits=UNARY)
+declare("Swish", numpy=swish, traits=UNARY)
+declare("Softplus", numpy=softplus, traits=UNARY)
+declare("Mish", numpy=mish, traits=UNARY)
+declare("Softsign", numpy=softsign, traits=UNARY)
+declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY)
+declare("Shrink", numpy=shrink, traits=UNARY)
+declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY)

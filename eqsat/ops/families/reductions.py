@@ -7,17 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.ops.kernels.pooling import lowest
-from eqsat.ops.kernels.registry import Attributes, in_single, kernel
+from eqsat.ops.families.pooling import lowest
+from eqsat.ops.kernel import Attributes, Function, in_single
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import REDUCTION, SELECTS
 
 _Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 
 
-def _reduction(name: str, function: _Reduction, *, identity: bool = True, axes_input: int = 18) -> None:
-    """Register a reduction.
+def _reduction(function: _Reduction, *, identity: bool = True, axes_input: int = 18) -> dict[int, Function]:
+    """Kernels of a reduction.
 
     Args:
-        name: The operator.
         function: Reduces over axes.
         identity: Whether reducing over no axis changes nothing.
         axes_input: Version since which ``axes`` is an input and no attribute.
@@ -38,8 +39,7 @@ def _reduction(name: str, function: _Reduction, *, identity: bool = True, axes_i
     def by_attribute(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         return reduce(attrs, x, attrs.get("axes"))
 
-    kernel(name, since=axes_input)(by_input)
-    kernel(name, since=1)(by_attribute)
+    return {axes_input: by_input, 1: by_attribute}
 
 
 def _sum(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
@@ -98,18 +98,6 @@ def _sum_square(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
     return _sum(x * x, axes, keep)
 
 
-_reduction("ReduceSum", _sum, axes_input=13)
-_reduction("ReduceMean", _mean)
-_reduction("ReduceMax", _max)
-_reduction("ReduceMin", _min)
-_reduction("ReduceProd", _prod)
-_reduction("ReduceL1", _l1, identity=False)
-_reduction("ReduceL2", _l2, identity=False)
-_reduction("ReduceLogSum", _log_sum, identity=False)
-_reduction("ReduceLogSumExp", _log_sum_exp, identity=False)
-_reduction("ReduceSumSquare", _sum_square, identity=False)
-
-
 def _arg(attrs: Attributes, x: np.ndarray, find: Callable[..., np.ndarray]) -> np.ndarray:
     axis = attrs["axis"]
     if attrs.get("select_last_index"):
@@ -119,13 +107,11 @@ def _arg(attrs: Attributes, x: np.ndarray, find: Callable[..., np.ndarray]) -> n
     return np.expand_dims(index, axis) if attrs["keepdims"] else index
 
 
-@kernel("ArgMax")
 def arg_max(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Index of the largest element along an axis; the first of equals unless asked for the last."""
     return np.asarray(_arg(attrs, x, np.argmax), np.int64)
 
 
-@kernel("ArgMin")
 def arg_min(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Index of the smallest element along an axis."""
     return np.asarray(_arg(attrs, x, np.argmin), np.int64)
@@ -146,14 +132,12 @@ def _cumulative(
     return np.flip(y, along) if attrs["reverse"] else y
 
 
-@kernel("CumSum")
 @in_single
 def cumulative_sum(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Running sum along an axis."""
     return _cumulative(attrs, x, axis, np.cumsum, 0)
 
 
-@kernel("CumProd")
 @in_single
 def cumulative_product(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """Running product along an axis."""
@@ -182,8 +166,8 @@ def hardmax(x: np.ndarray, axis: int) -> np.ndarray:
     return y
 
 
-def _normalising(name: str, function: Callable[[np.ndarray, int], np.ndarray]) -> None:
-    """Register a member of the softmax family; before version 13 it sees a matrix cut at ``axis``."""
+def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int, Function]:
+    """Kernels of a member of the softmax family; before version 13 it sees a matrix cut at ``axis``."""
 
     @in_single
     def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -194,10 +178,25 @@ def _normalising(name: str, function: Callable[[np.ndarray, int], np.ndarray]) -
         axis = attrs["axis"] % (x.ndim + 1) if attrs["axis"] >= 0 else attrs["axis"] + x.ndim
         return function(x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])), 1).reshape(x.shape)
 
-    kernel(name, since=13)(run)
-    kernel(name, since=1)(run_flat)
+    return {13: run, 1: run_flat}
 
 
-_normalising("Softmax", softmax)
-_normalising("LogSoftmax", log_softmax)
-_normalising("Hardmax", hardmax)
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("ArgMax", numpy=arg_max)
+declare("ArgMin", numpy=arg_min)
+declare("CumSum", numpy=cumulative_sum)
+declare("CumProd", numpy=cumulative_product)
+declare("Hardmax", numpy=_normalising(hardmax))
+declare("LogSoftmax", numpy=_normalising(log_softmax))
+declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS, shaped_by=(1,))
+declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, shaped_by=(1,))
+declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION, shaped_by=(1,))
+declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, shaped_by=(1,))
+declare("Softmax", numpy=_normalising(softmax))

@@ -7,24 +7,23 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes, Fallback, kernel, no_kernel
-from eqsat.ops.kernels.shaping import ints
+from eqsat.ops.families.shaping import ints
+from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.registry import declare
+from eqsat.ops.traits import MOVES
 from eqsat.schema.slices import as_slice, taken
 
 
-@kernel("Concat", since=4)
 def concat(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """The operands one after the other along an axis."""
     return np.concatenate(xs, attrs["axis"])
 
 
-@kernel("Concat", since=1)
 def concat_default_axis(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
     """Before version 4 the axis defaults to 1."""
     return np.concatenate(xs, attrs.get("axis", 1))
 
 
-@kernel("Split", since=13, counts_outputs=True)
 def split(
     attrs: Attributes, x: np.ndarray, sizes: np.ndarray | None = None, *, outputs: int = 1
 ) -> tuple[np.ndarray, ...]:
@@ -32,13 +31,11 @@ def split(
     return _pieces(x, attrs["axis"], None if sizes is None else ints(sizes), attrs.get("num_outputs", outputs))
 
 
-@kernel("Split", since=2, counts_outputs=True)
 def split_by_attribute(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> tuple[np.ndarray, ...]:
     """Before version 13 the sizes are an attribute."""
     return _pieces(x, attrs["axis"], attrs.get("split"), outputs)
 
 
-@kernel("Split", since=1, counts_outputs=True)
 def split_first(
     attrs: Attributes, x: np.ndarray, sizes: np.ndarray | None = None, *, outputs: int = 1
 ) -> tuple[np.ndarray, ...]:
@@ -63,7 +60,6 @@ def _pieces(x: np.ndarray, axis: int, sizes: Sequence[int] | None, count: int) -
     return tuple(pieces)
 
 
-@kernel("Slice", since=10)
 def slice_array(
     attrs: Attributes,
     x: np.ndarray,
@@ -78,7 +74,6 @@ def slice_array(
     return _slice(x, first, last, along, (1,) * len(first) if steps is None else ints(steps))
 
 
-@kernel("Slice", since=1)
 def slice_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 10 everything is an attribute, and steps are 1."""
     starts = attrs["starts"]
@@ -94,7 +89,6 @@ def _slice(
     return np.asarray(x[tuple(place)], order="C")
 
 
-@kernel("Pad", since=11)
 def pad(
     attrs: Attributes,
     x: np.ndarray,
@@ -109,13 +103,10 @@ def pad(
     return _pad(x, widths, along, attrs["mode"], fill)
 
 
-@kernel("Pad", since=2)
 def pad_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """Before version 11 widths and value are attributes."""
     return _pad(x, attrs["pads"], range(x.ndim), attrs["mode"], attrs.get("value", 0.0))
 
-
-no_kernel("Pad", since=1)
 
 _MODES: dict[str, Literal["reflect", "edge", "wrap"]] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
@@ -140,7 +131,6 @@ def _pad(x: np.ndarray, widths: Sequence[int], axes: Sequence[int], mode: str, f
     return np.pad(x, list(zip(before, after, strict=True)), mode=_MODES[mode])
 
 
-@kernel("CenterCropPad")
 def center_crop_pad(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """Cropped or padded around the centre to the given sizes."""
     axes = [a % x.ndim for a in attrs.get("axes", range(x.ndim))]
@@ -160,7 +150,6 @@ def center_crop_pad(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.n
     return y
 
 
-@kernel("ReverseSequence")
 def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The first elements of each sequence in reverse order, the rest as it is."""
     time, batch = attrs["time_axis"], attrs["batch_axis"]
@@ -174,3 +163,13 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
         source[time] = slice(length - 1, None, -1) if length else slice(0, 0)
         y[tuple(target)] = x[tuple(source)]
     return y
+
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES)
+declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES, shaped_by=(1,))
+declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES, shaped_by=(1, 2, 3, 4))
+declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES, shaped_by=(1, 3))
+declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES, shaped_by=(1,))
+declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from eqsat.ops.kernels.registry import Attributes
+from eqsat.ops.kernel import Attributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""What is known of an operator: look-ups in the table that the families fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import eqsat.ops.functions  # noqa: F401  # Declares our own operators.
+from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of its family.
+    activations,
+    binary,
+    casting,
+    control,
+    convolution,
+    dropping,
+    fused,
+    gathering,
+    integer,
+    matmul,
+    normalization,
+    pooling,
+    qlinear,
+    quantization,
+    random,
+    recurrent,
+    reductions,
+    resize,
+    sequences,
+    shaping,
+    signal,
+    slicing,
+    strings,
+    unary,
+    vision,
+)
+from eqsat.ops.registry import TABLE, Operator
+from eqsat.ops.traits import Trait
+from eqsat.schema.types import OpKey
+
+
+def operator(op: OpKey) -> Operator:
+    """What is known of an operator; of one that nobody has declared, what holds for most."""
+    found = TABLE.get(op)
+    return Operator(op=op) if found is None else found
+
+
+def has(op: OpKey, trait: Trait) -> bool:
+    """Whether an operator is of a kind."""
+    found = TABLE.get(op)
+    return found is not None and trait in found.traits
+
+
+def declared() -> Iterator[Operator]:
+    """All declared operators, sorted."""
+    return (TABLE[op] for op in sorted(TABLE))

@@ -1,0 +1,53 @@
+"""What kinds of operators there are: each kind is a trait that an operator's declaration names.
+
+A kind that rules and target files may name (see :mod:`eqsat.ops.sets`) has its name in lower case there.
+"""
+
+from __future__ import annotations
+
+from enum import Flag
+
+
+class Trait(Flag):
+    """Kinds; what holds for two of them is their union."""
+
+    NONE = 0
+    ELEMENTWISE = 1 << 0
+    """An element of the result depends on the elements at its place, with broadcasting."""
+    UNARY = 1 << 1 | ELEMENTWISE
+    """Elementwise, of one operand."""
+    COMMUTATIVE = 1 << 2
+    """Any order of the operands gives the same result; see :func:`eqsat.ops.properties.is_commutative`."""
+    REDUCTION = 1 << 3
+    """Reduces over axes."""
+    MOVES = 1 << 4
+    """Moves, copies, generates or selects elements by place: no arithmetic on them."""
+    FORWARDS = 1 << 5
+    """Hands on what it gets, without a copy, or says something about it that costs nothing."""
+    SELECTS = 1 << 6
+    """Compares elements, or chooses among them by comparison, so that infinities stay what they are."""
+    SUMS = 1 << 7
+    """Adds, so that what is finite plus an infinity is that infinity in any order."""
+    RANDOM = 1 << 8
+    """Draws random numbers."""
+    BENDS = 1 << 9
+    """Does something else on the other side of a number."""
+    ELEMENTARY = 1 << 10
+    """Evaluates an elementary function for each element."""
+    OWN_ATTRIBUTES = 1 << 11
+    """Its kernel in ``onnx.reference`` cannot refer to a function's attribute: the values stay in the definition."""
+
+
+NONE = Trait.NONE
+ELEMENTWISE = Trait.ELEMENTWISE
+UNARY = Trait.UNARY
+COMMUTATIVE = Trait.COMMUTATIVE
+REDUCTION = Trait.REDUCTION
+MOVES = Trait.MOVES
+FORWARDS = Trait.FORWARDS
+SELECTS = Trait.SELECTS
+SUMS = Trait.SUMS
+RANDOM = Trait.RANDOM
+BENDS = Trait.BENDS
+ELEMENTARY = Trait.ELEMENTARY
+OWN_ATTRIBUTES = Trait.OWN_ATTRIBUTES
