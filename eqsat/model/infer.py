@@ -19,9 +19,6 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
 from eqsat.errors import ModelError
-from eqsat.model import checks_attributes as checks_attributes
-from eqsat.model import checks_data as checks_data
-from eqsat.model import checks_nn as checks_nn
 from eqsat.model import contrib, symbolic
 from eqsat.model.checks import check_types, contradiction
 from eqsat.model.fatal import require_least_of

@@ -23,7 +23,8 @@ functions of ours                         the sum over their bodies
 everything else                           output elements
 ========================================  =====================================================================
 
-A bias, an activation or a zero point inside one of the products is free, as in the literature's MAC counts.
+A bias, an activation or a zero point inside one of the products is free, as in the literature's MAC counts. Which
+operators are which, their declarations say; how each kind is counted is in :mod:`eqsat.ops.counters`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,11 @@ import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
 from eqsat.model.infer import infer_body
-from eqsat.ops import counters as count
-from eqsat.ops.counters import Counter, Node, Types
+from eqsat.ops.counters import Node, Types
+from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement
 from eqsat.schema.body import Body
 from eqsat.schema.functions import function_body
-from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 
@@ -58,8 +58,7 @@ def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
     body = function_body(op, attrs)
     if body is not None:
         return body_macs(body, inputs)
-    node = Node(op, dict(attrs), inputs, outputs)
-    return _COUNTERS.get(op, count.output_elements)(node)
+    return operator(op).macs(Node(op, dict(attrs), inputs, outputs, _graph_macs))
 
 
 def body_macs(body: Body, inputs: Types) -> int:
@@ -80,21 +79,6 @@ def body_macs(body: Body, inputs: Types) -> int:
         total += macs(node.op, node.attrs, operands, types[first : first + node.outputs])
         first += node.outputs
     return total
-
-
-def _branches(node: Node) -> int:
-    return max((_graph_macs(v.graph) for v in node.attrs.values() if isinstance(v, GraphAttr)), default=0)
-
-
-def _scan(node: Node) -> int:
-    scanned = node.integer("num_scan_inputs")
-    axes = node.integers("scan_input_axes") or (0,) * scanned
-    steps = node.shape(len(node.inputs) - _captured(node) - scanned)[axes[0]] if scanned else 1
-    return steps * _branches(node)
-
-
-def _captured(node: Node) -> int:
-    return sum(len(v.captured) for v in node.attrs.values() if isinstance(v, GraphAttr))
 
 
 def _graph_macs(graph: ir.Graph) -> int:
@@ -129,58 +113,3 @@ _PLAIN_ATTRIBUTES = frozenset(
         ir.AttributeType.STRINGS,
     }
 )
-
-_BY_INPUT = (
-    "ArgMax", "ArgMin", "BatchNormalization", "Col2Im", "CumProd", "CumSum", "DynamicQuantizeLinear",
-    "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "GroupNormalization", "Hardmax", "InstanceNormalization",
-    "LayerNormalization", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss",
-    "NonMaxSuppression", "NonZero", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-    "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax",
-    "SoftmaxCrossEntropyLoss", "TopK", "Unique",
-)  # fmt: skip
-
-_COUNTERS: dict[OpKey, Counter] = {
-    **{OpKey("", name): count.input_elements for name in _BY_INPUT},
-    **{OpKey("", name): count.variadic for name in ("Sum", "Max", "Min", "Mean")},
-    **{OpKey("", name): count.pooling for name in ("AveragePool", "MaxPool", "LpPool")},
-    OpKey("", "Conv"): count.convolution(1),
-    OpKey("", "ConvInteger"): count.convolution(1),
-    OpKey("", "QLinearConv"): count.convolution(3),
-    OpKey("", "ConvTranspose"): count.transposed_convolution,
-    OpKey("", "DeformConv"): count.deformable_convolution,
-    OpKey("", "MatMul"): count.product,
-    OpKey("", "MatMulInteger"): count.product,
-    OpKey("", "QLinearMatMul"): count.product,
-    OpKey("", "Gemm"): count.product,
-    OpKey("", "Einsum"): count.einsum,
-    OpKey("", "RNN"): count.recurrent(1),
-    OpKey("", "GRU"): count.recurrent(3),
-    OpKey("", "LSTM"): count.recurrent(4),
-    OpKey("", "Attention"): count.attention,
-    OpKey("", "RotaryEmbedding"): count.rotary,
-    OpKey("", "LRN"): count.local_response,
-    OpKey("", "Resize"): count.resize,
-    OpKey("", "Upsample"): count.resize,
-    OpKey("", "GridSample"): count.grid_sample,
-    OpKey("", "RoiAlign"): count.roi_align,
-    OpKey("", "Det"): count.determinant,
-    OpKey("", "DFT"): count.fourier,
-    OpKey("", "ScatterElements"): count.scatter,
-    OpKey("", "ScatterND"): count.scatter,
-    OpKey("", "If"): _branches,
-    OpKey("", "Loop"): _branches,
-    OpKey("", "Scan"): _scan,
-    OpKey(MICROSOFT, "DynamicQuantizeMatMul"): count.product,
-    OpKey(MICROSOFT, "FusedConv"): count.convolution(1),
-    OpKey(MICROSOFT, "FusedGemm"): count.product,
-    OpKey(MICROSOFT, "FusedMatMul"): count.product,
-    OpKey(MICROSOFT, "MatMulIntegerToFloat"): count.product,
-    OpKey(MICROSOFT, "NhwcFusedConv"): count.convolution(1),
-    OpKey(MICROSOFT, "QGemm"): count.product,
-    OpKey(MICROSOFT, "QLinearAveragePool"): count.pooling,
-    OpKey(MICROSOFT, "QLinearConv"): count.convolution(3),
-    OpKey(MICROSOFT, "QLinearGlobalAveragePool"): count.input_elements,
-    OpKey(MICROSOFT, "QLinearReduceMean"): count.input_elements,
-    OpKey(MICROSOFT, "QLinearSoftmax"): count.input_elements,
-    OpKey(MICROSOFT, "SkipLayerNormalization"): count.input_elements,
-}

@@ -1,4 +1,4 @@
-"""How many multiply-accumulates single operators do, one function a kind of operator; the table is in ``macs``."""
+"""How many multiply-accumulates single operators do, one function a kind of operator."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.schema.types import AttrValue, OpKey, TensorType
+from eqsat.schema.types import AttrValue, GraphAttr, OpKey, TensorType
 
 Types = Sequence[TensorType | None]
 Counter = Callable[["Node"], int]
 
 
 class Node:
-    """One operator with static shapes, as the counting functions see it."""
+    """One operator with static shapes, as the counting functions see it; ``of_graph`` counts the body of a loop."""
 
-    def __init__(self, op: OpKey, attrs: Mapping[str, AttrValue], inputs: Types, outputs: Types) -> None:
+    def __init__(
+        self,
+        op: OpKey,
+        attrs: Mapping[str, AttrValue],
+        inputs: Types,
+        outputs: Types,
+        of_graph: Callable[[ir.Graph], int] = lambda graph: 0,
+    ) -> None:
         self.op = op
+        self.of_graph = of_graph
         self.attrs = attrs
         self.inputs = inputs
         self.outputs = outputs
@@ -213,3 +221,17 @@ def fourier(node: Node) -> int:
 def scatter(node: Node) -> int:
     """One an update, where updates are combined and not only written."""
     return 0 if node.text("reduction", "none") == "none" else node.elements(2)
+
+
+def branches(node: Node) -> int:
+    """If and Loop: the largest body, once."""
+    return max((node.of_graph(v.graph) for v in node.attrs.values() if isinstance(v, GraphAttr)), default=0)
+
+
+def scan(node: Node) -> int:
+    """The body for each step."""
+    scanned = node.integer("num_scan_inputs")
+    axes = node.integers("scan_input_axes") or (0,) * scanned
+    captured = sum(len(v.captured) for v in node.attrs.values() if isinstance(v, GraphAttr))
+    steps = node.shape(len(node.inputs) - captured - scanned)[axes[0]] if scanned else 1
+    return steps * branches(node)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import eqsat.ops.functions  # noqa: F401  # Declares our own operators.
 from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of its family.
     activations,
+    attention,
     binary,
     casting,
     control,
@@ -15,6 +16,7 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     fused,
     gathering,
     integer,
+    losses,
     matmul,
     normalization,
     pooling,

@@ -8,8 +8,13 @@ known of it. What a declaration leaves out has the default that holds for most o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
+from eqsat.ops.checks.check import Check
+from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.kernel import Kernel, Versions, kernels
+from eqsat.ops.need import Rule
+from eqsat.ops.normal import Axes, Form
 from eqsat.ops.traits import NONE, Trait
 from eqsat.schema.types import OpKey
 
@@ -24,6 +29,11 @@ class Operator:
         traits: The kinds of operators that it belongs to.
         shaped_by: Inputs whose *value*, not only shape and type, determines the outputs' shapes or types.
         contracted: Inputs whose elements are multiplied and summed up, as weights are.
+        macs: Counts multiply-accumulates.
+        need: Says what it needs before it is computed; None where that is no more than some times its operands.
+        checks: What its inputs and attributes must be, in the order in which it is checked.
+        normal_form: What its attributes are in normal form.
+        axes: The input that lists axes.
     """
 
     op: OpKey
@@ -31,36 +41,56 @@ class Operator:
     traits: Trait = NONE
     shaped_by: tuple[int, ...] = ()
     contracted: tuple[int, ...] = ()
+    macs: Counter = output_elements
+    need: Rule | None = None
+    checks: tuple[Check, ...] = ()
+    normal_form: tuple[Form, ...] = ()
+    axes: Axes | None = None
 
 
 TABLE: dict[OpKey, Operator] = {}
 """All declared operators."""
 
 
+class Facets(TypedDict, total=False):
+    """Facets that a declaration states; see :class:`Operator`."""
+
+    traits: Trait
+    shaped_by: tuple[int, ...]
+    contracted: tuple[int, ...]
+    macs: Counter
+    need: Rule | None
+    checks: tuple[Check, ...]
+    normal_form: tuple[Form, ...]
+    axes: Axes | None
+
+
+_NO_FACETS: Facets = {}
+
+
 def declare(
     *names: str,
     domain: str = "",
     numpy: Versions | None = None,
-    traits: Trait = NONE,
-    shaped_by: tuple[int, ...] = (),
-    contracted: tuple[int, ...] = (),
+    common: Facets = _NO_FACETS,
+    **facets: Unpack[Facets],
 ) -> None:
-    """Declares operators that have all facets in common; see :class:`Operator`.
+    """Declares operators that have all facets in common.
 
     Args:
         names: Of the operators.
         domain: Of all of them.
         numpy: A kernel, or kernels by the first version of the operator that they implement.
-        traits: See :class:`Operator`, as for the others.
-        shaped_by: Likewise.
-        contracted: Likewise.
+        common: Facets that a family shares.
+        facets: Those of these operators; see :class:`Operator`.
 
     Raises:
         ValueError: An operator is declared a second time.
     """
     found = kernels(numpy)
+    stated: Facets = {**common, **facets}
     for name in names:
         op = OpKey(domain, name)
         if op in TABLE:
             raise ValueError(f"{op} is declared a second time")
-        TABLE[op] = Operator(op=op, kernels=found, traits=traits, shaped_by=shaped_by, contracted=contracted)
+        TABLE[op] = Operator(op=op, kernels=found, **stated)

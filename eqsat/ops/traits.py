@@ -28,6 +28,8 @@ class Trait(Flag):
     """Compares elements, or chooses among them by comparison, so that infinities stay what they are."""
     SUMS = 1 << 7
     """Adds, so that what is finite plus an infinity is that infinity in any order."""
+    PARAMETRIC = 1 << 12
+    """A parameter says how much there is to do, however small the operands are."""
     RANDOM = 1 << 8
     """Draws random numbers."""
     BENDS = 1 << 9
@@ -47,6 +49,7 @@ MOVES = Trait.MOVES
 FORWARDS = Trait.FORWARDS
 SELECTS = Trait.SELECTS
 SUMS = Trait.SUMS
+PARAMETRIC = Trait.PARAMETRIC
 RANDOM = Trait.RANDOM
 BENDS = Trait.BENDS
 ELEMENTARY = Trait.ELEMENTARY

@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 
+from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.unary import erf
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import ELEMENTWISE, SELECTS, UNARY
 
@@ -136,7 +138,13 @@ def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 declare("Relu", numpy=relu, traits=UNARY | SELECTS)
 declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS)
-declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS)
+declare(
+    "PRelu",
+    numpy={7: prelu, 1: prelu_by_channel},
+    traits=ELEMENTWISE | SELECTS,
+    need=need_broadcasting,
+    checks=(data.prelu,),
+)
 declare("Elu", numpy=elu, traits=UNARY)
 declare("Celu", numpy=celu, traits=UNARY)
 declare("Selu", numpy=selu, traits=UNARY)
@@ -149,4 +157,4 @@ declare("Mish", numpy=mish, traits=UNARY)
 declare("Softsign", numpy=softsign, traits=UNARY)
 declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY)
 declare("Shrink", numpy=shrink, traits=UNARY)
-declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY)
+declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY, checks=(attributes.words(approximate=("none", "tanh")),))

@@ -7,7 +7,10 @@ from functools import reduce
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback, Function, in_single
+from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import COMMUTATIVE, ELEMENTWISE, SELECTS, SUMS
 from eqsat.schema.integers import divided
@@ -118,27 +121,40 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Mod", numpy=mod, traits=ELEMENTWISE)
-declare("BitShift", numpy=bit_shift, traits=ELEMENTWISE)
-declare("Max", numpy=maximum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
-declare("Min", numpy=minimum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
-declare("Sum", numpy=add_all, traits=ELEMENTWISE | COMMUTATIVE | SUMS)
-declare("Mean", numpy=mean, traits=ELEMENTWISE | COMMUTATIVE)
-declare("Where", numpy=where, traits=ELEMENTWISE | SELECTS)
-declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS)
-declare("Add", numpy=_since_broadcasting(np.add), traits=ELEMENTWISE | COMMUTATIVE | SUMS)
-declare("And", numpy=_since_broadcasting(np.logical_and), traits=ELEMENTWISE | COMMUTATIVE)
-declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=ELEMENTWISE | COMMUTATIVE)
-declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=ELEMENTWISE | COMMUTATIVE)
-declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=ELEMENTWISE | COMMUTATIVE)
-declare("Div", numpy=_since_broadcasting(divide), traits=ELEMENTWISE)
-declare("Equal", numpy=_since_broadcasting(np.equal), traits=ELEMENTWISE | COMMUTATIVE | SELECTS)
-declare("Greater", numpy=_since_broadcasting(np.greater), traits=ELEMENTWISE | SELECTS)
-declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=ELEMENTWISE | SELECTS)
-declare("Less", numpy=_since_broadcasting(np.less), traits=ELEMENTWISE | SELECTS)
-declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=ELEMENTWISE | SELECTS)
-declare("Mul", numpy=_since_broadcasting(np.multiply), traits=ELEMENTWISE | COMMUTATIVE)
-declare("Or", numpy=_since_broadcasting(np.logical_or), traits=ELEMENTWISE | COMMUTATIVE)
-declare("Pow", numpy=_since_broadcasting(power), traits=ELEMENTWISE)
-declare("Sub", numpy=_since_broadcasting(np.subtract), traits=ELEMENTWISE | SUMS)
-declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=ELEMENTWISE | COMMUTATIVE)
+declare("Mod", numpy=mod, traits=ELEMENTWISE, need=need_broadcasting, checks=(attributes.mod, data.divide))
+declare(
+    "BitShift",
+    numpy=bit_shift,
+    traits=ELEMENTWISE,
+    need=need_broadcasting,
+    checks=(attributes.words(direction=("LEFT", "RIGHT")),),
+)
+declare("Max", numpy=maximum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS, macs=count.variadic, need=need_broadcasting)
+declare("Min", numpy=minimum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS, macs=count.variadic, need=need_broadcasting)
+declare("Sum", numpy=add_all, traits=ELEMENTWISE | COMMUTATIVE | SUMS, macs=count.variadic, need=need_broadcasting)
+declare("Mean", numpy=mean, traits=ELEMENTWISE | COMMUTATIVE, macs=count.variadic, need=need_broadcasting)
+declare("Where", numpy=where, traits=ELEMENTWISE | SELECTS, need=need_broadcasting)
+declare(
+    "Clip",
+    numpy={11: clip, 1: clip_by_attributes},
+    traits=ELEMENTWISE | SELECTS,
+    checks=(data.parameters(numbers=(1, 2)),),
+)
+declare("Add", numpy=_since_broadcasting(np.add), traits=ELEMENTWISE | COMMUTATIVE | SUMS, need=need_broadcasting)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("Div", numpy=_since_broadcasting(divide), traits=ELEMENTWISE, need=need_broadcasting, checks=(data.divide,))
+declare(
+    "Equal", numpy=_since_broadcasting(np.equal), traits=ELEMENTWISE | COMMUTATIVE | SELECTS, need=need_broadcasting
+)
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=ELEMENTWISE | SELECTS, need=need_broadcasting)
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=ELEMENTWISE | SELECTS, need=need_broadcasting)
+declare("Less", numpy=_since_broadcasting(np.less), traits=ELEMENTWISE | SELECTS, need=need_broadcasting)
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=ELEMENTWISE | SELECTS, need=need_broadcasting)
+declare("Mul", numpy=_since_broadcasting(np.multiply), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)
+declare("Pow", numpy=_since_broadcasting(power), traits=ELEMENTWISE, need=need_broadcasting)
+declare("Sub", numpy=_since_broadcasting(np.subtract), traits=ELEMENTWISE | SUMS, need=need_broadcasting)
+declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=ELEMENTWISE | COMMUTATIVE, need=need_broadcasting)

@@ -9,6 +9,7 @@ import onnx
 import onnx.numpy_helper
 import onnx_ir as ir
 
+from eqsat.ops import normal
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import ELEMENTWISE, MOVES, SELECTS
@@ -67,6 +68,6 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS)
-declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS)
+declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
+declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
 declare("BitCast", numpy=bit_cast, traits=MOVES)

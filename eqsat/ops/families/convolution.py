@@ -11,10 +11,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes, layers
 from eqsat.ops.depthwise import depthwise
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convolution
+from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
+from eqsat.schema.opset import MICROSOFT
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """``product(a, b, out)``: matrix product over the last two axes, into ``out``."""
@@ -183,5 +189,25 @@ def transposed_padding(
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Conv", numpy=conv, contracted=(0, 1))
-declare("ConvTranspose", numpy=conv_transpose, contracted=(0, 1))
+declare(
+    "Conv",
+    numpy=conv,
+    traits=PARAMETRIC,
+    contracted=(0, 1),
+    macs=count.convolution(1),
+    need=need_convolution(0, 1),
+    checks=(attributes.auto_pad, layers.convolution()),
+    normal_form=(window(1),),
+)
+declare(
+    "ConvTranspose",
+    numpy=conv_transpose,
+    traits=PARAMETRIC,
+    contracted=(0, 1),
+    macs=count.transposed_convolution,
+    need=need_transposed_convolution,
+    checks=(attributes.auto_pad, layers.convolution(transposed=True)),
+    normal_form=(window(1, transposed=True),),
+)
+declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),))
+declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from eqsat.ops import normal
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import RANDOM
@@ -38,5 +39,9 @@ def dropout_first(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.n
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Dropout", numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first})
+declare(
+    "Dropout",
+    numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first},
+    normal_form=(normal.seed_in_training,),
+)
 declare("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout", domain=MICROSOFT, traits=RANDOM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from eqsat.ops import counters as count
 from eqsat.ops.families.activations import gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
@@ -13,8 +14,10 @@ from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.families.shaping import triangle
 from eqsat.ops.families.slicing import pad
 from eqsat.ops.kernel import Attributes, Fallback, in_single
+from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
+from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import ELEMENTWISE, MOVES, UNARY
+from eqsat.ops.traits import ELEMENTWISE, MOVES, PARAMETRIC, UNARY
 from eqsat.schema.opset import MICROSOFT
 
 _Optional = np.ndarray | None
@@ -180,15 +183,30 @@ declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY)
 declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE)
 declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE)
 declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY)
-declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE)
-declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, contracted=(0, 1))
-declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1))
-declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1))
-declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul)
-declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization)
+declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=need_broadcasting)
+declare(
+    "FusedConv",
+    domain=MICROSOFT,
+    numpy=fused_conv,
+    traits=PARAMETRIC,
+    contracted=(0, 1),
+    macs=count.convolution(1),
+    need=need_convolution(0, 1),
+    normal_form=(window(1),),
+)
+declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1))
+declare(
+    "FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product, need=need_product(1)
+)
+declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1))
+declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, macs=count.input_elements)
 declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization)
-declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float)
-declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul)
+declare(
+    "MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product, need=need_product(1)
+)
+declare(
+    "DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product, need=need_product(1)
+)
 declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,))
 declare("Trilu", domain=MICROSOFT, numpy=trilu_ms, traits=MOVES)
 declare("Pad", domain=MICROSOFT, numpy=pad_ms, traits=MOVES, shaped_by=(1, 3))

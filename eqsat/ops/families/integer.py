@@ -6,11 +6,16 @@ import math
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes, data, layers
 from eqsat.ops.families.convolution import Product, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
 from eqsat.ops.families.quantization import integer_range, saturate
 from eqsat.ops.kernel import Attributes, at_least_single
+from eqsat.ops.need_by_shapes import need_convolution, need_product
+from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows
 
 _EXACT_SINGLE = 2.0**24
@@ -157,7 +162,27 @@ def qlinear_matmul(
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("ConvInteger", numpy=conv_integer)
-declare("QLinearConv", numpy=qlinear_conv)
-declare("MatMulInteger", numpy=matmul_integer)
-declare("QLinearMatMul", numpy=qlinear_matmul)
+declare(
+    "ConvInteger",
+    numpy=conv_integer,
+    traits=PARAMETRIC,
+    macs=count.convolution(1),
+    need=need_convolution(0, 1),
+    checks=(attributes.auto_pad, layers.conv_integer),
+    normal_form=(window(1),),
+)
+declare(
+    "QLinearConv",
+    numpy=qlinear_conv,
+    traits=PARAMETRIC,
+    macs=count.convolution(3),
+    need=need_convolution(0, 3),
+    checks=(attributes.auto_pad, layers.qlinear_conv),
+    normal_form=(window(3),),
+)
+declare(
+    "MatMulInteger", numpy=matmul_integer, macs=count.product, need=need_product(1), checks=(data.matmul_zero_points,)
+)
+declare(
+    "QLinearMatMul", numpy=qlinear_matmul, macs=count.product, need=need_product(3), checks=(layers.qlinear_matmul,)
+)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops.checks import data
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
 from eqsat.ops.registry import declare
 
 _EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
@@ -83,6 +86,7 @@ def _magnitude(x: np.ndarray) -> float:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("MatMul", numpy=matmul, contracted=(0, 1))
-declare("Gemm", numpy=gemm, contracted=(0, 1))
-declare("Einsum", numpy=einsum)
+declare("MatMul", numpy=matmul, contracted=(0, 1), macs=count.product, need=need_product(1))
+declare("Gemm", numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1), checks=(data.gemm,))
+declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum)
+declare("Det", macs=count.determinant, need=need_determinant)

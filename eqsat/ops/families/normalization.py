@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.registry import declare
@@ -232,11 +235,52 @@ declare(
         7: batch_normalization_spatial,
         1: batch_normalization_first,
     },
+    macs=count.input_elements,
+    normal_form=(normal.momentum_in_training,),
 )
-declare("InstanceNormalization", numpy=instance_normalization)
-declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group})
-declare("LayerNormalization", numpy=layer_normalization)
-declare("RMSNormalization", numpy=rms_normalization)
-declare("MeanVarianceNormalization", numpy=mean_variance_normalization)
-declare("LRN", numpy=local_response_normalization)
-declare("LpNormalization", numpy=lp_normalization)
+declare(
+    "InstanceNormalization",
+    numpy=instance_normalization,
+    macs=count.input_elements,
+    checks=(layers.instance_normalization,),
+)
+declare(
+    "GroupNormalization",
+    numpy={21: group_normalization, 18: group_normalization_by_group},
+    macs=count.input_elements,
+    checks=(attributes.positive("num_groups"), layers.group_normalization),
+)
+declare(
+    "LayerNormalization",
+    numpy=layer_normalization,
+    macs=count.input_elements,
+    checks=(attributes.axis, layers.layer_normalization),
+    normal_form=(normal.axis(),),
+)
+declare(
+    "RMSNormalization",
+    numpy=rms_normalization,
+    macs=count.input_elements,
+    checks=(attributes.axis, layers.layer_normalization),
+    normal_form=(normal.axis(),),
+)
+declare(
+    "MeanVarianceNormalization",
+    numpy=mean_variance_normalization,
+    macs=count.input_elements,
+    checks=(attributes.axes_attribute,),
+    normal_form=(normal.axes,),
+)
+declare(
+    "LRN",
+    numpy=local_response_normalization,
+    macs=count.local_response,
+    checks=(attributes.positive("size"), layers.lrn),
+)
+declare(
+    "LpNormalization",
+    numpy=lp_normalization,
+    macs=count.input_elements,
+    checks=(attributes.axis, attributes.norm, layers.last_axis),
+    normal_form=(normal.axis(),),
+)

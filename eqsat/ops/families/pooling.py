@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, layers
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_parameters import need_max_unpool
+from eqsat.ops.need_by_shapes import need_pooling
+from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import MOVES, SELECTS
+from eqsat.ops.traits import MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
 
 _Ufunc = Callable[..., np.ndarray]
@@ -155,10 +161,41 @@ def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.nd
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("MaxPool", numpy=max_pool, traits=SELECTS)
-declare("AveragePool", numpy=average_pool)
-declare("LpPool", numpy=lp_pool)
-declare("GlobalAveragePool", numpy=global_average_pool)
-declare("GlobalMaxPool", numpy=global_max_pool)
-declare("GlobalLpPool", numpy=global_lp_pool)
-declare("MaxUnpool", numpy=max_unpool, traits=MOVES, shaped_by=(2,))
+declare(
+    "MaxPool",
+    numpy=max_pool,
+    traits=SELECTS | PARAMETRIC,
+    macs=count.pooling,
+    need=need_pooling,
+    checks=(attributes.auto_pad, layers.spatial_outputs),
+    normal_form=(window(), normal.storage_order),
+)
+declare(
+    "AveragePool",
+    numpy=average_pool,
+    traits=PARAMETRIC,
+    macs=count.pooling,
+    need=need_pooling,
+    checks=(attributes.auto_pad, layers.spatial_outputs),
+    normal_form=(window(),),
+)
+declare(
+    "LpPool",
+    numpy=lp_pool,
+    traits=PARAMETRIC,
+    macs=count.pooling,
+    need=need_pooling,
+    checks=(attributes.auto_pad, attributes.positive("p"), layers.spatial_outputs),
+    normal_form=(window(),),
+)
+declare("GlobalAveragePool", numpy=global_average_pool, macs=count.input_elements)
+declare("GlobalMaxPool", numpy=global_max_pool, macs=count.input_elements)
+declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements)
+declare(
+    "MaxUnpool",
+    numpy=max_unpool,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(2,),
+    need=need_max_unpool,
+    checks=(attributes.positive("kernel_shape", "strides"),),
+)

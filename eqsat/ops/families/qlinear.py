@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.integer import exact_matmul, qlinear_conv, requantize
 from eqsat.ops.families.pooling import fold, pool_windows, window_counts
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.kernel import Attributes
+from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
+from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import padded
 from eqsat.schema.opset import MICROSOFT
 
@@ -276,16 +281,24 @@ def dequantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, ze
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("QLinearAdd", domain=MICROSOFT, numpy=qlinear_add)
-declare("QLinearMul", domain=MICROSOFT, numpy=qlinear_mul)
-declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat)
-declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where)
+declare("QLinearAdd", domain=MICROSOFT, numpy=qlinear_add, need=need_broadcasting)
+declare("QLinearMul", domain=MICROSOFT, numpy=qlinear_mul, need=need_broadcasting)
+declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat, normal_form=(normal.axis(2),))
+declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where, need=need_broadcasting)
 declare("QLinearSigmoid", domain=MICROSOFT, numpy=qlinear_sigmoid)
 declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=qlinear_leaky_relu)
-declare("QLinearSoftmax", domain=MICROSOFT, numpy=qlinear_softmax)
-declare("QLinearAveragePool", domain=MICROSOFT, numpy=qlinear_average_pool)
-declare("QLinearGlobalAveragePool", domain=MICROSOFT, numpy=qlinear_global_average_pool)
-declare("QGemm", domain=MICROSOFT, numpy=qgemm)
-declare("QLinearConv", domain=MICROSOFT, numpy=qlinear_conv_channels)
+declare("QLinearSoftmax", domain=MICROSOFT, numpy=qlinear_softmax, macs=count.input_elements)
+declare("QLinearAveragePool", domain=MICROSOFT, numpy=qlinear_average_pool, macs=count.pooling, normal_form=(window(),))
+declare("QLinearGlobalAveragePool", domain=MICROSOFT, numpy=qlinear_global_average_pool, macs=count.input_elements)
+declare("QGemm", domain=MICROSOFT, numpy=qgemm, macs=count.product, need=need_product(3))
+declare(
+    "QLinearConv",
+    domain=MICROSOFT,
+    numpy=qlinear_conv_channels,
+    traits=PARAMETRIC,
+    macs=count.convolution(3),
+    need=need_convolution(0, 3),
+)
 declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear_ms)
 declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear_ms)
+declare("QLinearReduceMean", domain=MICROSOFT, macs=count.input_elements)

@@ -13,6 +13,9 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
+from eqsat.ops.checks import layers
 from eqsat.ops.families.casting import cast, numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, at_least_single
 from eqsat.ops.registry import declare
@@ -129,6 +132,6 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("QuantizeLinear", numpy=quantize_linear)
-declare("DequantizeLinear", numpy=dequantize_linear)
-declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear)
+declare("QuantizeLinear", numpy=quantize_linear, checks=(layers.quantize,), normal_form=(normal.quantization_axis,))
+declare("DequantizeLinear", numpy=dequantize_linear, checks=(layers.quantize,), normal_form=(normal.quantization_axis,))
+declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear, macs=count.input_elements)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from eqsat.ops.need_by_parameters import need_multinomial, need_of_shape_attribute
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import RANDOM
+from eqsat.ops.traits import PARAMETRIC, RANDOM
 from eqsat.schema.opset import MICROSOFT
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare(
-    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", traits=RANDOM
-)
+declare("Bernoulli", "RandomNormalLike", "RandomUniformLike", traits=RANDOM)
+declare("Multinomial", traits=PARAMETRIC | RANDOM, need=need_multinomial)
+declare("RandomNormal", "RandomUniform", traits=PARAMETRIC | RANDOM, need=need_of_shape_attribute)
 declare("Sampling", domain=MICROSOFT, traits=RANDOM)

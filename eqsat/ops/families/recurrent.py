@@ -10,8 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.kernel import Attributes, in_single
+from eqsat.ops.need_by_shapes import need_recurrent
 from eqsat.ops.registry import declare
 
 _Function = Callable[[np.ndarray], np.ndarray]
@@ -255,6 +259,27 @@ def lstm(
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("RNN", numpy=rnn)
-declare("GRU", numpy=gru)
-declare("LSTM", numpy=lstm)
+declare(
+    "RNN",
+    numpy=rnn,
+    macs=count.recurrent(1),
+    need=need_recurrent(1),
+    checks=(attributes.direction, layers.recurrent(1)),
+    normal_form=(normal.hidden_size,),
+)
+declare(
+    "GRU",
+    numpy=gru,
+    macs=count.recurrent(3),
+    need=need_recurrent(3),
+    checks=(attributes.direction, layers.recurrent(3)),
+    normal_form=(normal.hidden_size,),
+)
+declare(
+    "LSTM",
+    numpy=lstm,
+    macs=count.recurrent(4),
+    need=need_recurrent(4),
+    checks=(attributes.direction, layers.recurrent(4)),
+    normal_form=(normal.hidden_size,),
+)

@@ -7,9 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eqsat.ops import counters as count
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.kernel import Attributes, Function, in_single
-from eqsat.ops.registry import declare
+from eqsat.ops.normal import Axes
+from eqsat.ops.registry import Facets, declare
 from eqsat.ops.traits import REDUCTION, SELECTS
 
 _Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
@@ -183,20 +187,41 @@ def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int,
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("ArgMax", numpy=arg_max)
-declare("ArgMin", numpy=arg_min)
-declare("CumSum", numpy=cumulative_sum)
-declare("CumProd", numpy=cumulative_product)
-declare("Hardmax", numpy=_normalising(hardmax))
-declare("LogSoftmax", numpy=_normalising(log_softmax))
-declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS, shaped_by=(1,))
-declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, shaped_by=(1,))
-declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION, shaped_by=(1,))
-declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, shaped_by=(1,))
-declare("Softmax", numpy=_normalising(softmax))
+_REDUCES: Facets = {
+    "shaped_by": (1,),
+    "macs": count.input_elements,
+    "checks": (attributes.listed_axes(1), data.parameters(vectors=(1,))),
+    "axes": Axes(1),
+}
+
+_ALONG_AXIS: Facets = {"macs": count.input_elements, "checks": (attributes.axis,), "normal_form": (normal.axis(),)}
+
+declare("ArgMax", numpy=arg_max, common=_ALONG_AXIS)
+declare("ArgMin", numpy=arg_min, common=_ALONG_AXIS)
+declare(
+    "CumSum",
+    numpy=cumulative_sum,
+    macs=count.input_elements,
+    checks=(data.parameters(numbers=(1,)), data.cumulative),
+    axes=Axes(1, ordered=True),
+)
+declare(
+    "CumProd",
+    numpy=cumulative_product,
+    macs=count.input_elements,
+    checks=(data.parameters(numbers=(1,)), data.cumulative),
+    axes=Axes(1, ordered=True),
+)
+declare("Hardmax", numpy=_normalising(hardmax), common=_ALONG_AXIS)
+declare("LogSoftmax", numpy=_normalising(log_softmax), common=_ALONG_AXIS)
+declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS, common=_REDUCES)
+declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION, common=_REDUCES)
+declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, common=_REDUCES)
+declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION, common=_REDUCES)
+declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION, common=_REDUCES)
+declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("Softmax", numpy=_normalising(softmax), common=_ALONG_AXIS)

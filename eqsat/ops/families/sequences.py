@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.ops import normal
 from eqsat.ops.kernel import Attributes
+from eqsat.ops.need_by_parameters import need_split_to_sequence
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import FORWARDS, MOVES
+from eqsat.ops.traits import FORWARDS, MOVES, PARAMETRIC
 
 
 def sequence_construct(attrs: Attributes, *xs: np.ndarray) -> list[Any]:
@@ -95,7 +97,14 @@ declare("SequenceAt", numpy=sequence_at, traits=MOVES | FORWARDS, shaped_by=(1,)
 declare("SequenceInsert", numpy=sequence_insert, traits=MOVES | FORWARDS, shaped_by=(2,))
 declare("SequenceErase", numpy=sequence_erase, traits=MOVES | FORWARDS, shaped_by=(1,))
 declare("ConcatFromSequence", numpy=concat_from_sequence, traits=MOVES)
-declare("SplitToSequence", numpy=split_to_sequence, traits=MOVES, shaped_by=(1,))
+declare(
+    "SplitToSequence",
+    numpy=split_to_sequence,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(1,),
+    need=need_split_to_sequence,
+    normal_form=(normal.axis(),),
+)
 declare("Optional", numpy=optional, traits=MOVES | FORWARDS)
 declare("OptionalHasElement", numpy=optional_has_element, traits=MOVES | FORWARDS)
 declare("OptionalGetElement", numpy=optional_get_element, traits=MOVES | FORWARDS)

@@ -6,9 +6,13 @@ import math
 
 import numpy as np
 
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
+from eqsat.ops.normal import Axes
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import FORWARDS, MOVES
+from eqsat.ops.traits import FORWARDS, MOVES, PARAMETRIC
 from eqsat.schema.types import TensorAttr
 
 
@@ -147,19 +151,77 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("Identity", numpy=identity, traits=MOVES | FORWARDS)
-declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
-declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS)
-declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
-declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,))
-declare("Transpose", numpy=transpose, traits=MOVES)
-declare("Expand", numpy=expand, traits=MOVES, shaped_by=(1,))
-declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES, shaped_by=(1,))
-declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS)
+declare(
+    "Reshape",
+    numpy={5: reshape, 1: reshape_by_attribute},
+    traits=MOVES | FORWARDS,
+    shaped_by=(1,),
+    checks=(data.parameters(vectors=(1,)), data.reshape),
+)
+declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS, normal_form=(normal.axis(),))
+declare(
+    "Squeeze",
+    numpy={13: squeeze, 1: squeeze_by_attribute},
+    traits=MOVES | FORWARDS,
+    shaped_by=(1,),
+    checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze),
+    axes=Axes(1),
+)
+declare(
+    "Unsqueeze",
+    numpy={13: unsqueeze, 1: unsqueeze_by_attribute},
+    traits=MOVES | FORWARDS,
+    shaped_by=(1,),
+    checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))),
+    axes=Axes(1, of_result=True),
+)
+declare("Transpose", numpy=transpose, traits=MOVES, checks=(data.transpose,), normal_form=(normal.permutation,))
+declare(
+    "Expand",
+    numpy=expand,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(1,),
+    need=need_expand,
+    checks=(data.parameters(vectors=(1,)),),
+)
+declare(
+    "Tile",
+    numpy={6: tile, 1: tile_one_axis},
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(1,),
+    need=need_tile,
+    checks=(data.parameters(vectors=(1,)),),
+)
+declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS, normal_form=(normal.range_of_shape,))
 declare("Size", numpy=size, traits=MOVES | FORWARDS)
-declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES, shaped_by=(0,))
-declare("Range", numpy=number_range, traits=MOVES, shaped_by=(0, 1, 2))
+declare(
+    "ConstantOfShape",
+    numpy=constant_of_shape,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(0,),
+    need=need_constant_of_shape,
+    checks=(data.parameters(vectors=(0,)),),
+)
+declare(
+    "Range",
+    numpy=number_range,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(0, 1, 2),
+    need=need_range,
+    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))),
+)
 declare("EyeLike", numpy=eye_like, traits=MOVES)
-declare("Trilu", numpy=triangle, traits=MOVES)
-declare("DepthToSpace", numpy=depth_to_space, traits=MOVES)
-declare("SpaceToDepth", numpy=space_to_depth, traits=MOVES)
+declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),))
+declare(
+    "DepthToSpace",
+    numpy=depth_to_space,
+    traits=MOVES,
+    checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
+)
+declare(
+    "SpaceToDepth",
+    numpy=space_to_depth,
+    traits=MOVES,
+    checks=(attributes.positive("blocksize"), attributes.space_to_depth),
+)
 declare("Constant", traits=MOVES)

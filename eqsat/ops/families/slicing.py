@@ -7,10 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from eqsat.ops import normal
+from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
+from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
+from eqsat.ops.normal import Axes
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import MOVES
+from eqsat.ops.traits import MOVES, PARAMETRIC
 from eqsat.schema.slices import as_slice, taken
 
 
@@ -167,9 +171,45 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES)
-declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES, shaped_by=(1,))
-declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES, shaped_by=(1, 2, 3, 4))
-declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES, shaped_by=(1, 3))
-declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES, shaped_by=(1,))
-declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES)
+declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES, normal_form=(normal.axis(),))
+declare(
+    "Split",
+    numpy={13: split, 2: split_by_attribute, 1: split_first},
+    traits=MOVES,
+    shaped_by=(1,),
+    checks=(data.parameters(vectors=(1,)), data.split),
+    normal_form=(normal.axis(), normal.parts),
+)
+declare(
+    "Slice",
+    numpy={10: slice_array, 1: slice_by_attributes},
+    traits=MOVES,
+    shaped_by=(1, 2, 3, 4),
+    checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
+    axes=Axes(3, ordered=True),
+)
+declare(
+    "Pad",
+    numpy={11: pad, 2: pad_by_attributes, 1: None},
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(1, 3),
+    need=need_pad,
+    checks=(
+        attributes.words(mode=("constant", "reflect", "edge", "wrap")),
+        attributes.listed_axes(3),
+        attributes.pad,
+        data.parameters(vectors=(1, 3), numbers=(2,)),
+        data.pad,
+    ),
+    axes=Axes(3, ordered=True),
+)
+declare(
+    "CenterCropPad",
+    numpy=center_crop_pad,
+    traits=MOVES | PARAMETRIC,
+    shaped_by=(1,),
+    need=need_center_crop_pad,
+    checks=(attributes.axes_attribute, data.parameters(vectors=(1,))),
+    normal_form=(normal.axes,),
+)
+declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,))

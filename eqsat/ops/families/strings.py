@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from eqsat.ops.checks import attributes
 from eqsat.ops.kernel import Attributes
+from eqsat.ops.need_by_parameters import need_string_concat
 from eqsat.ops.registry import declare
+from eqsat.ops.traits import PARAMETRIC
 
 _CASES = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
 
@@ -28,5 +31,12 @@ def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("StringNormalizer", numpy=string_normalizer, shaped_by=(0,))
+declare(
+    "StringNormalizer",
+    numpy=string_normalizer,
+    shaped_by=(0,),
+    checks=(attributes.words(case_change_action=("NONE", "LOWER", "UPPER")),),
+)
+declare("StringConcat", traits=PARAMETRIC, need=need_string_concat)
 declare("StringSplit", shaped_by=(0,))
+declare("TfIdfVectorizer", checks=(attributes.words(mode=("TF", "IDF", "TFIDF")),))

@@ -7,40 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eqsat.ops.normal import Form
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
-
-# Operator -> position of its weight, None for pools.
-_WINDOWS: dict[OpKey, int | None] = {
-    OpKey("", "AveragePool"): None,
-    OpKey("", "Conv"): 1,
-    OpKey("", "ConvInteger"): 1,
-    OpKey("", "ConvTranspose"): 1,
-    OpKey("", "DeformConv"): 1,
-    OpKey("", "LpPool"): None,
-    OpKey("", "MaxPool"): None,
-    OpKey("", "QLinearConv"): 3,
-    OpKey(opset.MICROSOFT, "FusedConv"): 1,
-    OpKey(opset.MICROSOFT, "QLinearAveragePool"): None,
-}
-
 
 AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 """The words that ``auto_pad`` may have; a node with another one is left as it is, for the checks to refuse."""
 
 
-def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> dict[str, AttrValue | None]:
-    """Changes that bring the attributes of a convolution or pool to normal form; None removes an attribute.
+def window(weight: int | None = None, *, transposed: bool = False) -> Form:
+    """The normal form of a convolution by the position of its weight, or of a pool."""
+    return lambda given: _complete(given.op, given.attrs, given.inputs, weight, transposed)
 
-    Args:
-        op: Any operator; nothing changes unless it has a window.
-        attrs: Its attributes, the schema's defaults filled in.
-        inputs: Types of its inputs.
-    """
-    if op not in _WINDOWS or attr(attrs, "channels_last", 0):
+
+def _complete(
+    op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], position: int | None, transposed: bool
+) -> dict[str, AttrValue | None]:
+    if attr(attrs, "channels_last", 0):
         return {}
-    position = _WINDOWS[op]
     shape = inputs[0].shape if inputs and inputs[0] is not None else None
     weight = inputs[position] if position is not None and position < len(inputs) else None
     kernel = attr(attrs, "kernel_shape")
@@ -60,15 +45,13 @@ def complete_window(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]
     if "dilations" in known:
         changes["dilations"] = dilations
     padding = attr(attrs, "output_padding") or (0,) * rank
-    if op.name == "ConvTranspose":
+    if transposed:
         changes["output_padding"] = padding
     fits = all(len(v) == rank for v in (strides, dilations, padding)) and min(*strides, *dilations) > 0
     if not fits or len(attr(attrs, "output_shape") or strides) < rank:
         return {}
     size = None if shape is None or len(shape) != rank + 2 else shape[2:]
-    if op.name == "ConvTranspose" and (
-        attr(attrs, "output_shape") or attr(attrs, "auto_pad", "NOTSET").startswith("SAME")
-    ):
+    if transposed and (attr(attrs, "output_shape") or attr(attrs, "auto_pad", "NOTSET").startswith("SAME")):
         return changes | _transposed(attrs, size, kernel, strides, dilations)
     pads = _explicit_pads(attrs, size, kernel, strides, dilations)
     if pads is not None:

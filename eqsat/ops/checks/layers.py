@@ -1,25 +1,22 @@
 """Contradictions in layers: convolutions, pools, normalisations, recurrent layers and quantized operators.
 
-See :mod:`eqsat.model.checks`; importing this module makes its checks known there.
+See :mod:`eqsat.ops.checks.check`.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
-from eqsat.model.checks import (
+from eqsat.ops.checks.check import (
     Check,
     Mismatch,
     Operands,
     normal_axis,
-    register_checks,
     require_broadcast,
     require_rank,
     require_vector,
     same,
 )
-from eqsat.schema.types import OpKey
 
 
 def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None, transposed: bool = False) -> None:
@@ -61,6 +58,11 @@ def _convolution(node: Operands, x: int = 0, w: int = 1, bias: int | None = None
     spatial_outputs(node, x)
 
 
+def convolution(*, transposed: bool = False) -> Check:
+    """A check of a convolution with a weight as input 1 and a bias as input 2."""
+    return lambda node: _convolution(node, bias=2, transposed=transposed)
+
+
 def _output_shape(node: Operands) -> None:
     """An output_shape can only be smaller than what the strides and the kernel give: the rest is padding."""
     wanted, shape, kernel = node.attr("output_shape"), node.shape(0), node.shape(1)
@@ -94,13 +96,15 @@ def spatial_outputs(node: Operands, x: int = 0) -> None:
             raise Mismatch(f"the window is larger than the padded input of {size}")
 
 
-def _conv_integer(node: Operands) -> None:
+def conv_integer(node: Operands) -> None:
+    """As a convolution, with zero points."""
     _convolution(node)
     _number(node, 2, "x_zero_point")
     _per_filter(node, 3, node.dim(1, 0), "w_zero_point")
 
 
-def _qlinear_conv(node: Operands) -> None:
+def qlinear_conv(node: Operands) -> None:
+    """As a convolution, with scales and zero points."""
     _convolution(node, 0, 3, 8)
     for i, name in ((1, "x_scale"), (2, "x_zero_point"), (6, "y_scale"), (7, "y_zero_point")):
         _number(node, i, name)
@@ -121,7 +125,8 @@ def _per_filter(node: Operands, i: int, filters: int | None, what: str) -> None:
         raise Mismatch(f"{what} has {node.dim(i, 0)} elements, neither 1 nor {filters}")
 
 
-def _qlinear_matmul(node: Operands) -> None:
+def qlinear_matmul(node: Operands) -> None:
+    """Scales and zero points are one number, or one a row or column."""
     for first, operand, axis, name in ((1, 0, -2, "a"), (4, 3, -1, "b"), (6, 0, -2, "y")):
         for i, part in ((first, "scale"), (first + 1, "zero_point")):
             shape = node.shape(i)
@@ -133,7 +138,8 @@ def _qlinear_matmul(node: Operands) -> None:
                 raise Mismatch(f"{name}_{part} has {node.dim(i, index)} elements, neither 1 nor {wanted}")
 
 
-def _quantize(node: Operands) -> None:
+def quantize(node: Operands) -> None:
+    """Scale and zero point fit each other and the input."""
     shape, scale = node.shape(0), node.shape(1)
     if shape is None or scale is None:
         return
@@ -161,20 +167,27 @@ def _quantize(node: Operands) -> None:
             raise Mismatch(f"the scale has {s} elements in dimension {i}, not {wanted}")
 
 
+def instance_normalization(node: Operands) -> None:
+    """Scale and bias have one number a channel."""
+    _channelwise(node, 1, 2)
+
+
 def _channelwise(node: Operands, *inputs: int) -> None:
     channels = node.dim(0, 1)
     for i in inputs:
         require_vector(node, i, channels, what=f"input {i + 1}")
 
 
-def _group_normalization(node: Operands) -> None:
+def group_normalization(node: Operands) -> None:
+    """Channels make whole groups."""
     _channelwise(node, 1, 2)
     channels, groups = node.dim(0, 1), node.int_attr("num_groups", 1)
     if channels is not None and (groups < 1 or channels % groups):
         raise Mismatch(f"{channels} channels do not divide into {groups} groups")
 
 
-def _layer_normalization(node: Operands) -> None:
+def layer_normalization(node: Operands) -> None:
+    """Scale and bias broadcast to the input."""
     shape = node.shape(0)
     if shape is None:
         return
@@ -183,16 +196,23 @@ def _layer_normalization(node: Operands) -> None:
         require_broadcast(node.shape(i), shape, what="the scale" if i == 1 else "the bias")
 
 
-def _axis_within(node: Operands, default: int = -1) -> None:
+def last_axis(node: Operands) -> None:
+    """The attribute ``axis``, by default the last one, is one of the input."""
     rank = node.rank(0)
     if rank is not None:
-        normal_axis(node.int_attr("axis", default), rank)
+        normal_axis(node.int_attr("axis", -1), rank)
 
 
-def _lrn(node: Operands) -> None:
+def lrn(node: Operands) -> None:
+    """Batch and channels are there."""
     rank = node.rank(0)
     if rank is not None and rank < 2:
         raise Mismatch(f"the input has rank {rank}: batch and channels are needed")
+
+
+def recurrent(gates: int) -> Check:
+    """A check of a recurrent layer by the number of its gates."""
+    return lambda node: _recurrent(node, gates)
 
 
 def _recurrent(node: Operands, gates: int) -> None:
@@ -221,28 +241,3 @@ def _recurrent(node: Operands, gates: int) -> None:
         if len(shape) != len(dims) or not all(map(same, shape, dims)):
             wanted = ", ".join("?" if d is None else str(d) for d in dims)
             raise Mismatch(f"input {i + 1} does not have the shape [{wanted}]")
-
-
-_LAYERS: dict[str, Check] = {
-    "AveragePool": spatial_outputs,
-    "Conv": partial(_convolution, bias=2),
-    "ConvInteger": _conv_integer,
-    "ConvTranspose": partial(_convolution, bias=2, transposed=True),
-    "DequantizeLinear": _quantize,
-    "GRU": partial(_recurrent, gates=3),
-    "GroupNormalization": _group_normalization,
-    "InstanceNormalization": lambda node: _channelwise(node, 1, 2),
-    "LRN": _lrn,
-    "LSTM": partial(_recurrent, gates=4),
-    "LayerNormalization": _layer_normalization,
-    "LpNormalization": _axis_within,
-    "LpPool": spatial_outputs,
-    "MaxPool": spatial_outputs,
-    "QLinearConv": _qlinear_conv,
-    "QLinearMatMul": _qlinear_matmul,
-    "QuantizeLinear": _quantize,
-    "RMSNormalization": _layer_normalization,
-    "RNN": partial(_recurrent, gates=1),
-}
-
-register_checks({OpKey("", name): check for name, check in _LAYERS.items()})

@@ -1,6 +1,6 @@
 """Contradictions in operators that move and combine elements: reshapes, splits, gathers, scatters and their parameters.
 
-See :mod:`eqsat.model.checks`; importing this module makes its checks known there.
+See :mod:`eqsat.ops.checks.check`.
 """
 
 from __future__ import annotations
@@ -9,55 +9,40 @@ import math
 
 import numpy as np
 
-from eqsat.model.checks import (
+from eqsat.ops.checks.check import (
     Check,
     Mismatch,
     Operands,
     normal_axis,
-    register_checks,
     require_broadcast,
     require_rank,
     same,
     show,
 )
-from eqsat.schema.types import OpKey
 
 # ---- inputs that are parameters ------------------------------------------------------------------
 
-_REDUCE = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
-# Operator -> (inputs that are one-dimensional, inputs that are one number, inputs that are one or several).
-_PARAMETERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
-    **{f"Reduce{kind}": ((1,), (), ()) for kind in _REDUCE.split()},
-    "CenterCropPad": ((1,), (), ()),
-    "Clip": ((), (1, 2), ()),
-    "ConstantOfShape": ((0,), (), ()),
-    "CumProd": ((), (1,), ()),
-    "CumSum": ((), (1,), ()),
-    "Expand": ((1,), (), ()),
-    "Pad": ((1, 3), (2,), ()),
-    "Range": ((), (0, 1, 2), ()),
-    "Reshape": ((1,), (), ()),
-    "Resize": ((1, 2, 3), (), ()),
-    "Slice": ((1, 2, 3, 4), (), ()),
-    "Split": ((1,), (), ()),
-    "Squeeze": ((), (), (1,)),
-    "Tile": ((1,), (), ()),
-    "TopK": ((1,), (), ()),
-    "Trilu": ((), (1,), ()),
-    "Unsqueeze": ((), (), (1,)),
-}
 
+def parameters(*, vectors: tuple[int, ...] = (), numbers: tuple[int, ...] = (), either: tuple[int, ...] = ()) -> Check:
+    """A check of the shapes of inputs that are parameters.
 
-def _check_parameters(node: Operands) -> None:
-    vectors, numbers, either = _PARAMETERS[node.op.name]
-    for i in vectors:
-        require_rank(node, i, 1, what=_input(i))
-    for i in either:
-        require_rank(node, i, 0, 1, what=_input(i))
-    for i in numbers:
-        shape = node.shape(i)
-        if shape is not None and (len(shape) > 1 or not all(same(d, 1) for d in shape)):
-            raise Mismatch(f"{_input(i)} is one number, not of shape {show(shape)}")
+    Args:
+        vectors: Inputs that are one-dimensional.
+        numbers: Inputs that are one number.
+        either: Inputs that are one number or several.
+    """
+
+    def check(node: Operands) -> None:
+        for i in vectors:
+            require_rank(node, i, 1, what=_input(i))
+        for i in either:
+            require_rank(node, i, 0, 1, what=_input(i))
+        for i in numbers:
+            shape = node.shape(i)
+            if shape is not None and (len(shape) > 1 or not all(same(d, 1) for d in shape)):
+                raise Mismatch(f"{_input(i)} is one number, not of shape {show(shape)}")
+
+    return check
 
 
 def _input(i: int) -> str:
@@ -67,7 +52,8 @@ def _input(i: int) -> str:
 # ---- operators -----------------------------------------------------------------------------------
 
 
-def _reshape(node: Operands) -> None:
+def reshape(node: Operands) -> None:
+    """As many elements as before, and no copied dimension that is not there."""
     x, y = node.inputs[0], node.outputs[0]
     if x is not None and y is not None and x.is_static and y.is_static and x.elements != y.elements:
         shape = node.value(1)
@@ -80,7 +66,8 @@ def _reshape(node: Operands) -> None:
                 raise Mismatch(f"the shape copies dimension {i} of an input of rank {len(dims)}")
 
 
-def _split(node: Operands) -> None:
+def split(node: Operands) -> None:
+    """Parts add up to the whole, one an output."""
     rank = node.rank(0)
     if rank is None:
         return
@@ -98,7 +85,8 @@ def _split(node: Operands) -> None:
             raise Mismatch(f"{size} elements do not split into {count} parts of {math.ceil(size / count)}")
 
 
-def _squeeze(node: Operands) -> None:
+def squeeze(node: Operands) -> None:
+    """Only dimensions of 1 are removed."""
     axes, rank = node.value(1), node.rank(0)
     if axes is None or rank is None:
         return
@@ -107,19 +95,22 @@ def _squeeze(node: Operands) -> None:
             raise Mismatch(f"dimension {axis} to be squeezed is {node.dim(0, int(axis))}, not 1")
 
 
-def _transpose(node: Operands) -> None:
+def transpose(node: Operands) -> None:
+    """``perm`` is a permutation of the axes."""
     perm, rank = node.attr("perm"), node.rank(0)
     if isinstance(perm, tuple) and rank is not None and sorted(perm) != list(range(rank)):
         raise Mismatch(f"perm {list(perm)} is no permutation of {rank} axes")
 
 
-def _cumulative(node: Operands) -> None:
+def cumulative(node: Operands) -> None:
+    """The axis is one of the data."""
     axis, rank = node.value(1), node.rank(0)
     if axis is not None and rank is not None:
         normal_axis(int(np.ravel(axis)[0]), rank)
 
 
-def _gather(node: Operands) -> None:
+def gather(node: Operands) -> None:
+    """Indices are within the data."""
     rank, indices = node.rank(0), node.value(1)
     if rank is None:
         return
@@ -130,7 +121,8 @@ def _gather(node: Operands) -> None:
             raise Mismatch(f"index {low if low < -size else high} is not within {size} elements")
 
 
-def _gather_elements(node: Operands) -> None:
+def gather_elements(node: Operands) -> None:
+    """Indices have the rank of the data and are nowhere longer."""
     rank, indices = node.rank(0), node.rank(1)
     if rank is None or indices is None:
         return
@@ -143,20 +135,23 @@ def _gather_elements(node: Operands) -> None:
             raise Mismatch(f"the indices are longer than the data in dimension {i}: {wanted} > {size}")
 
 
-def _scatter_elements(node: Operands) -> None:
-    _gather_elements(node)
+def scatter_elements(node: Operands) -> None:
+    """Indices fit the data, updates the indices."""
+    gather_elements(node)
     a, b = node.shape(1), node.shape(2)
     if a is not None and b is not None and (len(a) != len(b) or not all(map(same, a, b))):
         raise Mismatch(f"indices {show(a)} and updates {show(b)} differ in shape")
 
 
-def _gather_nd(node: Operands) -> None:
+def gather_nd(node: Operands) -> None:
+    """Indices have no more coordinates than the data."""
     rank, last = node.rank(0), node.dim(1, -1)
     if rank is not None and last is not None and node.int_attr("batch_dims") + last > rank:
         raise Mismatch(f"indices of {last} coordinates do not fit data of rank {rank}")
 
 
-def _scatter_nd(node: Operands) -> None:
+def scatter_nd(node: Operands) -> None:
+    """Updates have the shape that indices and data give."""
     data, indices, updates = node.shape(0), node.shape(1), node.shape(2)
     if data is None or indices is None or not indices or not isinstance(indices[-1], int):
         return
@@ -168,23 +163,27 @@ def _scatter_nd(node: Operands) -> None:
         raise Mismatch(f"updates have the shape {show(updates)}, not {show(expected)}")
 
 
-def _gemm(node: Operands) -> None:
+def gemm(node: Operands) -> None:
+    """C broadcasts to the product."""
     result = node.outputs[0]
     if result is not None:
         require_broadcast(node.shape(2), result.shape, what="C")
 
 
-def _prelu(node: Operands) -> None:
+def prelu(node: Operands) -> None:
+    """The slope broadcasts to the input."""
     require_broadcast(node.shape(1), node.shape(0), what="the slope")
 
 
-def _divide(node: Operands) -> None:
+def divide(node: Operands) -> None:
+    """Integers are not divided by zero."""
     divisor, dtype = node.value(1), node.inputs[1]
     if divisor is not None and dtype is not None and dtype.dtype.is_integer() and np.any(divisor == 0):
         raise Mismatch("the divisor is zero, by which integers cannot be divided")
 
 
-def _pad(node: Operands) -> None:
+def pad(node: Operands) -> None:
+    """Two pads for each axis."""
     pads, rank = node.value(1), node.rank(0)
     if pads is None or rank is None:
         return
@@ -194,32 +193,9 @@ def _pad(node: Operands) -> None:
         raise Mismatch(f"{pads.size} pads are not two for each of {count} axes")
 
 
-def _matmul_zero_points(node: Operands) -> None:
+def matmul_zero_points(node: Operands) -> None:
+    """One zero point for all, or one a row or column."""
     for i, operand, axis, what in ((2, 0, -2, "a_zero_point"), (3, 1, -1, "b_zero_point")):
         rank = node.rank(i)
         if rank == 1 and not same(node.dim(i, 0), 1) and not same(node.dim(i, 0), node.dim(operand, axis)):
             raise Mismatch(f"{what} has {node.dim(i, 0)} elements, not {node.dim(operand, axis)}")
-
-
-_CHECKS: dict[OpKey, Check] = {
-    OpKey("", "CumProd"): _cumulative,
-    OpKey("", "CumSum"): _cumulative,
-    OpKey("", "Div"): _divide,
-    OpKey("", "Mod"): _divide,
-    OpKey("", "Gather"): _gather,
-    OpKey("", "GatherElements"): _gather_elements,
-    OpKey("", "GatherND"): _gather_nd,
-    OpKey("", "Gemm"): _gemm,
-    OpKey("", "MatMulInteger"): _matmul_zero_points,
-    OpKey("", "PRelu"): _prelu,
-    OpKey("", "Pad"): _pad,
-    OpKey("", "Reshape"): _reshape,
-    OpKey("", "ScatterElements"): _scatter_elements,
-    OpKey("", "ScatterND"): _scatter_nd,
-    OpKey("", "Split"): _split,
-    OpKey("", "Squeeze"): _squeeze,
-    OpKey("", "Transpose"): _transpose,
-}
-
-register_checks({OpKey("", name): _check_parameters for name in _PARAMETERS})
-register_checks(_CHECKS)

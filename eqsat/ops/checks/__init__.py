@@ -1,0 +1,1 @@
+"""What inputs and attributes of operators must be, beyond what ONNX's own inference refuses."""

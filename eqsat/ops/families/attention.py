@@ -1,0 +1,12 @@
+"""Attention and what belongs to it; evaluated by ``onnx.reference``."""
+
+from __future__ import annotations
+
+from eqsat.ops import counters as count
+from eqsat.ops.need_by_shapes import need_attention
+from eqsat.ops.registry import declare
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare("Attention", macs=count.attention, need=need_attention)
+declare("RotaryEmbedding", macs=count.rotary)

@@ -1,0 +1,16 @@
+"""Losses of training; evaluated by ``onnx.reference``."""
+
+from __future__ import annotations
+
+from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes
+from eqsat.ops.registry import declare
+
+# ---- declarations ----------------------------------------------------------------------------------
+
+declare(
+    "NegativeLogLikelihoodLoss",
+    "SoftmaxCrossEntropyLoss",
+    macs=count.input_elements,
+    checks=(attributes.loss_reduction,),
+)
