@@ -13,15 +13,16 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.check import data
-from eqsat.check.chance import Chance, Rejected, Shape
-from eqsat.check.data import Fill, Mood
+from eqsat.check.data import Mood
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
-from eqsat.check.node import Node
-from eqsat.check.roles import role_of
+from eqsat.check.node import PatternNode
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
+from eqsat.ops.operators import sampler
+from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
 from eqsat.rules.trees import without_places
@@ -199,8 +200,8 @@ class Attempt:
     def _node(self, pattern: Match, key: Any, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
         op = pattern.ops[0]
         args = self._args(pattern)
-        node = Node(self, op, args, self._required(pattern), dtype, shape, self.drawing.outputs[key])
-        role_of(op)(node)
+        node = PatternNode(self, op, args, self._required(pattern), dtype, shape, self.drawing.outputs[key])
+        sampler(op)(node)
         operands = node.operands()
         types = [None if o is None else o.type for o in operands]
         values = [None if o is None else o.value for o in operands]

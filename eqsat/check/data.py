@@ -9,14 +9,12 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Chance, Shape
+from eqsat.ops.sampling.chance import Chance, Shape
+from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Rule
 from eqsat.rules.dtypes import limits
 from eqsat.rules.syntax import Apply, Number
 from eqsat.rules.trees import walk
-
-Fill = Literal["any", "positive", "nonzero", "unit"]
-"""What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""
 
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.check.attempt import Attempt, identity
-from eqsat.check.chance import Chance
 from eqsat.check.data import Mood, Pool
 from eqsat.check.instance import Instance
 from eqsat.egraph.compile import const_names
+from eqsat.ops.sampling.chance import Chance
 from eqsat.rules.ast import Match, Pattern, Rule
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import uses

@@ -1,17 +1,18 @@
-"""One operator while it is drawn: what roles read and decide."""
+"""One operator of a pattern while it is drawn; samplers see it as :class:`eqsat.ops.sampling.node.Node`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.check import data
-from eqsat.check.chance import Chance, Rejected, Shape
-from eqsat.check.data import Fill, Pool
+from eqsat.check.data import Pool
 from eqsat.check.instance import Drawn
+from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.node import Fill, Kind
 from eqsat.rules.ast import Match, Number, Pattern, Var, Wildcard
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
@@ -19,12 +20,10 @@ from eqsat.schema.types import OpKey
 if TYPE_CHECKING:
     from eqsat.check.attempt import Attempt
 
-Kind = Literal["known", "node", "input", "constant", "number"]
-
 _SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
 
 
-class Node:
+class PatternNode:
     """An operator of the pattern.
 
     Attributes:
@@ -124,11 +123,11 @@ class Node:
         """All operands.
 
         Raises:
-            Rejected: The role has left one out.
+            Rejected: The sampler has left one out.
         """
         for i, arg in enumerate(self._args):
             if arg is not None and i not in self._drawn:
-                raise Rejected(f"operand {i} of {self.op} has no role")
+                raise Rejected(f"operand {i} of {self.op} is not drawn")
         return [self._drawn.get(i) for i in range(self.count)]
 
     def dtype(self, i: int) -> ir.DataType:

@@ -9,13 +9,13 @@ import numpy as np
 
 from eqsat.check import verdict
 from eqsat.check.audit import Audit, Claim
-from eqsat.check.chance import Chance, Rejected
 from eqsat.check.data import Mood
 from eqsat.check.draw import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
 from eqsat.execute.difference import Difference
+from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.expand import expand
 

@@ -18,11 +18,13 @@ from eqsat.codegen.kernel import Shape, Task, View
 from eqsat.codegen.marks import entry_name
 from eqsat.errors import OptimizationError
 from eqsat.model.macs import macs
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, Family, Target
 from eqsat.rules.expression import TensorFacts
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.cost import priced, roofline
-from eqsat.targets.families import FUNCTIONS, Work, family_entry, rates
+from eqsat.targets.families import Work, family_entry, rates
 from eqsat.targets.names import bind_operands
 
 _SMALL = 4096
@@ -90,8 +92,8 @@ def work(task: Task) -> Work:
     shape = next(y.shape for y in task.outputs if y is not None)
     elements = math.prod(shape)
     steps = task.epilogue.steps
-    functions = elements * sum(step.operator in FUNCTIONS for step in steps)
-    if task.operator in FUNCTIONS:
+    functions = elements * sum(has(step.operator, Trait.ELEMENTARY) for step in steps)
+    if has(task.operator, Trait.ELEMENTARY):
         functions += elements
     operands = [x for x in (*task.inputs, *task.epilogue.operands) if x is not None]
     results = [y for y in task.outputs if y is not None]

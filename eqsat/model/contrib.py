@@ -8,7 +8,6 @@ the standard operator's rule (and with it every check) applied to the operands t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -16,62 +15,14 @@ import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
 from eqsat.model import symbolic
+from eqsat.ops.operators import declared, operator
+from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 Infer = Callable[..., tuple[TensorType | None, ...]]
 _FLOAT = ir.DataType.FLOAT
-
-
-@dataclass(frozen=True, slots=True)
-class _Like:
-    """Types as the standard operator's.
-
-    Attributes:
-        standard: Its name.
-        operands: Positions of the operands it would have; a last ``-3`` means every third input from there on.
-        result: Position of the input whose element type the result has, or an element type.
-    """
-
-    standard: str
-    operands: tuple[int, ...] = (0,)
-    result: int | ir.DataType = 0
-
-
-_LIKE: dict[str, _Like] = {
-    "BiasAdd": _Like("Sum", (0, 1, 2)),
-    "BiasGelu": _Like("Add", (0, 1)),
-    "BiasSoftmax": _Like("Identity"),
-    "DequantizeLinear": _Like("Identity", (0,), 1),
-    "DynamicQuantizeMatMul": _Like("MatMul", (0, 1), _FLOAT),
-    "ExpandDims": _Like("Unsqueeze", (0, 1)),
-    "FastGelu": _Like("Identity"),
-    "FusedConv": _Like("Conv", (0, 1, 2)),
-    "FusedGemm": _Like("Gemm", (0, 1, 2)),
-    "Gelu": _Like("Gelu"),
-    "GridSample": _Like("GridSample", (0, 1)),
-    "Inverse": _Like("Identity"),
-    "MatMulInteger16": _Like("MatMul", (0, 1), ir.DataType.INT32),
-    "MatMulIntegerToFloat": _Like("MatMul", (0, 1), 2),
-    "NhwcMaxPool": _Like("MaxPool"),
-    "Pad": _Like("Pad", (0, 1, 2)),
-    "QGemm": _Like("Gemm", (0, 3, 6)),
-    "QLinearAdd": _Like("Add", (0, 3)),
-    "QLinearAveragePool": _Like("AveragePool"),
-    "QLinearConcat": _Like("Concat", (2, -3), 1),
-    "QLinearGlobalAveragePool": _Like("GlobalAveragePool"),
-    "QLinearLeakyRelu": _Like("LeakyRelu"),
-    "QLinearMul": _Like("Mul", (0, 3)),
-    "QLinearSigmoid": _Like("Sigmoid"),
-    "QLinearSoftmax": _Like("Softmax"),
-    "QLinearWhere": _Like("Where", (0, 1, 4), 1),
-    "QuantizeLinear": _Like("Identity", (0,), 2),
-    "QuickGelu": _Like("Identity"),
-    "Trilu": _Like("Trilu", (0, 1)),
-}
-_CHANNELS_LAST = ("NhwcMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool")
-_INTEGER_OPERANDS = {"ExpandDims": (1,), "Pad": (1,), "QLinearWhere": (0,), "Trilu": (1,)}
 
 
 def infer(
@@ -98,25 +49,23 @@ def infer(
         ModelError: The inputs and attributes contradict each other.
     """
     _check_dtypes(op, inputs, place)
-    like = _LIKE.get(op.name)
+    like = operator(op).typed_like
     if like is None:
         return symbolic.infer(op, attrs, inputs, values, outputs, place)
     positions = list(like.operands)
     if positions[-1] == -3:
         positions = [*positions[:-1], *range(positions[-2] + 3, len(inputs), 3)]
-    integer = _INTEGER_OPERANDS.get(op.name, ())
     operands: list[TensorType | None] = []
     operand_values: list[np.ndarray | None] = []
     for i in positions:
         known = inputs[i] if i < len(inputs) else None
         value = values[i] if i < len(values) else None
-        keep = known is None or i in integer or (op.name == "QLinearWhere" and i == 0)
-        operands.append(known if keep or known is None else TensorType(_FLOAT, known.shape))
-        operand_values.append(value if i in integer else None)
+        operands.append(known if known is None or i in like.integers else TensorType(_FLOAT, known.shape))
+        operand_values.append(value if i in like.integers else None)
     if op.name == "ExpandDims" and operands[1] is not None:
         operands[1] = TensorType(ir.DataType.INT64, operands[1].shape)
         operand_values[1] = None if operand_values[1] is None else operand_values[1].astype(np.int64)
-    last = op.name in _CHANNELS_LAST and (op.name == "NhwcMaxPool" or bool(attr(attrs, "channels_last", 0)))
+    last = like.channels_last or bool(attr(attrs, "channels_last", 0))
     if last:
         operands[0] = _permuted(operands[0], first=True)
     while operands and operands[-1] is None:
@@ -131,7 +80,7 @@ def infer(
     return (result, *[None] * (outputs - 1))
 
 
-def _result_dtype(op: OpKey, like: _Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
+def _result_dtype(op: OpKey, like: Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
     if op.name == "QGemm" and (len(inputs) < 9 or inputs[8] is None):
         return _FLOAT  # without an output zero point the result is not quantized again
     if isinstance(like.result, ir.DataType):
@@ -173,9 +122,10 @@ def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) ->
 def register_symbolic(standard: Infer) -> None:
     """Makes the rules that the package lacks known to it, so that the inference of whole graphs has them."""
     osi.registry.collect()
-    for name in _LIKE:
-        if not osi.registry.has(opset.MICROSOFT, name):
-            osi.registry.register(opset.MICROSOFT, name)(_rule(standard))
+    for found in declared():
+        op = found.op
+        if found.typed_like is not None and not osi.registry.has(op.domain, op.name):
+            osi.registry.register(op.domain, op.name)(_rule(standard))
 
 
 def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from eqsat.ops import sampling as sample
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES
 from eqsat.schema import opset
@@ -129,3 +130,4 @@ REQUANTIZE = declare_function(
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("CastHint", "StopFusion", domain=EQSAT, traits=MOVES)
+declare("Requantize", domain=EQSAT, sampling=sample.qlinear.requantize)

@@ -21,6 +21,7 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     normalization,
     pooling,
     qlinear,
+    qlinear_layers,
     quantization,
     random,
     recurrent,
@@ -35,7 +36,10 @@ from eqsat.ops.families import (  # noqa: F401  # Each declares the operators of
     vision,
 )
 from eqsat.ops.registry import TABLE, Operator
+from eqsat.ops.sampling.node import Sampler
+from eqsat.ops.sampling.plain import plain
 from eqsat.ops.traits import Trait
+from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import OpKey
 
 
@@ -49,6 +53,14 @@ def has(op: OpKey, trait: Trait) -> bool:
     """Whether an operator is of a kind."""
     found = TABLE.get(op)
     return found is not None and trait in found.traits
+
+
+def sampler(op: OpKey) -> Sampler:
+    """How its operands are drawn; one of ONNX Runtime's shares that of its ONNX namesake."""
+    found = operator(op).sampling
+    if found is None and op.domain == MICROSOFT:
+        found = operator(OpKey("", op.name)).sampling
+    return plain if found is None else found
 
 
 def declared() -> Iterator[Operator]:

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from eqsat.ops.checks.check import Check
+from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.kernel import Kernel, Versions, kernels
 from eqsat.ops.need import Rule
 from eqsat.ops.normal import Axes, Form
+from eqsat.ops.quantization_role import Role
+from eqsat.ops.sampling.node import Sampler
+from eqsat.ops.scales import Scale
 from eqsat.ops.traits import NONE, Trait
+from eqsat.ops.typed_like import Like
 from eqsat.schema.types import OpKey
 
 
@@ -34,6 +39,13 @@ class Operator:
         checks: What its inputs and attributes must be, in the order in which it is checked.
         normal_form: What its attributes are in normal form.
         axes: The input that lists axes.
+        sampling: Draws operands for the checks of rules; None for operands of one shape.
+        quantization: How it takes part in quantization; None if only where it is asked for.
+        bias: The input that is a bias.
+        bends_at: Numbers at which it does something else, besides those that its attributes and operands give.
+        typed_like: The standard operator whose types it has.
+        scale: The scale of its result on constants, see :mod:`eqsat.ops.wide`; None where that is the magnitude.
+        bounds: The bounds of its result on constants; None where nothing is known of it.
     """
 
     op: OpKey
@@ -46,6 +58,13 @@ class Operator:
     checks: tuple[Check, ...] = ()
     normal_form: tuple[Form, ...] = ()
     axes: Axes | None = None
+    sampling: Sampler | None = None
+    quantization: Role | None = None
+    bias: int | None = None
+    bends_at: tuple[float, ...] = ()
+    typed_like: Like | None = None
+    scale: Scale | None = None
+    bounds: BoundsRule | None = None
 
 
 TABLE: dict[OpKey, Operator] = {}
@@ -63,6 +82,13 @@ class Facets(TypedDict, total=False):
     checks: tuple[Check, ...]
     normal_form: tuple[Form, ...]
     axes: Axes | None
+    sampling: Sampler | None
+    quantization: Role | None
+    bias: int | None
+    bends_at: tuple[float, ...]
+    typed_like: Like | None
+    scale: Scale | None
+    bounds: BoundsRule | None
 
 
 _NO_FACETS: Facets = {}

@@ -38,6 +38,10 @@ class Trait(Flag):
     """Evaluates an elementary function for each element."""
     OWN_ATTRIBUTES = 1 << 11
     """Its kernel in ``onnx.reference`` cannot refer to a function's attribute: the values stay in the definition."""
+    LINEAR = 1 << 13
+    """Adds up elements or products of them: on magnitudes it gives the magnitude of the terms."""
+    CONVERTS = 1 << 14
+    """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
 
 
 NONE = Trait.NONE
@@ -54,3 +58,5 @@ RANDOM = Trait.RANDOM
 BENDS = Trait.BENDS
 ELEMENTARY = Trait.ELEMENTARY
 OWN_ATTRIBUTES = Trait.OWN_ATTRIBUTES
+LINEAR = Trait.LINEAR
+CONVERTS = Trait.CONVERTS

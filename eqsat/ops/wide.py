@@ -12,8 +12,7 @@ analysis: Higham, Accuracy and Stability of Numerical Algorithms, chapter 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
@@ -21,34 +20,11 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.properties import is_data_movement
+from eqsat.ops.operators import operator
+from eqsat.ops.scales import FLOATS, Wide
+from eqsat.ops.traits import Trait
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.types import Attrs, OpKey, TensorType
-
-FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-"""Element types whose constants are computed in a wider one."""
-
-
-@dataclass(frozen=True)
-class Wide:
-    """A constant before it is rounded to its element type.
-
-    Attributes:
-        dtype: Its element type.
-        values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
-        scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
-        error: By how much roundings have moved each element so far; None where nothing was rounded.
-    """
-
-    dtype: ir.DataType
-    values: np.ndarray
-    scale: np.ndarray | None = None
-    error: np.ndarray | None = None
-
-    def rounded(self) -> np.ndarray:
-        """The constant in its element type."""
-        with np.errstate(all="ignore"):
-            return self.values.astype(self.dtype.numpy()) if self.dtype in FLOATS else self.values
 
 
 def largest(dtype: ir.DataType) -> float:
@@ -183,42 +159,6 @@ _CASTS = (OpKey("", "Cast"), OpKey("", "CastLike"))
 
 # ---- scales -------------------------------------------------------------------------------------------
 
-_Scale = Callable[[Sequence[Wide]], np.ndarray]
-
-
-def _scale_of(operand: Wide) -> np.ndarray:
-    return np.abs(operand.values.astype(np.float64)) if operand.scale is None else operand.scale
-
-
-def _amplification(operand: Wide) -> np.ndarray:
-    """By how much the scale exceeds the magnitude."""
-    size = np.abs(operand.values)
-    return np.where(size > 0, _scale_of(operand) / np.where(size > 0, size, 1), 1)
-
-
-def _sum(operands: Sequence[Wide]) -> np.ndarray:
-    total = _scale_of(operands[0])
-    for operand in operands[1:]:
-        total = total + _scale_of(operand)
-    return total
-
-
-_SCALES: Mapping[str, _Scale] = {
-    "Add": _sum,
-    "Sub": _sum,
-    "Sum": _sum,
-    "Mean": lambda o: _sum(o) / len(o),
-    "Neg": lambda o: _scale_of(o[0]),
-    "Abs": lambda o: _scale_of(o[0]),
-    "Mul": lambda o: _scale_of(o[0]) * _scale_of(o[1]),
-    "Div": lambda o: _scale_of(o[0]) * _amplification(o[1]) / np.abs(o[1].values),
-    "Reciprocal": lambda o: _amplification(o[0]) / np.abs(o[0].values),
-    "Sqrt": lambda o: np.sqrt(np.abs(o[0].values)) * _amplification(o[0]),
-}
-
-_LINEAR = frozenset(("MatMul", "ReduceSum", "ReduceMean", "GlobalAveragePool", "AveragePool", "CumSum"))
-"""The scale of a sum of products is the sum of the products of the scales."""
-
 
 def _scales(
     op: OpKey,
@@ -231,10 +171,11 @@ def _scales(
     given = [o for o in operands if o is not None]
     if results[0] is None or results[0].dtype not in FLOATS or op.domain:
         return [None] * len(values)
-    if op.name in _SCALES:
+    scale = operator(op).scale
+    if scale is not None:
         with np.errstate(all="ignore"):
-            return [_SCALES[op.name](given)]
-    if is_data_movement(op) or op.name in _LINEAR:
+            return [scale(given)]
+    if operator(op).traits & (Trait.MOVES | Trait.LINEAR):
         scales = [None if o is None else o.values if o.scale is None else o.scale for o in operands]
         return wide_values(op, attrs, scales, results)
     return [None] * len(values)

@@ -17,6 +17,8 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.model.concise import without_unit_dilations
 from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.operators import has, operator
+from eqsat.ops.traits import Trait
 from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
 from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
@@ -33,22 +35,6 @@ _PARAMETERS = (
     ir.AttributeType.STRING,
     ir.AttributeType.STRINGS,
 )
-# Kernels of onnx.reference 1.23 that cannot refer to a function's attribute; theirs are part of the definition.
-_FIXED = {
-    "BitShift",
-    "Elu",
-    "Flatten",
-    "HardSigmoid",
-    "Hardmax",
-    "LeakyRelu",
-    "LogSoftmax",
-    "LpNormalization",
-    "Softmax",
-    "Swish",
-    "ThresholdedRelu",
-}
-_BIAS_OPERAND = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "DeformConv": 3, "QLinearConv": 8}
-
 _Skeleton = tuple[object, ...]
 
 
@@ -140,8 +126,8 @@ def operators_name(body: Body) -> str:
         if node.op == ("", "Constant") or node.op in ANNOTATIONS:
             continue
         words.append(word(node.op))
-        at = _BIAS_OPERAND.get(node.op.name, len(node.inputs))
-        if at < len(node.inputs) and node.inputs[at] is not None:
+        at = operator(node.op).bias
+        if at is not None and at < len(node.inputs) and node.inputs[at] is not None:
             words.append("bias")
     return "_".join(words) or "identity"
 
@@ -179,7 +165,7 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
 
 def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
     """Whether calls may differ in it; a constant is part of what the composite is, and so is a function of eqsat."""
-    fixed = op.domain == "" and (op.name == "Constant" or op.name in _FIXED)
+    fixed = op == OpKey("", "Constant") or has(op, Trait.OWN_ATTRIBUTES)
     return attribute.type in _PARAMETERS and not fixed and not is_function(op)
 
 

@@ -21,11 +21,10 @@ import numpy as np
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Budget, Choice, Problem
+from eqsat.ops.operators import operator
 from eqsat.quantization.inner import InnerClasses
-from eqsat.quantization.operators import ROLES
 from eqsat.quantization.scheme import Scheme
-
-_MOVES = frozenset(name for name, role in ROLES.items() if role.moves) | {"Concat", "Clip", "Max", "Min"}
+from eqsat.schema.types import OpKey
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
 
 
 def _moves(node: ENode) -> bool:
-    return node.kind == "part" or (node.kind == "op" and not node.op.domain and node.op.name in _MOVES)
+    return node.kind == "part" or (node.kind == "op" and _hands_on(node.op))
 
 
 def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> None:
@@ -270,3 +269,9 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
         ),
     )
     return Charged(replace(formulation, problem=charged), roundings, tuple(weights.sum(axis=0).tolist()))
+
+
+def _hands_on(op: OpKey) -> bool:
+    """Whether results are elements of operands."""
+    role = operator(op).quantization
+    return not op.domain and role is not None and (role.moves or role.selects)

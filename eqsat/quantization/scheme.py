@@ -37,9 +37,6 @@ Kind = Literal["activation", "constant", "weight", "bias"]
 Edge = tuple[int, int]
 """An input of a node: position of the node in the graph, index of the input."""
 
-_LIMITING = ("Relu", "Clip", "Max", "Min")
-"""Operators that leave most values as they are."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantizedTensor:
@@ -191,7 +188,7 @@ class _Maker:
                 self.fused.add(value)
                 continue
             written = self.activation(value.name or "", found.result)
-            if node.op_type in _LIMITING and written.key in keys:
+            if found.keeps and written.key in keys:
                 # With equal parameters integers of both sides would be equal, and both sides be taken for each other,
                 # whatever the other one is rounded for.
                 written = replace(written, scale=np.array(written.scale * np.float32(256 / 255)))

@@ -18,11 +18,13 @@ from eqsat.errors import OptimizationError, TargetError
 from eqsat.model.infer import infer_body
 from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body
 from eqsat.schema.types import Attrs, OpKey, TensorType
-from eqsat.targets.families import FUNCTIONS, family_entry, rates
+from eqsat.targets.families import family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
 from eqsat.targets.sizes import UNKNOWN_ELEMENTS, size_in_bytes, static
@@ -192,7 +194,7 @@ class CostModel:
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
-            if node.op in FUNCTIONS and made[0] is not None:
+            if has(node.op, Trait.ELEMENTARY) and made[0] is not None:
                 functions += made[0].elements or 0
         layouts = {node.op for node in body.nodes} & {CHANNELS_FIRST.op, CHANNELS_LAST.op}
         return anchor, functions, len(layouts) == 1

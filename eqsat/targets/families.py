@@ -15,18 +15,7 @@ from dataclasses import dataclass
 from eqsat.rules.ast import Family, Target
 from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.expression import holds
-from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import OpKey, TensorType
-
-_ELEMENTARY = (
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Gelu", "Log",
-    "LogSoftmax", "Mish", "Pow", "Selu", "Sigmoid", "Sin", "Sinh", "Softmax", "Softplus", "Swish", "Tan", "Tanh",
-)  # fmt: skip
-_ELEMENTARY_MICROSOFT = ("BiasGelu", "FastGelu", "Gelu", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu")
-FUNCTIONS = frozenset(
-    {*(OpKey("", name) for name in _ELEMENTARY), *(OpKey(MICROSOFT, name) for name in _ELEMENTARY_MICROSOFT)}
-)
-"""Operators that evaluate an elementary function for each element."""
+from eqsat.schema.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)

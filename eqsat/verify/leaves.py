@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.ops.operators import has
 from eqsat.ops.properties import value_inputs
+from eqsat.ops.traits import Trait
 from eqsat.verify import judge
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs
 from eqsat.verify.samples import Style, draw
-from eqsat.verify.thresholds import BENDING, MOST_ELEMENTS
+from eqsat.verify.thresholds import MOST_ELEMENTS
 
 
 def obstacle(programs: Programs, piece: Piece) -> str:
@@ -75,7 +77,7 @@ def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tu
     found: dict[float, None] = {}
     for i in (*piece.before, *piece.left):
         node = programs.nodes[i]
-        if node.constructor.op.name not in BENDING:
+        if not has(node.constructor.op, Trait.BENDS):
             continue
         peak, marks = 0.0, [abs(v) for n, v in node.attrs if isinstance(v, float) and n in ("min", "max", "alpha")]
         for k in node.operands:

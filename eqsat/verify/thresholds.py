@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from eqsat.ops.operators import operator
 from eqsat.schema.types import Attrs, OpKey, TensorAttr
 from eqsat.verify.oracle import Value
 from eqsat.verify.pieces import Piece
@@ -20,21 +21,6 @@ MOST_ELEMENTS = 64
 MOST = 24
 """Thresholds of one piece."""
 
-BENDING = frozenset(
-    {
-        "Abs", "And", "ArgMax", "ArgMin", "Cast", "Ceil", "Celu", "Clip", "Elu", "Equal", "Floor", "Greater",
-        "GreaterOrEqual", "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "LessOrEqual", "Max", "Min", "PRelu",
-        "QuantizeLinear", "Relu", "Round", "Selu", "Shrink", "Sign", "ThresholdedRelu", "Where",
-    }
-)  # fmt: skip
-"""Operators that do something else on the other side of a number."""
-
-_STEPS = {
-    "HardSigmoid": (-3.0, 3.0, -2.5, 2.5),
-    "HardSwish": (-3.0, 3.0),
-    "Round": (0.5, 1.5, 2.5),
-    "Gelu": (3.0,),
-}
 _ATTRIBUTES = ("max", "min", "alpha", "lambd", "bias", "beta", "gamma")
 
 
@@ -69,7 +55,7 @@ def _small(programs: Programs, eclass: int) -> bool:
 
 
 def _of_operator(op: OpKey, attrs: Attrs) -> Iterator[float]:
-    yield from _STEPS.get(op.name, ())
+    yield from operator(op).bends_at
     for name, value in attrs:
         if isinstance(value, TensorAttr):
             yield from _of_constants(op, [value.array] if value.array.size <= MOST_ELEMENTS else [])

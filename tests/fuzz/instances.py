@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Chance, Rejected, Shape
 from eqsat.check.data import DTYPES
 from eqsat.check.draw import Drawing
 from eqsat.check.instance import Instance, Leaf
+from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.select import select_rules

@@ -13,12 +13,12 @@ import pytest
 
 from eqsat.check import data
 from eqsat.check.audit import COMMUTED, Audit
-from eqsat.check.chance import Chance, Rejected
 from eqsat.check.draw import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import own_kernels
 from eqsat.egraph.snapshot import ENode
 from eqsat.errors import EqsatError
+from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text

@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.unary import erf
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting
+from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import ELEMENTWISE, SELECTS, UNARY
+from eqsat.ops.traits import BENDS, ELEMENTARY, ELEMENTWISE, OWN_ATTRIBUTES, SELECTS, UNARY
 
 
 def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -136,25 +138,70 @@ def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Relu", numpy=relu, traits=UNARY | SELECTS)
-declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS)
+declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS, quantization=Role(data=(0,), limits=True, keeps=True))
+declare(
+    "LeakyRelu",
+    numpy=leaky_relu,
+    traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES,
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+)
 declare(
     "PRelu",
     numpy={7: prelu, 1: prelu_by_channel},
-    traits=ELEMENTWISE | SELECTS,
+    traits=ELEMENTWISE | SELECTS | BENDS,
     need=need_broadcasting,
     checks=(data.prelu,),
+    sampling=sample.elementwise.binary,
+    quantization=COMPUTES,
 )
-declare("Elu", numpy=elu, traits=UNARY)
-declare("Celu", numpy=celu, traits=UNARY)
-declare("Selu", numpy=selu, traits=UNARY)
-declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY)
-declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY)
-declare("HardSwish", numpy=hard_swish, traits=UNARY)
-declare("Swish", numpy=swish, traits=UNARY)
-declare("Softplus", numpy=softplus, traits=UNARY)
-declare("Mish", numpy=mish, traits=UNARY)
-declare("Softsign", numpy=softsign, traits=UNARY)
-declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY)
-declare("Shrink", numpy=shrink, traits=UNARY)
-declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY, checks=(attributes.words(approximate=("none", "tanh")),))
+declare(
+    "Elu",
+    numpy=elu,
+    traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES,
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+)
+declare(
+    "Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.elementwise.activation, quantization=DATA
+)
+declare(
+    "Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.elementwise.activation, quantization=DATA
+)
+declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY | ELEMENTARY, quantization=DATA)
+declare(
+    "HardSigmoid",
+    numpy=hard_sigmoid,
+    traits=UNARY | BENDS | OWN_ATTRIBUTES,
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+    bends_at=(-3.0, 3.0, -2.5, 2.5),
+)
+declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0))
+declare(
+    "Swish",
+    numpy=swish,
+    traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES,
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+)
+declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA)
+declare(
+    "ThresholdedRelu",
+    numpy=thresholded_relu,
+    traits=UNARY | BENDS | OWN_ATTRIBUTES,
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+)
+declare("Shrink", numpy=shrink, traits=UNARY | BENDS)
+declare(
+    "Gelu",
+    numpy={20: gelu_kernel},
+    traits=UNARY | ELEMENTARY,
+    checks=(attributes.words(approximate=("none", "tanh")),),
+    sampling=sample.elementwise.activation,
+    quantization=DATA,
+    bends_at=(3.0,),
+)

@@ -10,9 +10,10 @@ import onnx.numpy_helper
 import onnx_ir as ir
 
 from eqsat.ops import normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import ELEMENTWISE, MOVES, SELECTS
+from eqsat.ops.traits import BENDS, ELEMENTWISE, MOVES, SELECTS
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}
@@ -68,6 +69,12 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
+declare(
+    "Cast",
+    numpy={6: cast_kernel, 1: cast_by_name},
+    traits=ELEMENTWISE | SELECTS | BENDS,
+    normal_form=(normal.saturation,),
+    sampling=sample.elementwise.cast,
+)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
 declare("BitCast", numpy=bit_cast, traits=MOVES)

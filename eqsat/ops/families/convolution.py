@@ -12,11 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.ops import counters as count
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.depthwise import depthwise
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convolution
 from eqsat.ops.normal_windows import window
+from eqsat.ops.quantization_role import Role
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
@@ -198,6 +200,9 @@ declare(
     need=need_convolution(0, 1),
     checks=(attributes.auto_pad, layers.convolution()),
     normal_form=(window(1),),
+    sampling=sample.windows.convolution,
+    quantization=Role(data=(0, 1), weight=1, bias=2),
+    bias=2,
 )
 declare(
     "ConvTranspose",
@@ -208,6 +213,11 @@ declare(
     need=need_transposed_convolution,
     checks=(attributes.auto_pad, layers.convolution(transposed=True)),
     normal_form=(window(1, transposed=True),),
+    sampling=sample.windows.transposed_convolution,
+    quantization=Role(data=(0, 1), weight=1, bias=2),
+    bias=2,
 )
-declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),))
+declare(
+    "DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),), bias=3
+)
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

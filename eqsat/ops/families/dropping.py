@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops import normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import RANDOM
@@ -43,5 +44,6 @@ declare(
     "Dropout",
     numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first},
     normal_form=(normal.seed_in_training,),
+    sampling=sample.movement.dropout,
 )
 declare("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout", domain=MICROSOFT, traits=RANDOM)

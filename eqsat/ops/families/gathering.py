@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.ops import constant_bounds, normal
 from eqsat.ops import counters as count
-from eqsat.ops import normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
+from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES, PARAMETRIC, SELECTS
 from eqsat.schema.opset import MICROSOFT
@@ -139,13 +141,24 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Gather", numpy=gather, traits=MOVES, need=need_gather, checks=(data.gather,), normal_form=(normal.axis(),))
+declare(
+    "Gather",
+    numpy=gather,
+    traits=MOVES,
+    need=need_gather,
+    checks=(data.gather,),
+    normal_form=(normal.axis(),),
+    sampling=sample.movement.gather,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
+)
 declare(
     "GatherElements",
     numpy=gather_elements,
     traits=MOVES,
     checks=(attributes.indices_along, data.gather_elements),
     normal_form=(normal.axis(),),
+    quantization=MOVES_DATA,
 )
 declare(
     "GatherND",
@@ -153,6 +166,7 @@ declare(
     traits=MOVES,
     need=need_gather_nd,
     checks=(attributes.indices_nd, data.gather_nd),
+    quantization=MOVES_DATA,
 )
 declare("Scatter", numpy=scatter_elements)
 declare(

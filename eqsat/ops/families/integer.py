@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data, layers
 from eqsat.ops.families.convolution import Product, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
@@ -170,6 +171,7 @@ declare(
     need=need_convolution(0, 1),
     checks=(attributes.auto_pad, layers.conv_integer),
     normal_form=(window(1),),
+    sampling=sample.windows.convolution,
 )
 declare(
     "QLinearConv",
@@ -179,10 +181,22 @@ declare(
     need=need_convolution(0, 3),
     checks=(attributes.auto_pad, layers.qlinear_conv),
     normal_form=(window(3),),
+    sampling=sample.quantizing.convolution,
+    bias=8,
 )
 declare(
-    "MatMulInteger", numpy=matmul_integer, macs=count.product, need=need_product(1), checks=(data.matmul_zero_points,)
+    "MatMulInteger",
+    numpy=matmul_integer,
+    macs=count.product,
+    need=need_product(1),
+    checks=(data.matmul_zero_points,),
+    sampling=sample.products.matmul,
 )
 declare(
-    "QLinearMatMul", numpy=qlinear_matmul, macs=count.product, need=need_product(3), checks=(layers.qlinear_matmul,)
+    "QLinearMatMul",
+    numpy=qlinear_matmul,
+    macs=count.product,
+    need=need_product(3),
+    checks=(layers.qlinear_matmul,),
+    sampling=sample.quantizing.product,
 )

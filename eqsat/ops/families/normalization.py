@@ -8,10 +8,13 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
+from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.traits import OWN_ATTRIBUTES
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 
@@ -237,18 +240,22 @@ declare(
     },
     macs=count.input_elements,
     normal_form=(normal.momentum_in_training,),
+    sampling=sample.normalizing.batch,
+    quantization=DATA,
 )
 declare(
     "InstanceNormalization",
     numpy=instance_normalization,
     macs=count.input_elements,
     checks=(layers.instance_normalization,),
+    sampling=sample.normalizing.instance,
 )
 declare(
     "GroupNormalization",
     numpy={21: group_normalization, 18: group_normalization_by_group},
     macs=count.input_elements,
     checks=(attributes.positive("num_groups"), layers.group_normalization),
+    sampling=sample.normalizing.group,
 )
 declare(
     "LayerNormalization",
@@ -256,6 +263,7 @@ declare(
     macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization),
     normal_form=(normal.axis(),),
+    sampling=sample.normalizing.layer,
 )
 declare(
     "RMSNormalization",
@@ -263,6 +271,7 @@ declare(
     macs=count.input_elements,
     checks=(attributes.axis, layers.layer_normalization),
     normal_form=(normal.axis(),),
+    sampling=sample.normalizing.layer,
 )
 declare(
     "MeanVarianceNormalization",
@@ -280,7 +289,9 @@ declare(
 declare(
     "LpNormalization",
     numpy=lp_normalization,
+    traits=OWN_ATTRIBUTES,
     macs=count.input_elements,
     checks=(attributes.axis, attributes.norm, layers.last_axis),
     normal_form=(normal.axis(),),
+    sampling=sample.reductions.along,
 )

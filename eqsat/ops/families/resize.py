@@ -14,10 +14,12 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_resize
+from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
 
@@ -291,6 +293,8 @@ declare(
         data.parameters(vectors=(1, 2, 3)),
     ),
     normal_form=(normal.axes,),
+    sampling=sample.resampling.resize,
+    quantization=DATA,
 )
 declare(
     "Upsample",

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 
-from eqsat.ops import normal
+from eqsat.ops import constant_bounds, normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
+from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
-from eqsat.ops.traits import FORWARDS, MOVES, PARAMETRIC
+from eqsat.ops.traits import FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC
 from eqsat.schema.types import TensorAttr
 
 
@@ -150,15 +152,33 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Identity", numpy=identity, traits=MOVES | FORWARDS)
+declare(
+    "Identity",
+    numpy=identity,
+    traits=MOVES | FORWARDS,
+    sampling=sample.movement.identity,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.same,
+)
 declare(
     "Reshape",
     numpy={5: reshape, 1: reshape_by_attribute},
     traits=MOVES | FORWARDS,
     shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.reshape),
+    sampling=sample.movement.reshape,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
-declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS, normal_form=(normal.axis(),))
+declare(
+    "Flatten",
+    numpy=flatten,
+    traits=MOVES | FORWARDS | OWN_ATTRIBUTES,
+    normal_form=(normal.axis(),),
+    sampling=sample.movement.flatten,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
+)
 declare(
     "Squeeze",
     numpy={13: squeeze, 1: squeeze_by_attribute},
@@ -166,6 +186,9 @@ declare(
     shaped_by=(1,),
     checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze),
     axes=Axes(1),
+    sampling=sample.movement.squeeze,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.same,
 )
 declare(
     "Unsqueeze",
@@ -174,8 +197,20 @@ declare(
     shaped_by=(1,),
     checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))),
     axes=Axes(1, of_result=True),
+    sampling=sample.movement.unsqueeze,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.same,
 )
-declare("Transpose", numpy=transpose, traits=MOVES, checks=(data.transpose,), normal_form=(normal.permutation,))
+declare(
+    "Transpose",
+    numpy=transpose,
+    traits=MOVES,
+    checks=(data.transpose,),
+    normal_form=(normal.permutation,),
+    sampling=sample.movement.transpose,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.same,
+)
 declare(
     "Expand",
     numpy=expand,
@@ -183,6 +218,9 @@ declare(
     shaped_by=(1,),
     need=need_expand,
     checks=(data.parameters(vectors=(1,)),),
+    sampling=sample.movement.expand,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.same,
 )
 declare(
     "Tile",
@@ -191,9 +229,18 @@ declare(
     shaped_by=(1,),
     need=need_tile,
     checks=(data.parameters(vectors=(1,)),),
+    sampling=sample.movement.tile,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
-declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS, normal_form=(normal.range_of_shape,))
-declare("Size", numpy=size, traits=MOVES | FORWARDS)
+declare(
+    "Shape",
+    numpy=shape_of,
+    traits=MOVES | FORWARDS,
+    normal_form=(normal.range_of_shape,),
+    sampling=sample.movement.shape_of,
+)
+declare("Size", numpy=size, traits=MOVES | FORWARDS, sampling=sample.movement.shape_of)
 declare(
     "ConstantOfShape",
     numpy=constant_of_shape,
@@ -201,6 +248,7 @@ declare(
     shaped_by=(0,),
     need=need_constant_of_shape,
     checks=(data.parameters(vectors=(0,)),),
+    sampling=sample.movement.constant_of_shape,
 )
 declare(
     "Range",
@@ -217,11 +265,17 @@ declare(
     numpy=depth_to_space,
     traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
+    sampling=sample.movement.blocks,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
 declare(
     "SpaceToDepth",
     numpy=space_to_depth,
     traits=MOVES,
     checks=(attributes.positive("blocksize"), attributes.space_to_depth),
+    sampling=sample.movement.blocks,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
 declare("Constant", traits=MOVES)

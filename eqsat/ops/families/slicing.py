@@ -7,12 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.ops import normal
+from eqsat.ops import constant_bounds, normal
+from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
+from eqsat.ops.quantization_role import MOVES_DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import MOVES, PARAMETRIC
 from eqsat.schema.slices import as_slice, taken
@@ -171,7 +173,15 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
 
 # ---- declarations ----------------------------------------------------------------------------------
 
-declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES, normal_form=(normal.axis(),))
+declare(
+    "Concat",
+    numpy={4: concat, 1: concat_default_axis},
+    traits=MOVES,
+    normal_form=(normal.axis(),),
+    sampling=sample.movement.concat,
+    quantization=Role(selects=True),
+    bounds=constant_bounds.concatenated,
+)
 declare(
     "Split",
     numpy={13: split, 2: split_by_attribute, 1: split_first},
@@ -179,6 +189,9 @@ declare(
     shaped_by=(1,),
     checks=(data.parameters(vectors=(1,)), data.split),
     normal_form=(normal.axis(), normal.parts),
+    sampling=sample.movement.split,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
 declare(
     "Slice",
@@ -187,6 +200,9 @@ declare(
     shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
     axes=Axes(3, ordered=True),
+    sampling=sample.movement.slice_,
+    quantization=MOVES_DATA,
+    bounds=constant_bounds.part,
 )
 declare(
     "Pad",
@@ -202,6 +218,8 @@ declare(
         data.pad,
     ),
     axes=Axes(3, ordered=True),
+    sampling=sample.movement.pad,
+    quantization=MOVES_DATA,
 )
 declare(
     "CenterCropPad",

@@ -8,6 +8,7 @@ from eqsat.ops.need_by_parameters import need_affine_grid, need_col2im, need_max
 from eqsat.ops.need_by_shapes import need_grid_sample, need_suppression
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
+from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
 # ---- declarations ----------------------------------------------------------------------------------
@@ -34,3 +35,4 @@ declare(
     ),
 )
 declare("CropAndResize", domain=MICROSOFT, shaped_by=(3,))
+declare("GridSample", domain=MICROSOFT, typed_like=Like("GridSample", (0, 1)))

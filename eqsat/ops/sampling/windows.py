@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.check.chance import Rejected, Shape
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.node import Node
 
 
 def _spatial(node: Node) -> int:
@@ -57,7 +56,6 @@ def _wished(node: Node, n: int) -> Shape | None:
     return node.shape if node.shape is not None and len(node.shape) == n + 2 else None
 
 
-@role("Conv", "ConvInteger")
 def convolution(node: Node) -> None:
     outputs = convolution_shapes(node, 0, 1)
     if node.op.name == "Conv":
@@ -92,7 +90,6 @@ def convolution_shapes(node: Node, data: int, weight: int) -> int:
     return outputs
 
 
-@role("ConvTranspose")
 def transposed_convolution(node: Node) -> None:
     chance, n = node.chance, _spatial(node)
     window, wish = _Window(node, n), _wished(node, n)
@@ -109,7 +106,6 @@ def transposed_convolution(node: Node) -> None:
         node.draw(2, (outputs,))
 
 
-@role("MaxPool", "AveragePool", "LpPool")
 def pool(node: Node) -> None:
     chance, n = node.chance, _spatial(node)
     shape = node.known(0)
@@ -131,7 +127,6 @@ def pool(node: Node) -> None:
     node.draw(0, (batch, channels, *(window.input(i, o) for i, o in enumerate(out))))
 
 
-@role("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(node: Node) -> None:
     n = _spatial(node)
     wish = _wished(node, n)

@@ -1,36 +1,10 @@
-"""The table of roles."""
+"""Operands of one shape, and attributes that need no thought: what an operator without a sampler of its own has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from eqsat.check.node import Node
+from eqsat.ops.sampling.node import Node
 from eqsat.schema.attributes import default_attrs
-from eqsat.schema.opset import MICROSOFT, attribute_types, find_schema, required_attributes
-from eqsat.schema.types import OpKey
-
-Role = Callable[[Node], None]
-
-_ROLES: dict[OpKey, Role] = {}
-
-
-def role(*names: str, domain: str = "") -> Callable[[Role], Role]:
-    """Registers a function as the role of operators."""
-
-    def register(function: Role) -> Role:
-        for name in names:
-            _ROLES[OpKey(domain, name)] = function
-        return function
-
-    return register
-
-
-def role_of(op: OpKey) -> Role:
-    """The role of an operator; one of ONNX Runtime's shares that of its ONNX namesake."""
-    found = _ROLES.get(op)
-    if found is None and op.domain == MICROSOFT:
-        found = _ROLES.get(OpKey("", op.name))
-    return found or plain
+from eqsat.schema.opset import attribute_types, find_schema, required_attributes
 
 
 def plain(node: Node) -> None:

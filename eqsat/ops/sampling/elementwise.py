@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Shape, broadcast
-from eqsat.check.data import Fill
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import attributes, plain, role
+from eqsat.ops.sampling.chance import Shape, broadcast
+from eqsat.ops.sampling.node import Fill, Node
+from eqsat.ops.sampling.plain import attributes, plain
 
 _ORDER = {"known": 0, "node": 1, "input": 2, "constant": 3, "number": 4}
 _EQUAL = {"node": 0.75, "input": 0.6, "constant": 0.3, "number": 0.15}
@@ -32,8 +31,6 @@ def together(node: Node, fills: dict[int, Fill] | None = None, first: int = 0) -
         shape = found if shape is None else broadcast(shape, found)
 
 
-@role("Add", "Sub", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "PRelu")
-@role("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def binary(node: Node) -> None:
     """Any operands."""
     if node.op.name == "PRelu" and node.kind(0) != "known":
@@ -41,39 +38,32 @@ def binary(node: Node) -> None:
     together(node)
 
 
-@role("Div", "Mod")
 def divide(node: Node) -> None:
     if node.op.name == "Mod" and node.dtype(0).is_floating_point():
         node.attr("fmod", 1)
     together(node, {1: "nonzero"})
 
 
-@role("Pow")
 def power(node: Node) -> None:
     together(node, {0: "positive"} if node.chance.happens(0.6) else {0: "nonzero"})
 
 
-@role("Where")
 def where(node: Node) -> None:
     together(node, first=0)
 
 
-@role("Log", "Sqrt", "Acosh")
 def positive(node: Node) -> None:
     node.draw(0, node.shape, fill="positive")
 
 
-@role("Asin", "Acos", "Atanh")
 def unit(node: Node) -> None:
     node.draw(0, node.shape, fill="unit")
 
 
-@role("Reciprocal")
 def reciprocal(node: Node) -> None:
     node.draw(0, node.shape, fill="nonzero")
 
 
-@role("Clip")
 def clip(node: Node) -> None:
     """Bounds are scalars, mostly in order."""
     node.draw(0, node.shape)
@@ -89,7 +79,6 @@ def clip(node: Node) -> None:
             node.draw(i, (), values=np.asarray(bound).astype(dtype.numpy()) if fixed else None)
 
 
-@role("Cast")
 def cast(node: Node) -> None:
     """To the same type, to the type that the rule wishes for, or to any."""
     same = node.chance.happens(0.35)
@@ -108,7 +97,6 @@ def cast(node: Node) -> None:
     node.attr("to", int(node.dtype(0) if same else wished if wished is not None else node.chance.one_of(types)))
 
 
-@role("HardSigmoid", "LeakyRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Swish", "Gelu", "QuickGelu")
 def activation(node: Node) -> None:
     attributes(node)
     if node.op.name == "Celu" and node.attrs.get("alpha") == 0:

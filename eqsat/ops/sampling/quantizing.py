@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Rejected, Shape
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
-from eqsat.check.roles.windows import convolution_shapes
+from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.windows import convolution_shapes
 
 _QUANTIZED = (ir.DataType.INT8, ir.DataType.UINT8)
 
@@ -26,7 +25,6 @@ def _parameters(node: Node, shape: Shape, scale: int, zero: int, dtype: ir.DataT
         node.draw(zero, found, dtype=dtype)
 
 
-@role("QuantizeLinear")
 def quantize(node: Node) -> None:
     shape = node.draw(0, node.shape)
     wished = node.result()
@@ -36,7 +34,6 @@ def quantize(node: Node) -> None:
     _parameters(node, shape, 1, 2, dtype)
 
 
-@role("DequantizeLinear")
 def dequantize(node: Node) -> None:
     dtype = node.dtype(0) if node.kind(0) == "known" else node.usual((*_QUANTIZED, ir.DataType.INT32))
     shape = node.draw(0, node.shape, dtype=dtype)
@@ -47,7 +44,6 @@ def dequantize(node: Node) -> None:
     _parameters(node, shape, 1, 2, node.dtype(0))
 
 
-@role("QLinearMatMul")
 def product(node: Node) -> None:
     chance = node.chance
     rows, inner, columns = chance.number(1, 4), chance.number(1, 5), chance.number(1, 5)
@@ -59,7 +55,6 @@ def product(node: Node) -> None:
         node.draw(i, ())
 
 
-@role("QLinearConv")
 def convolution(node: Node) -> None:
     outputs = convolution_shapes(node, 0, 3)
     node.draw(1, (), fill="positive")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from eqsat.check.chance import Rejected, Shape
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.node import Node
 
 _EPSILONS = (1e-5, 1e-3, 0.125, 0.5)
 
@@ -23,7 +22,6 @@ def _image(node: Node, least: int = 2) -> Shape:
     return shape
 
 
-@role("BatchNormalization")
 def batch(node: Node) -> None:
     _epsilon(node)
     channels = _image(node)[1]
@@ -32,7 +30,6 @@ def batch(node: Node) -> None:
     node.draw(4, (channels,), fill="positive")
 
 
-@role("InstanceNormalization")
 def instance(node: Node) -> None:
     _epsilon(node)
     channels = _image(node, 3)[1]
@@ -40,7 +37,6 @@ def instance(node: Node) -> None:
         node.draw(i, (channels,))
 
 
-@role("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 def layer(node: Node) -> None:
     _epsilon(node)
     shape = _image(node, 1)
@@ -52,7 +48,6 @@ def layer(node: Node) -> None:
             node.draw(i, shape[axis:])
 
 
-@role("GroupNormalization")
 def group(node: Node) -> None:
     _epsilon(node)
     channels = _image(node, 3)[1]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Rejected
-from eqsat.check.data import Fill
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Rejected
+from eqsat.ops.sampling.node import Fill, Node
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 
 
-@role(*(f"Reduce{kind}" for kind in _REDUCTIONS))
 def reduction(node: Node) -> None:
     chance = node.chance
     fill: Fill = "positive" if node.op.name == "ReduceLogSum" else "any"
@@ -40,7 +37,6 @@ def reduction(node: Node) -> None:
         node.attr("noop_with_empty_axes", 1)
 
 
-@role("ArgMax", "ArgMin")
 def arg(node: Node) -> None:
     shape = node.draw(0, node.chance.shape(least=1))
     if not shape:
@@ -49,7 +45,6 @@ def arg(node: Node) -> None:
     node.attr("keepdims", int(node.chance.happens(0.5)))
 
 
-@role("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
 def along(node: Node) -> None:
     shape = node.draw(0, node.shape if node.shape is not None else node.chance.shape(least=1))
     if not shape:
@@ -58,7 +53,6 @@ def along(node: Node) -> None:
         node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
 
 
-@role("CumSum", "CumProd")
 def cumulative(node: Node) -> None:
     shape = node.draw(0, node.shape if node.shape is not None else node.chance.shape(least=1))
     if not shape:

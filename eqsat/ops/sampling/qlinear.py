@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.check.chance import Rejected, Shape, broadcast
-from eqsat.check.node import Node
-from eqsat.check.roles.products import gemm_sizes
-from eqsat.check.roles.registry import role
-from eqsat.check.roles.windows import global_pool, pool
-from eqsat.schema.opset import EQSAT, MICROSOFT
+from eqsat.ops.sampling.chance import Rejected, Shape, broadcast
+from eqsat.ops.sampling.node import Node
+from eqsat.ops.sampling.products import gemm_sizes
+from eqsat.ops.sampling.windows import global_pool, pool
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
@@ -32,7 +30,6 @@ def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> 
         node.draw(scale + 1, found, dtype=dtype)
 
 
-@role("QLinearAdd", "QLinearMul", domain=MICROSOFT)
 def binary(node: Node) -> None:
     dtype = _byte(node, 0)
     left = node.draw(0, node.shape, dtype=dtype)
@@ -41,7 +38,6 @@ def binary(node: Node) -> None:
         _parameters(node, scale, node.dtype(0))
 
 
-@role("QLinearWhere", domain=MICROSOFT)
 def where(node: Node) -> None:
     dtype = _byte(node, 1)
     left = node.draw(1, node.shape, dtype=dtype)
@@ -51,7 +47,6 @@ def where(node: Node) -> None:
         _parameters(node, scale, node.dtype(1))
 
 
-@role("QLinearConcat", domain=MICROSOFT)
 def concat(node: Node) -> None:
     chance = node.chance
     shape = node.known(2) or node.shape or chance.shape(chance.number(1, 4))
@@ -67,7 +62,6 @@ def concat(node: Node) -> None:
     _parameters(node, 0, dtype)
 
 
-@role("QLinearAveragePool", domain=MICROSOFT)
 def average_pool(node: Node) -> None:
     shape = node.known(0) or node.shape
     rank = len(shape) - 2 if shape is not None and len(shape) >= 3 else 2
@@ -80,13 +74,11 @@ def average_pool(node: Node) -> None:
     _result(node)
 
 
-@role("QLinearGlobalAveragePool", domain=MICROSOFT)
 def global_average_pool(node: Node) -> None:
     global_pool(node)
     _result(node)
 
 
-@role("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
 def unary(node: Node) -> None:
     if node.op.name == "QLinearLeakyRelu":
         node.real("alpha", 0.01, 0.5)
@@ -94,7 +86,6 @@ def unary(node: Node) -> None:
     _result(node)
 
 
-@role("QLinearSoftmax", domain=MICROSOFT)
 def softmax(node: Node) -> None:
     shape = node.draw(0, node.shape or node.chance.shape(least=1), dtype=_byte(node, 0))
     node.attr("axis", node.chance.number(-len(shape), len(shape) - 1))
@@ -107,7 +98,6 @@ def _result(node: Node) -> None:
         _parameters(node, scale, node.dtype(0))
 
 
-@role("QGemm", domain=MICROSOFT)
 def gemm(node: Node) -> None:
     chance = node.chance
     a_turned, b_turned = (node.attr(name, int(chance.happens(0.4))) for name in ("transA", "transB"))
@@ -124,7 +114,6 @@ def gemm(node: Node) -> None:
         _parameters(node, 7, dtype)
 
 
-@role("Requantize", domain=EQSAT)
 def requantize(node: Node) -> None:
     kinds = (*_BYTES, ir.DataType.INT32)
     node.draw(0, node.shape, dtype=node.chance.one_of(kinds))

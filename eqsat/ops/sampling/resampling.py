@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Rejected
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Rejected
+from eqsat.ops.sampling.node import Node
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-@role("Resize")
 def resize(node: Node) -> None:
     chance = node.chance
     shape = node.draw(0, node.shape or chance.shape(chance.number(2, 4)))

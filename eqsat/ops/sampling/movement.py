@@ -7,9 +7,8 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.check.chance import Chance, Rejected, Shape
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Chance, Rejected, Shape
+from eqsat.ops.sampling.node import Node
 
 _INT64 = ir.DataType.INT64
 
@@ -43,7 +42,6 @@ def _regrouped(chance: Chance, shape: Shape) -> Shape:
     return (first, size // first)
 
 
-@role("Transpose")
 def transpose(node: Node) -> None:
     chance = node.chance
     known, given = node.known(0), node.attrs.get("perm")
@@ -68,7 +66,6 @@ def transpose(node: Node) -> None:
     node.draw(0, tuple(inner))
 
 
-@role("Reshape")
 def reshape(node: Node) -> None:
     chance = node.chance
     wish = node.shape
@@ -87,13 +84,11 @@ def reshape(node: Node) -> None:
     node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-@role("Flatten")
 def flatten(node: Node) -> None:
     shape = _first(node, None)
     node.attr("axis", node.chance.number(-len(shape), len(shape)))
 
 
-@role("Squeeze")
 def squeeze(node: Node) -> None:
     chance, wish = node.chance, node.shape
     shape = node.known(0)
@@ -110,7 +105,6 @@ def squeeze(node: Node) -> None:
         node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-@role("Unsqueeze")
 def unsqueeze(node: Node) -> None:
     chance, wish = node.chance, node.shape
     shape = node.known(0)
@@ -124,12 +118,10 @@ def unsqueeze(node: Node) -> None:
     node.draw(1, (len(axes),), values=np.asarray([a - rank if chance.happens(0.2) else a for a in axes], np.int64))
 
 
-@role("Identity")
 def identity(node: Node) -> None:
     node.draw(0, node.shape)
 
 
-@role("Dropout")
 def dropout(node: Node) -> None:
     node.draw(0, node.shape)
     if node.has(1):
@@ -138,7 +130,6 @@ def dropout(node: Node) -> None:
         node.draw(2, (), values=np.asarray(node.chance.happens(0.1)))
 
 
-@role("Expand")
 def expand(node: Node) -> None:
     chance, wish = node.chance, node.shape
     if wish is None:
@@ -154,7 +145,6 @@ def expand(node: Node) -> None:
     node.draw(1, (len(said),), values=np.asarray(said, np.int64))
 
 
-@role("Tile")
 def tile(node: Node) -> None:
     chance, wish = node.chance, node.shape
     if wish is None:
@@ -166,7 +156,6 @@ def tile(node: Node) -> None:
     node.draw(1, (len(repeats),), values=np.asarray(repeats, np.int64))
 
 
-@role("Concat")
 def concat(node: Node) -> None:
     chance = node.chance
     shape = next((s for i in range(node.count) if (s := node.known(i)) is not None), None)
@@ -193,7 +182,6 @@ def concat(node: Node) -> None:
             base = list(found)
 
 
-@role("Split")
 def split(node: Node) -> None:
     chance = node.chance
     shape = node.known(0)
@@ -226,7 +214,6 @@ def split(node: Node) -> None:
         node.attr("num_outputs", count)
 
 
-@role("Slice")
 def slice_(node: Node) -> None:
     chance = node.chance
     shape = node.known(0)
@@ -255,7 +242,6 @@ def slice_(node: Node) -> None:
             node.draw(i, (len(axes),), values=np.asarray(values, np.int64), dtype=_INT64)
 
 
-@role("Pad")
 def pad(node: Node) -> None:
     chance = node.chance
     wish, shape = node.shape, node.known(0)
@@ -284,7 +270,6 @@ def pad(node: Node) -> None:
         node.draw(3, (len(axes),), values=np.asarray(axes, np.int64), dtype=_INT64)
 
 
-@role("Gather")
 def gather(node: Node) -> None:
     chance = node.chance
     shape = _first(node, None, 1) if node.known(0) is None else node.known(0)
@@ -298,7 +283,6 @@ def gather(node: Node) -> None:
     node.draw(1, wanted, values=np.asarray(values, np.int64), dtype=_INT64)
 
 
-@role("DepthToSpace", "SpaceToDepth")
 def blocks(node: Node) -> None:
     chance = node.chance
     b = node.attr("blocksize", 2)
@@ -309,12 +293,10 @@ def blocks(node: Node) -> None:
         node.draw(0, (chance.number(1, 2), chance.number(1, 3), b * chance.number(1, 2), b * chance.number(1, 2)))
 
 
-@role("Shape", "Size")
 def shape_of(node: Node) -> None:
     node.draw(0)
 
 
-@role("ConstantOfShape")
 def constant_of_shape(node: Node) -> None:
     shape = node.shape if node.shape is not None else node.chance.shape()
     node.draw(0, (len(shape),), values=np.asarray(shape, np.int64))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from eqsat.check.chance import Rejected, Shape
-from eqsat.check.node import Node
-from eqsat.check.roles.registry import role
+from eqsat.ops.sampling.chance import Rejected, Shape
+from eqsat.ops.sampling.node import Node
 
 
 def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int, int]:
@@ -26,7 +25,6 @@ def gemm_sizes(node: Node, a: tuple[int, int], b: tuple[int, int]) -> tuple[int,
     return rows, inner, columns
 
 
-@role("Gemm")
 def gemm(node: Node) -> None:
     chance = node.chance
     a_turned = node.attr("transA", int(chance.happens(0.4)))
@@ -42,7 +40,6 @@ def gemm(node: Node) -> None:
         node.draw(2, chance.one_of(shapes))
 
 
-@role("MatMul", "MatMulInteger")
 def matmul(node: Node) -> None:
     chance = node.chance
     left, right = node.known(0), node.known(1)

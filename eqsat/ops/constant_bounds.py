@@ -1,0 +1,142 @@
+"""Bounds of the numbers in a constant, and what the bounds of an operator's result are; see :mod:`eqsat.ops.bounds`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.schema.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of a constant's numbers.
+
+    Attributes:
+        most: No element is larger in magnitude; ``inf`` where one may be infinite or no number.
+        least: No element but zeros is smaller in magnitude; 0 where that is not known.
+        zero: Whether an element may be zero.
+        negative: Whether an element may be negative.
+        floor: The scale of no element but zeros is smaller.
+        peak: Each slice along each axis that is not all zero has an element whose scale is at least that.
+    """
+
+    most: float
+    least: float
+    zero: bool
+    negative: bool
+    floor: float
+    peak: float
+
+
+UNKNOWN = Bounds(math.inf, 0.0, True, True, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsRule:
+    """The bounds of all results of an operator on constants.
+
+    Attributes:
+        result: Gives them from the bounds and types of its operands.
+        operands: How many operands must have known bounds, at least.
+    """
+
+    result: Callable[[Sequence[Bounds], Sequence[TensorType | None]], Bounds]
+    operands: int = 1
+
+
+def _same(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    return operands[0]
+
+
+def _part(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    """Some of the elements, in other slices."""
+    return replace(operands[0], peak=operands[0].floor)
+
+
+def _concatenated(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    return Bounds(
+        max(b.most for b in operands),
+        min(b.least for b in operands),
+        any(b.zero for b in operands),
+        any(b.negative for b in operands),
+        min(b.floor for b in operands),
+        min(b.peak for b in operands),
+    )
+
+
+def _added(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    a, b = operands[:2]
+    return Bounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak))
+
+
+def _times(a: float, b: float) -> float:
+    """A product of bounds, in which zero is stronger than infinity."""
+    return 0.0 if 0.0 in (a, b) else a * b
+
+
+def _multiplied(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    a, b = operands[:2]
+    floor = _times(a.floor, b.floor)
+    # Where a factor is zero, the largest element of a slice may vanish with it.
+    peak = max(floor, 0.0 if b.zero else _times(a.peak, b.floor), 0.0 if a.zero else _times(b.peak, a.floor))
+    return Bounds(
+        _times(a.most, b.most), _times(a.least, b.least), a.zero or b.zero, a.negative or b.negative, floor, peak
+    )
+
+
+def _divided(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    a, b = operands[:2]
+    if b.zero or not b.least > 0 or not b.most < math.inf:
+        return UNKNOWN
+    return Bounds(
+        a.most / b.least,
+        a.least / b.most,
+        a.zero,
+        a.negative or b.negative,
+        a.floor / b.most,
+        a.peak / b.most,
+    )
+
+
+def _root(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    a = operands[0]
+    if a.negative:
+        return UNKNOWN
+    least = math.sqrt(a.least)
+    return Bounds(math.sqrt(a.most), least, a.zero, False, least, least)
+
+
+def _product(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    a, b = operands[:2]
+    kind = types[0]
+    terms = kind.shape[-1] if kind is not None and kind.shape else None
+    if not isinstance(terms, int):
+        return UNKNOWN
+    floor = _times(a.floor, b.floor)
+    return Bounds(_times(a.most, b.most) * terms, 0.0, True, True, floor, floor)
+
+
+def _dequantized(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    scale, kind = operands[1], types[0]
+    if kind is None or kind.dtype.numpy().kind not in "iu" or kind.dtype.bitwidth > 16:
+        return UNKNOWN
+    levels = float(2**kind.dtype.bitwidth)
+    return Bounds(_times(scale.most, levels), scale.least, True, True, scale.floor, scale.floor)
+
+
+def _inverted(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    return _divided([Bounds(1, 1, False, False, 1, 1), operands[0]], types)
+
+
+same = BoundsRule(_same)
+part = BoundsRule(_part)
+concatenated = BoundsRule(_concatenated, 1 << 30)
+added = BoundsRule(_added, 2)
+multiplied = BoundsRule(_multiplied, 2)
+divided = BoundsRule(_divided, 2)
+inverted = BoundsRule(_inverted)
+root = BoundsRule(_root)
+product = BoundsRule(_product, 2)
+dequantized = BoundsRule(_dequantized, 2)

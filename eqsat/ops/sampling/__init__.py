@@ -1,0 +1,28 @@
+"""How operands of an operator are drawn that it is defined for, by family: what the checks of rules sample with.
+
+An operator that declares nothing takes operands of one shape.
+"""
+
+from eqsat.ops.sampling import (
+    elementwise,
+    movement,
+    normalizing,
+    products,
+    qlinear,
+    quantizing,
+    reductions,
+    resampling,
+    windows,
+)
+
+__all__ = [
+    "elementwise",
+    "movement",
+    "normalizing",
+    "products",
+    "qlinear",
+    "quantizing",
+    "reductions",
+    "resampling",
+    "windows",
+]

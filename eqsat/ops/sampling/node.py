@@ -1,0 +1,99 @@
+"""One operator while its operands are drawn: what a sampler reads and decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.ops.sampling.chance import Chance, Shape
+from eqsat.schema.types import OpKey
+
+Fill = Literal["any", "positive", "nonzero", "unit"]
+"""What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""
+
+Kind = Literal["known", "node", "input", "constant", "number"]
+
+
+class Node(Protocol):
+    """An operator of a pattern; :class:`eqsat.check.node.PatternNode` is the implementation.
+
+    Attributes:
+        op: The operator.
+        chance: Where randomness comes from.
+        shape: The result that is wished for, None where any will do.
+        attrs: Decided so far; what the pattern prescribes is there from the start.
+        required: Names of the attributes that the pattern prescribes.
+        outputs: Number of outputs.
+        count: Number of operands, absent ones included.
+    """
+
+    op: OpKey
+    chance: Chance
+    shape: Shape | None
+    attrs: dict[str, Any]
+    required: frozenset[str]
+    outputs: int
+    count: int
+
+    def has(self, i: int) -> bool:
+        """Whether the operand is there."""
+        ...
+
+    def kind(self, i: int) -> Kind:
+        """What stands in an operand's place: something drawn before, an operator, a leaf, a number."""
+        ...
+
+    def known(self, i: int) -> Shape | None:
+        """The shape of an operand that has been drawn."""
+        ...
+
+    def value(self, i: int) -> np.ndarray | None:
+        """The contents of a constant operand that has been drawn."""
+        ...
+
+    def draw(
+        self,
+        i: int,
+        shape: Shape | None = None,
+        *,
+        fill: Fill = "any",
+        values: np.ndarray | list[int] | None = None,
+        dtype: ir.DataType | None = None,
+    ) -> Shape:
+        """Draws an operand; all arguments are wishes. Returns the shape it has.
+
+        Args:
+            i: Its position.
+            shape: Its shape.
+            fill: What it must hold.
+            values: Makes a leaf a constant of these contents.
+            dtype: Its element type.
+        """
+        ...
+
+    def dtype(self, i: int) -> ir.DataType:
+        """The element type of an operand: as its neighbours', else any that the operator takes."""
+        ...
+
+    def result(self) -> ir.DataType | None:
+        """The element type that is wished for the result."""
+        ...
+
+    def usual(self, kinds: Sequence[ir.DataType]) -> ir.DataType:
+        """One of some element types: mostly the one that a leaf drawn before has."""
+        ...
+
+    def attr(self, name: str, value: Any) -> Any:
+        """Decides an attribute unless the pattern prescribes it; returns what it is."""
+        ...
+
+    def real(self, name: str, *usual: float) -> float:
+        """Decides a float: one of the usual values, a number of the rule, or any."""
+        ...
+
+
+Sampler = Callable[[Node], None]
+"""Draws all operands of an operator and decides its attributes, so that it is defined for them."""

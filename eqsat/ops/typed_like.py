@@ -1,0 +1,26 @@
+"""Operators whose types follow from a standard operator's; :mod:`eqsat.model.contrib` applies that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """Types as the standard operator's.
+
+    Attributes:
+        standard: Its name.
+        operands: Positions of the operands it would have; a last ``-3`` means every third input from there on.
+        result: Position of the input whose element type the result has, or an element type.
+        integers: Positions of operands that are parameters and no data.
+        channels_last: Whether the data has its channels last, whatever an attribute of that name says.
+    """
+
+    standard: str
+    operands: tuple[int, ...] = (0,)
+    result: int | ir.DataType = 0
+    integers: tuple[int, ...] = ()
+    channels_last: bool = False
