@@ -14,7 +14,8 @@ import onnx_ir as ir
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.functions import needed
-from eqsat.codegen.expressions.registry import Argument, Expression, expression
+from eqsat.codegen.expressions.registry import Argument, Expression, expression, vector_expression
+from eqsat.codegen.isa import Isa
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 SIGNED = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
@@ -59,14 +60,27 @@ def fill(text: str, arguments: Sequence[Argument | None], values: Mapping[str, s
     return Expression(filled, needed(filled))
 
 
-def form(*names: str, domain: str = "", **texts: str) -> None:
+def vector_form(*names: str, domain: str = "", text: str) -> None:
+    """Register operators on vectors of float32; gaps are the arguments ``a``, ``b`` and the attributes."""
+
+    def write(attributes: Mapping[str, Any], arguments: Sequence[str | None], isa: Isa) -> str:
+        values = {k: dtypes.literal(v, ir.DataType.FLOAT) for k, v in attributes.items() if isinstance(v, (int, float))}
+        return text.format(**values, **dict(zip("ab", (str(x) for x in arguments), strict=False)))
+
+    vector_expression(*names, domain=domain)(write)
+
+
+def form(*names: str, domain: str = "", vector: str = "", **texts: str) -> None:
     """Register operators whose expression depends on the kind of their first argument.
 
     Args:
         names: The operators.
         domain: Their domain.
+        vector: A form on vectors of float32, see :func:`vector_form`; without one there is none.
         texts: A form for each kind, see :func:`kind`; ``integers`` stands for both kinds of integers, ``any`` for all.
     """
+    if vector:
+        vector_form(*names, domain=domain, text=vector)
     if "any" in texts:
         texts = dict.fromkeys(("floats", "signed", "unsigned", "boolean"), texts["any"])
     if "integers" in texts:

@@ -7,7 +7,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.expressions.registry import Argument, Expression, Scalar, expression
@@ -19,7 +18,8 @@ Arguments = Sequence[Argument | None]
 _Bytes = Callable[[Attributes, Arguments, ir.DataType], Expression]
 
 
-def _zero(argument: Argument | None) -> str:
+def zero_of(argument: Argument | None) -> str:
+    """A zero point as a float; 0 if there is none."""
     return "0.0f" if argument is None else f"(float){argument}"
 
 
@@ -28,17 +28,18 @@ def _rounded(value: str, result: ir.DataType) -> Expression:
     return Expression(text, needed(text))
 
 
-def _real(x: Argument | None, scale: Argument | None, zero: Argument | None) -> str:
-    return f"(((float){x} - {_zero(zero)}) * {scale})"
+def real(x: Argument | None, scale: Argument | None, zero: Argument | None) -> str:
+    """An operand as a real value."""
+    return f"(((float){x} - {zero_of(zero)}) * {scale})"
 
 
 def quantized(value: str, scale: Argument | None, zero: Argument | None, result: ir.DataType) -> Expression:
     """A real value in 8 bits."""
-    text = saturated(f"rintf({value} / {scale}) + {_zero(zero)}", result)
+    text = saturated(f"rintf({value} / {scale}) + {zero_of(zero)}", result)
     return Expression(text, needed(text))
 
 
-def _in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
+def in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
     """Registers an operator whose result has 8 bits; operands left out at the end are None."""
 
     def register(write: _Bytes) -> Scalar:
@@ -52,41 +53,26 @@ def _in_bytes(name: str, operands: int) -> Callable[[_Bytes], Scalar]:
     return register
 
 
-@_in_bytes("QLinearAdd", 8)
+@in_bytes("QLinearAdd", 8)
 def qlinear_add(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Sum: the zero points in one constant, then one fused multiply-add (exact in double) for each operand."""
     a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
     values = f"{a}, {b}, {a_scale} / {c_scale}, {b_scale} / {c_scale}"
-    return _rounded(f"qlinear_sum({values}, {_zero(a_zero)}, {_zero(b_zero)}, {_zero(c_zero)})", result)
+    return _rounded(f"qlinear_sum({values}, {zero_of(a_zero)}, {zero_of(b_zero)}, {zero_of(c_zero)})", result)
 
 
-@_in_bytes("QLinearMul", 8)
+@in_bytes("QLinearMul", 8)
 def qlinear_mul(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Product: the exact integer product, scaled, offset and then rounded."""
     a, a_scale, a_zero, b, b_scale, b_zero, c_scale, c_zero = arguments
-    values = f"(float){a} - {_zero(a_zero)}, (float){b} - {_zero(b_zero)}, {a_scale} * {b_scale} / {c_scale}"
-    return _rounded(f"qlinear_product({values}, {_zero(c_zero)})", result)
+    values = f"(float){a} - {zero_of(a_zero)}, (float){b} - {zero_of(b_zero)}, {a_scale} * {b_scale} / {c_scale}"
+    return _rounded(f"qlinear_product({values}, {zero_of(c_zero)})", result)
 
 
-@_in_bytes("QLinearLeakyRelu", 5)
-def qlinear_leaky_relu(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
-    """Leaky ReLU of a quantized operand."""
-    x, x_scale, x_zero, y_scale, y_zero = arguments
-    slope = f"((float){x} - {_zero(x_zero)} >= 0 ? 1.0f : {dtypes.literal(attributes['alpha'], ir.DataType.FLOAT)})"
-    return quantized(f"{_real(x, x_scale, x_zero)} * {slope}", y_scale, y_zero, result)
-
-
-@_in_bytes("QLinearSigmoid", 5)
-def qlinear_sigmoid(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
-    """Sigmoid of a quantized operand."""
-    x, x_scale, x_zero, y_scale, y_zero = arguments
-    return quantized(f"sigmoid_float({_real(x, x_scale, x_zero)})", y_scale, y_zero, result)
-
-
-@_in_bytes("QLinearWhere", 9)
+@in_bytes("QLinearWhere", 9)
 def qlinear_where(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression:
     """Selection, both operands converted to the output's parameters."""
     condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = arguments
-    left = quantized(_real(x, x_scale, x_zero), z_scale, z_zero, result)
-    right = quantized(_real(y, y_scale, y_zero), z_scale, z_zero, result)
+    left = quantized(real(x, x_scale, x_zero), z_scale, z_zero, result)
+    right = quantized(real(y, y_scale, y_zero), z_scale, z_zero, result)
     return Expression(f"({condition} ? {left.text} : {right.text})", left.helpers)

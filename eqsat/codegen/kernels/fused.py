@@ -8,18 +8,8 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.activations import FUSED
 from eqsat.codegen.kernel import Task
-
-_FORMS = {
-    "": "{v}",
-    "Identity": "{v}",
-    "Relu": "maximum_float({v}, 0.0f)",
-    "Tanh": "tanhf({v})",
-    "Sigmoid": "sigmoid_float({v})",
-    "LeakyRelu": "leaky_float({v}, {p})",
-    "Clip": "clamp_float({v}, {p}, {q})",
-    "HardSigmoid": "clamp_float(({v}) * {p} + {q}, 0.0f, 1.0f)",
-}
 
 
 def parameters(attributes: Mapping[str, Any]) -> tuple[float, ...]:
@@ -32,7 +22,7 @@ def parameters(attributes: Mapping[str, Any]) -> tuple[float, ...]:
 
 def can_activate(task: Task) -> bool:
     """Whether the activation is known and has its parameters; it works in float32."""
-    text = _FORMS.get(str(task.attributes.get("activation") or ""))
+    text = FUSED.get(str(task.attributes.get("activation") or ""))
     needed = 0 if text is None else ("{p}" in text) + ("{q}" in text)
     return (
         text is not None
@@ -44,4 +34,4 @@ def can_activate(task: Task) -> bool:
 def activated(name: str, value: str, attributes: Mapping[str, Any]) -> str:
     """C expression of the activation of a value."""
     numbers = [dtypes.literal(p, ir.DataType.FLOAT) for p in (*parameters(attributes), 0.0, 0.0)]
-    return _FORMS[name].format(v=value, p=numbers[0], q=numbers[1])
+    return FUSED[name].format(v=value, p=numbers[0], q=numbers[1])

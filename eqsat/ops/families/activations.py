@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -134,6 +135,18 @@ def gelu_tanh(x: np.ndarray) -> np.ndarray:
 def gelu_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     """GELU, exact or approximated by tanh."""
     return gelu_tanh(x) if attrs["approximate"] == "tanh" else gelu(x)
+
+
+ENDINGS: Mapping[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
+    "Identity": lambda y, p: y,
+    "Relu": lambda y, p: relu({}, y),
+    "Tanh": lambda y, p: np.tanh(y),
+    "Sigmoid": lambda y, p: sigmoid(y),
+    "LeakyRelu": lambda y, p: leaky_relu({"alpha": p[0]}, y),
+    "Clip": lambda y, p: np.clip(y, y.dtype.type(p[0]), y.dtype.type(p[1])),
+    "HardSigmoid": lambda y, p: hard_sigmoid({"alpha": p[0], "beta": p[1]}, y),
+}
+"""Activations that ONNX Runtime's fused convolutions and products may end with, by name and parameters."""
 
 
 # ---- declarations ----------------------------------------------------------------------------------

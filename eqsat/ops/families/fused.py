@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops import sampling as sample
-from eqsat.ops.families.activations import gelu, gelu_tanh, sigmoid
+from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
 from eqsat.ops.families.matmul import gemm, matmul
@@ -58,22 +58,10 @@ def bias_add(attrs: Attributes, x: np.ndarray, bias: np.ndarray, skip: np.ndarra
 
 def _activated(attrs: Attributes, y: np.ndarray, p: tuple[float, ...]) -> np.ndarray:
     """The activation that a fused convolution or product ends with."""
-    name = attrs.get("activation") or ""
-    if name in ("", "Identity"):
-        return y
-    if name == "Relu":
-        return np.maximum(y, 0)
-    if name == "Tanh":
-        return np.tanh(y)
-    if name == "Sigmoid":
-        return sigmoid(y)
-    if name == "LeakyRelu":
-        return np.where(y < 0, y * np.float32(p[0]), y)
-    if name == "Clip":
-        return np.clip(y, np.float32(p[0]), np.float32(p[1]))
-    if name == "HardSigmoid":
-        return np.clip(y * np.float32(p[0]) + np.float32(p[1]), 0, 1)
-    raise Fallback
+    name = attrs.get("activation") or "Identity"
+    if name not in ENDINGS:
+        raise Fallback
+    return ENDINGS[name](y, p)
 
 
 @in_single

@@ -11,6 +11,7 @@ from eqsat.ops.sampling.chance import Rejected, Shape, broadcast
 from eqsat.ops.sampling.node import Node
 from eqsat.ops.sampling.products import gemm_sizes
 from eqsat.ops.sampling.windows import global_pool, pool
+from eqsat.schema.opset import attribute_types
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
@@ -80,7 +81,7 @@ def global_average_pool(node: Node) -> None:
 
 
 def unary(node: Node) -> None:
-    if node.op.name == "QLinearLeakyRelu":
+    if "alpha" in attribute_types(node.op):
         node.real("alpha", 0.01, 0.5)
     node.draw(0, node.shape, dtype=_byte(node, 0))
     _result(node)
