@@ -23,12 +23,16 @@ def rules() -> None:
 
 @rules.command("list", short_help="List the rules.")
 @click.argument("files", nargs=-1, type=_FILES)
+@click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
 @json_option()
 @debug_option
-def list_(files: tuple[Path, ...], as_json: bool) -> None:
+def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
     """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about."""
     from eqsat.rules.listing import short_place
 
+    if sets:
+        _list_sets(files, as_json)
+        return
     listed = _read(files)
     if as_json:
         rows = [
@@ -114,6 +118,24 @@ def format_(files: tuple[Path, ...], check: bool) -> int:
         echo(f"{'would change' if check else 'formatted'}  {path}")
     echo(f"{len(changed)} of {len(files)} files {'would change' if check else 'changed'}")
     return 1 if check and changed else 0
+
+
+def _list_sets(files: tuple[Path, ...], as_json: bool) -> None:
+    from eqsat.cli.tables import print_table
+    from eqsat.errors import RuleError
+    from eqsat.ops.sets import operator_sets
+
+    if files:
+        hint = "named sets of operators are the same for all files"
+        raise RuleError("no files are required with --sets", actual=str(files[0]), hint=hint)
+    found = operator_sets().values()
+    if as_json:
+        echo_json([{"name": n.name, "doc": n.doc, "operators": [str(op) for op in n.operators]} for n in found])
+        return
+    print_table(("set", "what its operators do", "operators"), [(n.name, n.doc, str(len(n.operators))) for n in found])
+    for entry in found:
+        echo()
+        echo(f"{entry.name}: {', '.join(map(str, entry.operators))}")
 
 
 def _read(files: tuple[Path, ...]) -> list[Listed]:

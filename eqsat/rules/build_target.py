@@ -10,7 +10,7 @@ from eqsat.rules import syntax as s
 from eqsat.rules.annotate_clause import read_annotations
 from eqsat.rules.builder import Builder, define, read_numerics
 from eqsat.rules.call_text import read_call
-from eqsat.rules.callee import known, operator
+from eqsat.rules.callee import known, operators
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expression import evaluate
 from eqsat.rules.facts import Unknown
@@ -189,11 +189,12 @@ def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
     builder = Builder.over(frame, sources, [])
     context = builder.context
     ops: list[OpKey] = []
+    named: list[str] = []
     for name, place in item.ops or ():
-        op = operator(name, place, context, None)
-        if op in ops:
+        if name in named:
             raise context.error(place, "each operator must be listed once", actual=f"`{name}` twice")
-        ops.append(op)
+        named.append(name)
+        ops += [op for op in operators(name, place, context, frame) if op not in ops]
     _bind_operands(ops, item.place, context)
     where = builder.plain_conditions(item.after)
     cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
+from eqsat.ops.sets import operator_sets
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.functions import FUNCTIONS
@@ -68,13 +69,7 @@ def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
     if isinstance(term, s.Name):
         entry = frame.lookup(term.name)
         if isinstance(entry, Definition):
-            if entry.let.parameters is None:
-                raise context.error(
-                    term.place,
-                    "an operator or a macro is required",
-                    actual=f"`{term.name}`, a `let` without parameters",
-                )
-            return Macro(entry)
+            return Macro(entry) if entry.let.parameters is not None else Operators(_of_let(entry, term.place, context))
         bound = context.bindings.get(term.name)
         if bound is not None and bound.kind == "operator":
             return BoundOperator(term.name, bound.ops)
@@ -82,7 +77,7 @@ def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
             return Function(term.name)
         if term.name == "tensor":
             return Constant()
-        return Operators((operator(term.name, term.place, context, frame),))
+        return Operators(operators(term.name, term.place, context, frame))
     name = dotted_name(term)
     if name is not None:
         return Operators((operator(name, term.place, context, frame),))
@@ -109,10 +104,44 @@ def _choice(term: s.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey, 
                 "the name of an operator is required before `(`",
                 hint="`(op: Add | Mul)(x, y)` chooses between operators, `Add(x, y) | Mul(x, y)` between patterns",
             )
-        op = operator(text, option.place, context, frame)
-        if op not in ops:
-            ops.append(op)
+        ops += [op for op in operators(text, option.place, context, frame) if op not in ops]
     return tuple(ops), name
+
+
+def _of_let(entry: Definition, place: Place, context: Context) -> tuple[OpKey, ...]:
+    """The operators that a ``let`` lists: ``let pointwise = Relu | Tanh``."""
+    with context.expanding(entry, place):
+        body = entry.let.body
+        options = body.options if isinstance(body, s.Choice) else (body,)
+        if not all(_is_operator_name(option, entry.frame) for option in options):
+            raise context.error(
+                place,
+                "an operator or a macro is required",
+                actual=f"`{entry.name}`, a `let` without parameters",
+                hint="a `let` that lists operators, `let pointwise = Relu | Tanh`, may stand there too",
+            )
+        ops, _ = _choice(body, entry.frame, context)
+    return ops
+
+
+def _is_operator_name(term: s.Term, frame: Frame) -> bool:
+    text = dotted_name(term)
+    if text is None:
+        return False
+    return text in operator_sets() or find_operator(text) is not None or isinstance(frame.lookup(text), Definition)
+
+
+def operators(name: str, place: Place, context: Context, frame: Frame | None = None) -> tuple[OpKey, ...]:
+    """The operators of a name: those of a ``let`` that lists operators or of a named set, or the one of the name.
+
+    Raises:
+        RuleError: There is none; the hint names similar ones.
+    """
+    entry = frame.lookup(name) if frame is not None else None
+    if isinstance(entry, Definition) and entry.let.parameters is None:
+        return _of_let(entry, place, context)
+    named = operator_sets().get(name)
+    return (operator(name, place, context, frame),) if named is None else named.operators
 
 
 def operator(name: str, place: Place, context: Context, frame: Frame | None = None) -> OpKey:
@@ -130,7 +159,7 @@ def operator(name: str, place: Place, context: Context, frame: Frame | None = No
 def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> EqsatError:
     macros = list(frame.names()) if frame is not None else []
     hint = (
-        did_you_mean(name, [n for n in (*macros, *FUNCTIONS, "tensor") if n[:1].islower()])
+        did_you_mean(name, [n for n in (*macros, *FUNCTIONS, *operator_sets(), "tensor") if n[:1].islower()])
         if name[:1].islower()
         else ""
     )

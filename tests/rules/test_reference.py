@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
+from eqsat.ops.sets import operator_sets
 from eqsat.rules.dtypes import DTYPE_LISTS
 from eqsat.rules.facts import FACTS
 from eqsat.rules.functions import FUNCTIONS
@@ -31,12 +32,12 @@ def section(title: str) -> str:
 def rows(title: str) -> list[tuple[str, ...]]:
     """The first table of a section, without its head; code in the first column taken apart."""
     lines = [line for line in section(title).splitlines() if line.startswith("| ")]
-    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in lines[2:]]
+    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in lines[1:]]
 
 
 def test_examples_are_read() -> None:
     read = [read_text(e) for e in EXAMPLES if e.strip().startswith(("rule", "target"))]
-    assert [len(f.rules) + len(f.targets) for f in read] == [1, 1, 1]
+    assert [len(f.rules) + len(f.targets) for f in read] == [1, 1, 1, 1]
     roots = next(e for e in EXAMPLES if e.strip().startswith("a = MatMul"))
     assert len(rule(roots.strip()).left) == 2
 
@@ -63,6 +64,10 @@ def test_all_functions_facts_and_words_are_named() -> None:
     text = re.search(r"`(rule let where.*?)`", section("Text"), flags=re.DOTALL)
     assert text is not None
     assert set(text.group(1).split()) == RESERVED
+
+
+def test_the_named_sets_of_operators_are_named() -> None:
+    assert [row[0].strip("`") for row in rows("Named sets of operators")] == list(operator_sets())
 
 
 def test_the_macros_of_the_prelude_are_named() -> None:

@@ -1,0 +1,52 @@
+"""Named sets of operators, which rules and target files may name in the place of a list.
+
+A set holds the operators of ONNX's own domain, at the pinned opset, that declare a trait. So an operator that is
+declared later is in the sets that its traits say, without a change to any file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from eqsat.ops.operators import declared
+from eqsat.ops.traits import Trait
+from eqsat.schema.opset import find_schema
+from eqsat.schema.types import OpKey
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSet:
+    """A set and its name.
+
+    Attributes:
+        name: In rules and target files.
+        doc: What its operators have in common.
+        operators: Sorted by name.
+    """
+
+    name: str
+    doc: str
+    operators: tuple[OpKey, ...]
+
+
+_SETS = {
+    "elementwise": (Trait.ELEMENTWISE, "an element of the result depends on the elements at its place alone"),
+    "unary": (Trait.UNARY, "elementwise, of one operand"),
+    "commutative": (Trait.COMMUTATIVE, "any order of the operands gives the same result"),
+    "elementary": (Trait.ELEMENTARY, "evaluate an elementary function for each element"),
+    "reductions": (Trait.REDUCTION, "reduce over axes that are listed"),
+    "movement": (Trait.MOVES, "move, copy, generate or select elements by place, without arithmetic on them"),
+    "views": (Trait.FORWARDS, "hand on what they get, without a copy"),
+    "random": (Trait.RANDOM, "draw random numbers"),
+}
+
+
+@cache
+def operator_sets() -> dict[str, OperatorSet]:
+    """All sets by name. Do not modify the result."""
+    known = [o for o in declared() if not o.op.domain and find_schema(o.op) is not None]
+    return {
+        name: OperatorSet(name, doc, tuple(o.op for o in known if trait in o.traits))
+        for name, (trait, doc) in _SETS.items()
+    }
