@@ -24,13 +24,7 @@ _SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 class PatternNode:
-    """An operator of the pattern.
-
-    Attributes:
-        shape: The result that is wished for, None where any will do.
-        attrs: Decided so far; what the pattern prescribes is there from the start.
-        outputs: Number of outputs.
-    """
+    """An operator of the pattern; what it offers to samplers is described there."""
 
     def __init__(
         self,
@@ -70,7 +64,6 @@ class PatternNode:
         return i < self.count and self._args[i] is not None
 
     def kind(self, i: int) -> Kind:
-        """What stands in an operand's place: something drawn before, an operator, a leaf, a number."""
         arg = self._args[i]
         if i in self._drawn:
             return "known"
@@ -83,7 +76,6 @@ class PatternNode:
         return "constant" if demanded else "input"
 
     def known(self, i: int) -> Shape | None:
-        """The shape of an operand that has been drawn."""
         drawn = self._drawn.get(i)
         if drawn is None:
             return None
@@ -91,7 +83,6 @@ class PatternNode:
         return tuple(d for d in drawn.type.shape if isinstance(d, int))
 
     def value(self, i: int) -> np.ndarray | None:
-        """The contents of a constant operand that has been drawn."""
         return self._drawn[i].value if i in self._drawn else None
 
     def draw(
@@ -103,11 +94,6 @@ class PatternNode:
         values: np.ndarray | list[int] | None = None,
         dtype: ir.DataType | None = None,
     ) -> Shape:
-        """Draws an operand; all arguments are wishes. Returns the shape it has.
-
-        Args:
-            values: Makes a leaf a constant of these contents.
-        """
         if i not in self._drawn:
             arg = self._args[i]
             if arg is None:
@@ -131,7 +117,6 @@ class PatternNode:
         return [self._drawn.get(i) for i in range(self.count)]
 
     def dtype(self, i: int) -> ir.DataType:
-        """The element type of an operand: as its neighbours', else any that the operator takes."""
         if i in self._drawn:
             return self._drawn[i].type.dtype
         formal = self._formal(i)
@@ -150,14 +135,12 @@ class PatternNode:
         return self.chance.weighted(weights)
 
     def result(self) -> ir.DataType | None:
-        """The element type that is wished for the result."""
         schema = self._schema
         if schema is None:
             return self._wished  # A function of ours has no schema.
         return self._types.get(schema.outputs[0].type_str) if schema.outputs else None
 
     def usual(self, kinds: Sequence[ir.DataType]) -> ir.DataType:
-        """One of some element types: mostly the one that a leaf drawn before has."""
         seen = next((t for leaf in self._attempt.leaves.values() if (t := leaf.type.dtype) in kinds), None)
         return seen if seen is not None and self.chance.happens(0.8) else self.chance.one_of(kinds)
 
@@ -178,11 +161,9 @@ class PatternNode:
     # ---- attributes ---------------------------------------------------------------------------------
 
     def attr(self, name: str, value: Any) -> Any:
-        """Decides an attribute unless the pattern prescribes it; returns what it is."""
         return self.attrs.setdefault(name, value)
 
     def real(self, name: str, *usual: float) -> float:
-        """Decides a float: one of the usual values, a number of the rule, or any."""
         kind = self.chance.number(0, 2)
         if kind == 0 or not self.pool.numbers:
             value = self.chance.one_of(usual) if usual else float(np.float32(self.chance.rng.uniform(0.1, 2.0)))

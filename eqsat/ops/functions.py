@@ -12,8 +12,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.ops import sampling as sample
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import MOVES
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
@@ -130,4 +130,4 @@ REQUANTIZE = declare_function(
 # ---- declarations ----------------------------------------------------------------------------------
 
 declare("CastHint", "StopFusion", domain=EQSAT, traits=MOVES)
-declare("Requantize", domain=EQSAT, sampling=sample.qlinear.requantize)
+declare("Requantize", domain=EQSAT, sampling=sample.requantize)

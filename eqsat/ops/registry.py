@@ -1,8 +1,9 @@
 """The table of operators: one record each, made by one declaration.
 
 An operator's home is the file of its family in ``eqsat/ops/families``, which declares it together with all that is
-known of it. What a declaration leaves out has the default that holds for most operators. Look-ups are in
-:mod:`eqsat.ops.operators`, which imports all families.
+known of it. What a declaration leaves out has the default that holds for most operators. Declarations are set as the
+lines of a table, which the formatter leaves alone. Look-ups are in :mod:`eqsat.ops.operators`, which imports all
+families.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.unary import erf
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, ELEMENTWISE, OWN_ATTRIBUTES, SELECTS, UNARY
 
 
@@ -150,71 +150,27 @@ ENDINGS: Mapping[str, Callable[[np.ndarray, Sequence[float]], np.ndarray]] = {
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
+# fmt: off
 declare("Relu", numpy=relu, traits=UNARY | SELECTS | BENDS, quantization=Role(data=(0,), limits=True, keeps=True))
-declare(
-    "LeakyRelu",
-    numpy=leaky_relu,
-    traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES,
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-)
-declare(
-    "PRelu",
-    numpy={7: prelu, 1: prelu_by_channel},
-    traits=ELEMENTWISE | SELECTS | BENDS,
-    need=need_broadcasting,
-    checks=(data.prelu,),
-    sampling=sample.elementwise.binary,
-    quantization=COMPUTES,
-)
-declare(
-    "Elu",
-    numpy=elu,
-    traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES,
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-)
-declare(
-    "Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.elementwise.activation, quantization=DATA
-)
-declare(
-    "Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.elementwise.activation, quantization=DATA
-)
+declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
+    quantization=DATA)
+declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting,
+    checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES)
+declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.activation,
+    quantization=DATA)
+declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.activation, quantization=DATA)
+declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.activation, quantization=DATA)
 declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY | ELEMENTARY, quantization=DATA)
-declare(
-    "HardSigmoid",
-    numpy=hard_sigmoid,
-    traits=UNARY | BENDS | OWN_ATTRIBUTES,
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-    bends_at=(-3.0, 3.0, -2.5, 2.5),
-)
+declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
+    quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5))
 declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0))
-declare(
-    "Swish",
-    numpy=swish,
-    traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES,
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-)
+declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.activation, quantization=DATA)
 declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA)
-declare(
-    "ThresholdedRelu",
-    numpy=thresholded_relu,
-    traits=UNARY | BENDS | OWN_ATTRIBUTES,
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-)
+declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
+    quantization=DATA)
 declare("Shrink", numpy=shrink, traits=UNARY | BENDS)
-declare(
-    "Gelu",
-    numpy={20: gelu_kernel},
-    traits=UNARY | ELEMENTARY,
-    checks=(attributes.words(approximate=("none", "tanh")),),
-    sampling=sample.elementwise.activation,
-    quantization=DATA,
-    bends_at=(3.0,),
-)
+declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY | ELEMENTARY,
+    checks=(attributes.words(approximate=("none", "tanh")),), sampling=sample.activation, quantization=DATA,
+    bends_at=(3.0,))

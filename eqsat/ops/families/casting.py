@@ -10,9 +10,9 @@ import onnx.numpy_helper
 import onnx_ir as ir
 
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import BENDS, ELEMENTWISE, MOVES, SELECTS
 
 _FLOAT8 = frozenset(
@@ -68,13 +68,8 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Cast",
-    numpy={6: cast_kernel, 1: cast_by_name},
-    traits=ELEMENTWISE | SELECTS | BENDS,
-    normal_form=(normal.saturation,),
-    sampling=sample.elementwise.cast,
-)
+# fmt: off
+declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS,
+    normal_form=(normal.saturation,), sampling=sample.cast)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
 declare("BitCast", numpy=bit_cast, traits=MOVES)

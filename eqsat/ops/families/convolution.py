@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.depthwise import depthwise
 from eqsat.ops.kernel import Attributes, in_single
@@ -20,6 +19,7 @@ from eqsat.ops.need_by_shapes import need_convolution, need_transposed_convoluti
 from eqsat.ops.normal_windows import window
 from eqsat.ops.quantization_role import Role
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows, integers, padded, window_view, windows
 from eqsat.schema.opset import MICROSOFT
@@ -190,34 +190,14 @@ def transposed_padding(
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Conv",
-    numpy=conv,
-    traits=PARAMETRIC,
-    contracted=(0, 1),
-    macs=count.convolution(1),
-    need=need_convolution(0, 1),
-    checks=(attributes.auto_pad, layers.convolution()),
-    normal_form=(window(1),),
-    sampling=sample.windows.convolution,
-    quantization=Role(data=(0, 1), weight=1, bias=2),
-    bias=2,
-)
-declare(
-    "ConvTranspose",
-    numpy=conv_transpose,
-    traits=PARAMETRIC,
-    contracted=(0, 1),
-    macs=count.transposed_convolution,
-    need=need_transposed_convolution,
-    checks=(attributes.auto_pad, layers.convolution(transposed=True)),
-    normal_form=(window(1, transposed=True),),
-    sampling=sample.windows.transposed_convolution,
-    quantization=Role(data=(0, 1), weight=1, bias=2),
-    bias=2,
-)
-declare(
-    "DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),), bias=3
-)
+# fmt: off
+declare("Conv", numpy=conv, traits=PARAMETRIC, contracted=(0, 1), macs=count.convolution(1),
+    need=need_convolution(0, 1), checks=(attributes.auto_pad, layers.convolution()), normal_form=(window(1),),
+    sampling=sample.convolution, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
+declare("ConvTranspose", numpy=conv_transpose, traits=PARAMETRIC, contracted=(0, 1), macs=count.transposed_convolution,
+    need=need_transposed_convolution, checks=(attributes.auto_pad, layers.convolution(transposed=True)),
+    normal_form=(window(1, transposed=True),), sampling=sample.transposed_convolution,
+    quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
+declare("DeformConv", macs=count.deformable_convolution, checks=(attributes.auto_pad,), normal_form=(window(1),),
+    bias=3)
 declare("NhwcFusedConv", domain=MICROSOFT, macs=count.convolution(1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import RANDOM
 from eqsat.schema.opset import MICROSOFT
 
@@ -39,11 +39,7 @@ def dropout_first(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.n
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Dropout",
-    numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first},
-    normal_form=(normal.seed_in_training,),
-    sampling=sample.movement.dropout,
-)
+# fmt: off
+declare("Dropout", numpy={12: dropout, 10: dropout_by_attribute, 7: dropout_by_attribute, 1: dropout_first},
+    normal_form=(normal.seed_in_training,), sampling=sample.dropout)
 declare("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout", domain=MICROSOFT, traits=RANDOM)

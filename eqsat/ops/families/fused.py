@@ -6,7 +6,6 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
 from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
@@ -19,6 +18,7 @@ from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, MOVES, PARAMETRIC, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
@@ -169,82 +169,30 @@ def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional 
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
+# fmt: off
 declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY | ELEMENTARY, bends_at=(3.0,), typed_like=Like("Gelu"))
 declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Add", (0, 1)))
 declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Identity"))
-declare(
-    "QuickGelu",
-    domain=MICROSOFT,
-    numpy=quick_gelu,
-    traits=UNARY | ELEMENTARY,
-    sampling=sample.elementwise.activation,
-    typed_like=Like("Identity"),
-)
-declare(
-    "BiasAdd",
-    domain=MICROSOFT,
-    numpy=bias_add,
-    traits=ELEMENTWISE,
-    need=need_broadcasting,
-    typed_like=Like("Sum", (0, 1, 2)),
-)
-declare(
-    "FusedConv",
-    domain=MICROSOFT,
-    numpy=fused_conv,
-    traits=PARAMETRIC,
-    contracted=(0, 1),
-    macs=count.convolution(1),
-    need=need_convolution(0, 1),
-    normal_form=(window(1),),
-    typed_like=Like("Conv", (0, 1, 2)),
-)
-declare(
-    "FusedGemm",
-    domain=MICROSOFT,
-    numpy=fused_gemm,
-    contracted=(0, 1),
-    macs=count.product,
-    need=need_product(1),
-    typed_like=Like("Gemm", (0, 1, 2)),
-)
-declare(
-    "FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product, need=need_product(1)
-)
+declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY | ELEMENTARY, sampling=sample.activation,
+    typed_like=Like("Identity"))
+declare("BiasAdd", domain=MICROSOFT, numpy=bias_add, traits=ELEMENTWISE, need=need_broadcasting,
+    typed_like=Like("Sum", (0, 1, 2)))
+declare("FusedConv", domain=MICROSOFT, numpy=fused_conv, traits=PARAMETRIC, contracted=(0, 1),
+    macs=count.convolution(1), need=need_convolution(0, 1), normal_form=(window(1),),
+    typed_like=Like("Conv", (0, 1, 2)))
+declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs=count.product, need=need_product(1),
+    typed_like=Like("Gemm", (0, 1, 2)))
+declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product,
+    need=need_product(1))
 declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1))
 declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, macs=count.input_elements)
 declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization)
-declare(
-    "MatMulIntegerToFloat",
-    domain=MICROSOFT,
-    numpy=matmul_integer_to_float,
-    macs=count.product,
-    need=need_product(1),
-    typed_like=Like("MatMul", (0, 1), 2),
-)
-declare(
-    "DynamicQuantizeMatMul",
-    domain=MICROSOFT,
-    numpy=dynamic_quantize_matmul,
-    macs=count.product,
-    need=need_product(1),
-    typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT),
-)
-declare(
-    "ExpandDims",
-    domain=MICROSOFT,
-    numpy=expand_dims,
-    traits=MOVES,
-    shaped_by=(1,),
-    typed_like=Like("Unsqueeze", (0, 1), integers=(1,)),
-)
+declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product,
+    need=need_product(1), typed_like=Like("MatMul", (0, 1), 2))
+declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product,
+    need=need_product(1), typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT))
+declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,),
+    typed_like=Like("Unsqueeze", (0, 1), integers=(1,)))
 declare("Trilu", domain=MICROSOFT, numpy=trilu_ms, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))
-declare(
-    "Pad",
-    domain=MICROSOFT,
-    numpy=pad_ms,
-    traits=MOVES,
-    shaped_by=(1, 3),
-    typed_like=Like("Pad", (0, 1, 2), integers=(1,)),
-)
+declare("Pad", domain=MICROSOFT, numpy=pad_ms, traits=MOVES, shaped_by=(1, 3),
+    typed_like=Like("Pad", (0, 1, 2), integers=(1,)))

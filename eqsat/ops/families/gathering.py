@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.ops import constant_bounds, normal
+from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
+from eqsat.ops import normal
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
@@ -17,6 +17,7 @@ from eqsat.ops.need_by_parameters import need_one_hot
 from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import MOVES, PARAMETRIC, SELECTS
 from eqsat.schema.opset import MICROSOFT
 
@@ -140,69 +141,26 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Gather",
-    numpy=gather,
-    traits=MOVES,
-    need=need_gather,
-    checks=(data.gather,),
-    normal_form=(normal.axis(),),
-    sampling=sample.movement.gather,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "GatherElements",
-    numpy=gather_elements,
-    traits=MOVES,
-    checks=(attributes.indices_along, data.gather_elements),
-    normal_form=(normal.axis(),),
-    quantization=MOVES_DATA,
-)
-declare(
-    "GatherND",
-    numpy=gather_nd,
-    traits=MOVES,
-    need=need_gather_nd,
-    checks=(attributes.indices_nd, data.gather_nd),
-    quantization=MOVES_DATA,
-)
+# fmt: off
+declare("Gather", numpy=gather, traits=MOVES, need=need_gather, checks=(data.gather,), normal_form=(normal.axis(),),
+    sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
+declare("GatherElements", numpy=gather_elements, traits=MOVES, checks=(attributes.indices_along, data.gather_elements),
+    normal_form=(normal.axis(),), quantization=MOVES_DATA)
+declare("GatherND", numpy=gather_nd, traits=MOVES, need=need_gather_nd,
+    checks=(attributes.indices_nd, data.gather_nd), quantization=MOVES_DATA)
 declare("Scatter", numpy=scatter_elements)
-declare(
-    "ScatterElements",
-    numpy=scatter_elements,
-    macs=count.scatter,
+declare("ScatterElements", numpy=scatter_elements, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
-    normal_form=(normal.axis(),),
-)
-declare(
-    "ScatterND",
-    numpy=scatter_nd,
-    macs=count.scatter,
-    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd),
-)
-declare(
-    "OneHot",
-    numpy=one_hot,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1,),
-    need=need_one_hot,
-    normal_form=(normal.axis(more=1),),
-)
-declare(
-    "Compress", numpy=compress, traits=MOVES, shaped_by=(1,), checks=(attributes.axis,), normal_form=(normal.axis(),)
-)
+    normal_form=(normal.axis(),))
+declare("ScatterND", numpy=scatter_nd, macs=count.scatter,
+    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd))
+declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_one_hot,
+    normal_form=(normal.axis(more=1),))
+declare("Compress", numpy=compress, traits=MOVES, shaped_by=(1,), checks=(attributes.axis,),
+    normal_form=(normal.axis(),))
 declare("NonZero", numpy=non_zero, shaped_by=(0,), macs=count.input_elements, need=need_non_zero)
-declare(
-    "TopK",
-    numpy={10: top_k, 1: top_k_by_attribute},
-    traits=SELECTS,
-    shaped_by=(1,),
-    macs=count.input_elements,
-    checks=(attributes.axis, data.parameters(vectors=(1,))),
-    normal_form=(normal.axis(),),
-)
+declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped_by=(1,), macs=count.input_elements,
+    checks=(attributes.axis, data.parameters(vectors=(1,))), normal_form=(normal.axis(),))
 declare("TensorScatter", traits=MOVES)
 declare("Unique", shaped_by=(0,), macs=count.input_elements, normal_form=(normal.axis(),))
 declare("Unique", domain=MICROSOFT, shaped_by=(0,))

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data, layers
 from eqsat.ops.families.convolution import Product, blas, convolve, geometry
 from eqsat.ops.families.matmul import integer_product, to_integer
@@ -16,6 +15,7 @@ from eqsat.ops.kernel import Attributes, at_least_single
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import products, quantizing, windows
 from eqsat.ops.traits import PARAMETRIC
 from eqsat.ops.windows import Windows
 
@@ -162,41 +162,13 @@ def qlinear_matmul(
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "ConvInteger",
-    numpy=conv_integer,
-    traits=PARAMETRIC,
-    macs=count.convolution(1),
-    need=need_convolution(0, 1),
-    checks=(attributes.auto_pad, layers.conv_integer),
-    normal_form=(window(1),),
-    sampling=sample.windows.convolution,
-)
-declare(
-    "QLinearConv",
-    numpy=qlinear_conv,
-    traits=PARAMETRIC,
-    macs=count.convolution(3),
-    need=need_convolution(0, 3),
-    checks=(attributes.auto_pad, layers.qlinear_conv),
-    normal_form=(window(3),),
-    sampling=sample.quantizing.convolution,
-    bias=8,
-)
-declare(
-    "MatMulInteger",
-    numpy=matmul_integer,
-    macs=count.product,
-    need=need_product(1),
-    checks=(data.matmul_zero_points,),
-    sampling=sample.products.matmul,
-)
-declare(
-    "QLinearMatMul",
-    numpy=qlinear_matmul,
-    macs=count.product,
-    need=need_product(3),
-    checks=(layers.qlinear_matmul,),
-    sampling=sample.quantizing.product,
-)
+# fmt: off
+declare("ConvInteger", numpy=conv_integer, traits=PARAMETRIC, macs=count.convolution(1), need=need_convolution(0, 1),
+    checks=(attributes.auto_pad, layers.conv_integer), normal_form=(window(1),), sampling=windows.convolution)
+declare("QLinearConv", numpy=qlinear_conv, traits=PARAMETRIC, macs=count.convolution(3), need=need_convolution(0, 3),
+    checks=(attributes.auto_pad, layers.qlinear_conv), normal_form=(window(3),), sampling=quantizing.convolution,
+    bias=8)
+declare("MatMulInteger", numpy=matmul_integer, macs=count.product, need=need_product(1),
+    checks=(data.matmul_zero_points,), sampling=products.matmul)
+declare("QLinearMatMul", numpy=qlinear_matmul, macs=count.product, need=need_product(3),
+    checks=(layers.qlinear_matmul,), sampling=quantizing.product)

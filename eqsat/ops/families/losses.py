@@ -7,10 +7,6 @@ from eqsat.ops.checks import attributes
 from eqsat.ops.registry import declare
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "NegativeLogLikelihoodLoss",
-    "SoftmaxCrossEntropyLoss",
-    macs=count.input_elements,
-    checks=(attributes.loss_reduction,),
-)
+# fmt: off
+declare("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", macs=count.input_elements,
+    checks=(attributes.loss_reduction,))

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops import constant_bounds
+from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import data
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
 from eqsat.ops.quantization_role import Role
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import products as sample
 from eqsat.ops.traits import LINEAR
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
@@ -92,29 +92,11 @@ def _magnitude(x: np.ndarray) -> float:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "MatMul",
-    numpy=matmul,
-    traits=LINEAR,
-    contracted=(0, 1),
-    macs=count.product,
-    need=need_product(1),
-    sampling=sample.products.matmul,
-    quantization=Role(data=(0, 1), weight=1),
-    bounds=constant_bounds.product,
-)
-declare(
-    "Gemm",
-    numpy=gemm,
-    contracted=(0, 1),
-    macs=count.product,
-    need=need_product(1),
-    checks=(data.gemm,),
-    sampling=sample.products.gemm,
-    quantization=Role(data=(0, 1), weight=1, bias=2),
-    bias=2,
-)
+# fmt: off
+declare("MatMul", numpy=matmul, traits=LINEAR, contracted=(0, 1), macs=count.product, need=need_product(1),
+    sampling=sample.matmul, quantization=Role(data=(0, 1), weight=1), bounds=bounds.product)
+declare("Gemm", numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1), checks=(data.gemm,),
+    sampling=sample.gemm, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
 declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum)
 declare("Det", macs=count.determinant, need=need_determinant)
 declare("Inverse", domain=MICROSOFT, typed_like=Like("Identity"))

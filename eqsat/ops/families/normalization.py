@@ -8,12 +8,12 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.casting import numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, Fallback, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import normalizing, reductions
 from eqsat.ops.traits import OWN_ATTRIBUTES
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
@@ -229,69 +229,25 @@ def _axes_from(attrs: Attributes, x: np.ndarray) -> tuple[int, ...]:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "BatchNormalization",
-    numpy={
-        14: batch_normalization,
-        9: batch_normalization_by_outputs,
-        7: batch_normalization_spatial,
-        1: batch_normalization_first,
-    },
-    macs=count.input_elements,
-    normal_form=(normal.momentum_in_training,),
-    sampling=sample.normalizing.batch,
-    quantization=DATA,
-)
-declare(
-    "InstanceNormalization",
-    numpy=instance_normalization,
-    macs=count.input_elements,
-    checks=(layers.instance_normalization,),
-    sampling=sample.normalizing.instance,
-)
-declare(
-    "GroupNormalization",
-    numpy={21: group_normalization, 18: group_normalization_by_group},
-    macs=count.input_elements,
-    checks=(attributes.positive("num_groups"), layers.group_normalization),
-    sampling=sample.normalizing.group,
-)
-declare(
-    "LayerNormalization",
-    numpy=layer_normalization,
-    macs=count.input_elements,
-    checks=(attributes.axis, layers.layer_normalization),
-    normal_form=(normal.axis(),),
-    sampling=sample.normalizing.layer,
-)
-declare(
-    "RMSNormalization",
-    numpy=rms_normalization,
-    macs=count.input_elements,
-    checks=(attributes.axis, layers.layer_normalization),
-    normal_form=(normal.axis(),),
-    sampling=sample.normalizing.layer,
-)
-declare(
-    "MeanVarianceNormalization",
-    numpy=mean_variance_normalization,
-    macs=count.input_elements,
-    checks=(attributes.axes_attribute,),
-    normal_form=(normal.axes,),
-)
-declare(
-    "LRN",
-    numpy=local_response_normalization,
-    macs=count.local_response,
-    checks=(attributes.positive("size"), layers.lrn),
-)
-declare(
-    "LpNormalization",
-    numpy=lp_normalization,
-    traits=OWN_ATTRIBUTES,
-    macs=count.input_elements,
-    checks=(attributes.axis, attributes.norm, layers.last_axis),
-    normal_form=(normal.axis(),),
-    sampling=sample.reductions.along,
-)
+# fmt: off
+declare("BatchNormalization",
+    numpy={14: batch_normalization, 9: batch_normalization_by_outputs, 7: batch_normalization_spatial,
+           1: batch_normalization_first},
+    macs=count.input_elements, normal_form=(normal.momentum_in_training,), sampling=normalizing.batch,
+    quantization=DATA)
+declare("InstanceNormalization", numpy=instance_normalization, macs=count.input_elements,
+    checks=(layers.instance_normalization,), sampling=normalizing.instance)
+declare("GroupNormalization", numpy={21: group_normalization, 18: group_normalization_by_group},
+    macs=count.input_elements, checks=(attributes.positive("num_groups"), layers.group_normalization),
+    sampling=normalizing.group)
+declare("LayerNormalization", numpy=layer_normalization, macs=count.input_elements,
+    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer)
+declare("RMSNormalization", numpy=rms_normalization, macs=count.input_elements,
+    checks=(attributes.axis, layers.layer_normalization), normal_form=(normal.axis(),), sampling=normalizing.layer)
+declare("MeanVarianceNormalization", numpy=mean_variance_normalization, macs=count.input_elements,
+    checks=(attributes.axes_attribute,), normal_form=(normal.axes,))
+declare("LRN", numpy=local_response_normalization, macs=count.local_response,
+    checks=(attributes.positive("size"), layers.lrn))
+declare("LpNormalization", numpy=lp_normalization, traits=OWN_ATTRIBUTES, macs=count.input_elements,
+    checks=(attributes.axis, attributes.norm, layers.last_axis), normal_form=(normal.axis(),),
+    sampling=reductions.along)

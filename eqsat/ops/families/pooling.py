@@ -9,7 +9,6 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_parameters import need_max_unpool
@@ -17,6 +16,7 @@ from eqsat.ops.need_by_shapes import need_pooling
 from eqsat.ops.normal_windows import window
 from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import LINEAR, MOVES, PARAMETRIC, SELECTS
 from eqsat.ops.typed_like import Like
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
@@ -164,61 +164,21 @@ def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.nd
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "MaxPool",
-    numpy=max_pool,
-    traits=SELECTS | PARAMETRIC,
-    macs=count.pooling,
-    need=need_pooling,
-    checks=(attributes.auto_pad, layers.spatial_outputs),
-    normal_form=(window(), normal.storage_order),
-    sampling=sample.windows.pool,
-    quantization=MOVES_DATA,
-)
-declare(
-    "AveragePool",
-    numpy=average_pool,
-    traits=PARAMETRIC | LINEAR,
-    macs=count.pooling,
-    need=need_pooling,
-    checks=(attributes.auto_pad, layers.spatial_outputs),
-    normal_form=(window(),),
-    sampling=sample.windows.pool,
-    quantization=DATA,
-)
-declare(
-    "LpPool",
-    numpy=lp_pool,
-    traits=PARAMETRIC,
-    macs=count.pooling,
-    need=need_pooling,
-    checks=(attributes.auto_pad, attributes.positive("p"), layers.spatial_outputs),
-    normal_form=(window(),),
-    sampling=sample.windows.pool,
-)
-declare(
-    "GlobalAveragePool",
-    numpy=global_average_pool,
-    traits=LINEAR,
-    macs=count.input_elements,
-    sampling=sample.windows.global_pool,
-    quantization=DATA,
-)
-declare(
-    "GlobalMaxPool",
-    numpy=global_max_pool,
-    macs=count.input_elements,
-    sampling=sample.windows.global_pool,
-    quantization=MOVES_DATA,
-)
-declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.windows.global_pool)
-declare(
-    "MaxUnpool",
-    numpy=max_unpool,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(2,),
-    need=need_max_unpool,
-    checks=(attributes.positive("kernel_shape", "strides"),),
-)
+# fmt: off
+declare("MaxPool", numpy=max_pool, traits=SELECTS | PARAMETRIC, macs=count.pooling, need=need_pooling,
+    checks=(attributes.auto_pad, layers.spatial_outputs), normal_form=(window(), normal.storage_order),
+    sampling=sample.pool, quantization=MOVES_DATA)
+declare("AveragePool", numpy=average_pool, traits=PARAMETRIC | LINEAR, macs=count.pooling, need=need_pooling,
+    checks=(attributes.auto_pad, layers.spatial_outputs), normal_form=(window(),), sampling=sample.pool,
+    quantization=DATA)
+declare("LpPool", numpy=lp_pool, traits=PARAMETRIC, macs=count.pooling, need=need_pooling,
+    checks=(attributes.auto_pad, attributes.positive("p"), layers.spatial_outputs), normal_form=(window(),),
+    sampling=sample.pool)
+declare("GlobalAveragePool", numpy=global_average_pool, traits=LINEAR, macs=count.input_elements,
+    sampling=sample.global_pool, quantization=DATA)
+declare("GlobalMaxPool", numpy=global_max_pool, macs=count.input_elements, sampling=sample.global_pool,
+    quantization=MOVES_DATA)
+declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.global_pool)
+declare("MaxUnpool", numpy=max_unpool, traits=MOVES | PARAMETRIC, shaped_by=(2,), need=need_max_unpool,
+    checks=(attributes.positive("kernel_shape", "strides"),))
 declare("NhwcMaxPool", domain=MICROSOFT, typed_like=Like("MaxPool", channels_last=True))

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
 from eqsat.ops.kernel import Attributes
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
@@ -166,55 +166,19 @@ def dequantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, ze
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "QLinearAdd",
-    domain=MICROSOFT,
-    numpy=qlinear_add,
-    need=need_broadcasting,
-    sampling=sample.qlinear.binary,
-    typed_like=Like("Add", (0, 3)),
-)
-declare(
-    "QLinearMul",
-    domain=MICROSOFT,
-    numpy=qlinear_mul,
-    need=need_broadcasting,
-    sampling=sample.qlinear.binary,
-    typed_like=Like("Mul", (0, 3)),
-)
-declare(
-    "QLinearConcat",
-    domain=MICROSOFT,
-    numpy=qlinear_concat,
-    normal_form=(normal.axis(2),),
-    sampling=sample.qlinear.concat,
-    typed_like=Like("Concat", (2, -3), 1),
-)
-declare(
-    "QLinearWhere",
-    domain=MICROSOFT,
-    numpy=qlinear_where,
-    need=need_broadcasting,
-    sampling=sample.qlinear.where,
-    typed_like=Like("Where", (0, 1, 4), 1, integers=(0,)),
-)
-declare(
-    "QLinearSigmoid",
-    domain=MICROSOFT,
-    numpy=qlinear_sigmoid,
-    traits=ELEMENTARY,
-    sampling=sample.qlinear.unary,
-    typed_like=Like("Sigmoid"),
-)
-declare(
-    "QLinearLeakyRelu",
-    domain=MICROSOFT,
-    numpy=qlinear_leaky_relu,
-    sampling=sample.qlinear.unary,
-    typed_like=Like("LeakyRelu"),
-)
-declare(
-    "QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear_ms, traits=BENDS, typed_like=Like("Identity", result=2)
-)
+# fmt: off
+declare("QLinearAdd", domain=MICROSOFT, numpy=qlinear_add, need=need_broadcasting, sampling=sample.binary,
+    typed_like=Like("Add", (0, 3)))
+declare("QLinearMul", domain=MICROSOFT, numpy=qlinear_mul, need=need_broadcasting, sampling=sample.binary,
+    typed_like=Like("Mul", (0, 3)))
+declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat, normal_form=(normal.axis(2),), sampling=sample.concat,
+    typed_like=Like("Concat", (2, -3), 1))
+declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where, need=need_broadcasting, sampling=sample.where,
+    typed_like=Like("Where", (0, 1, 4), 1, integers=(0,)))
+declare("QLinearSigmoid", domain=MICROSOFT, numpy=qlinear_sigmoid, traits=ELEMENTARY, sampling=sample.unary,
+    typed_like=Like("Sigmoid"))
+declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=qlinear_leaky_relu, sampling=sample.unary,
+    typed_like=Like("LeakyRelu"))
+declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear_ms, traits=BENDS,
+    typed_like=Like("Identity", result=2))
 declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear_ms, typed_like=Like("Identity", result=1))

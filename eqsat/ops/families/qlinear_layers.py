@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
 from eqsat.ops.families.integer import exact_matmul, qlinear_conv, requantize
 from eqsat.ops.families.pooling import fold, pool_windows, window_counts
 from eqsat.ops.families.qlinear import real, scale_of, zero_of
@@ -17,6 +16,7 @@ from eqsat.ops.kernel import Attributes
 from eqsat.ops.need_by_shapes import need_convolution, need_product
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import qlinear as sample
 from eqsat.ops.traits import ELEMENTARY, PARAMETRIC
 from eqsat.ops.typed_like import Like
 from eqsat.ops.windows import padded
@@ -135,49 +135,15 @@ def qlinear_conv_channels(attrs: Attributes, x: np.ndarray, *rest: Any) -> np.nd
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "QLinearSoftmax",
-    domain=MICROSOFT,
-    numpy=qlinear_softmax,
-    traits=ELEMENTARY,
-    macs=count.input_elements,
-    sampling=sample.qlinear.softmax,
-    typed_like=Like("Softmax"),
-)
-declare(
-    "QLinearAveragePool",
-    domain=MICROSOFT,
-    numpy=qlinear_average_pool,
-    macs=count.pooling,
-    normal_form=(window(),),
-    sampling=sample.qlinear.average_pool,
-    typed_like=Like("AveragePool"),
-)
-declare(
-    "QLinearGlobalAveragePool",
-    domain=MICROSOFT,
-    numpy=qlinear_global_average_pool,
-    macs=count.input_elements,
-    sampling=sample.qlinear.global_average_pool,
-    typed_like=Like("GlobalAveragePool"),
-)
-declare(
-    "QGemm",
-    domain=MICROSOFT,
-    numpy=qgemm,
-    macs=count.product,
-    need=need_product(3),
-    sampling=sample.qlinear.gemm,
-    typed_like=Like("Gemm", (0, 3, 6)),
-)
-declare(
-    "QLinearConv",
-    domain=MICROSOFT,
-    numpy=qlinear_conv_channels,
-    traits=PARAMETRIC,
-    macs=count.convolution(3),
-    need=need_convolution(0, 3),
-    bias=8,
-)
+# fmt: off
+declare("QLinearSoftmax", domain=MICROSOFT, numpy=qlinear_softmax, traits=ELEMENTARY, macs=count.input_elements,
+    sampling=sample.softmax, typed_like=Like("Softmax"))
+declare("QLinearAveragePool", domain=MICROSOFT, numpy=qlinear_average_pool, macs=count.pooling, normal_form=(window(),),
+    sampling=sample.average_pool, typed_like=Like("AveragePool"))
+declare("QLinearGlobalAveragePool", domain=MICROSOFT, numpy=qlinear_global_average_pool, macs=count.input_elements,
+    sampling=sample.global_average_pool, typed_like=Like("GlobalAveragePool"))
+declare("QGemm", domain=MICROSOFT, numpy=qgemm, macs=count.product, need=need_product(3), sampling=sample.gemm,
+    typed_like=Like("Gemm", (0, 3, 6)))
+declare("QLinearConv", domain=MICROSOFT, numpy=qlinear_conv_channels, traits=PARAMETRIC, macs=count.convolution(3),
+    need=need_convolution(0, 3), bias=8)
 declare("QLinearReduceMean", domain=MICROSOFT, macs=count.input_elements)

@@ -13,13 +13,14 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops import constant_bounds, normal
+from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
-from eqsat.ops import sampling as sample
+from eqsat.ops import normal
 from eqsat.ops.checks import layers
 from eqsat.ops.families.casting import cast, numpy_dtype
 from eqsat.ops.kernel import HALF_TYPES, Attributes, at_least_single
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import quantizing as sample
 from eqsat.ops.traits import BENDS, CONVERTS
 
 _SMALL = {
@@ -133,22 +134,9 @@ def dynamic_quantize_linear(attrs: Attributes, x: np.ndarray) -> tuple[np.ndarra
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "QuantizeLinear",
-    numpy=quantize_linear,
-    traits=BENDS | CONVERTS,
-    checks=(layers.quantize,),
-    normal_form=(normal.quantization_axis,),
-    sampling=sample.quantizing.quantize,
-)
-declare(
-    "DequantizeLinear",
-    numpy=dequantize_linear,
-    traits=CONVERTS,
-    checks=(layers.quantize,),
-    normal_form=(normal.quantization_axis,),
-    sampling=sample.quantizing.dequantize,
-    bounds=constant_bounds.dequantized,
-)
+# fmt: off
+declare("QuantizeLinear", numpy=quantize_linear, traits=BENDS | CONVERTS, checks=(layers.quantize,),
+    normal_form=(normal.quantization_axis,), sampling=sample.quantize)
+declare("DequantizeLinear", numpy=dequantize_linear, traits=CONVERTS, checks=(layers.quantize,),
+    normal_form=(normal.quantization_axis,), sampling=sample.dequantize, bounds=bounds.dequantized)
 declare("DynamicQuantizeLinear", numpy=dynamic_quantize_linear, traits=CONVERTS, macs=count.input_elements)

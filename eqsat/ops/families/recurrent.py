@@ -258,28 +258,10 @@ def lstm(
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "RNN",
-    numpy=rnn,
-    macs=count.recurrent(1),
-    need=need_recurrent(1),
-    checks=(attributes.direction, layers.recurrent(1)),
-    normal_form=(normal.hidden_size,),
-)
-declare(
-    "GRU",
-    numpy=gru,
-    macs=count.recurrent(3),
-    need=need_recurrent(3),
-    checks=(attributes.direction, layers.recurrent(3)),
-    normal_form=(normal.hidden_size,),
-)
-declare(
-    "LSTM",
-    numpy=lstm,
-    macs=count.recurrent(4),
-    need=need_recurrent(4),
-    checks=(attributes.direction, layers.recurrent(4)),
-    normal_form=(normal.hidden_size,),
-)
+# fmt: off
+declare("RNN", numpy=rnn, macs=count.recurrent(1), need=need_recurrent(1),
+    checks=(attributes.direction, layers.recurrent(1)), normal_form=(normal.hidden_size,))
+declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3),
+    checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,))
+declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4),
+    checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,))

@@ -9,13 +9,13 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
+from eqsat.ops.sampling import reductions as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, LINEAR, OWN_ATTRIBUTES, REDUCTION, SELECTS
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
@@ -190,46 +190,26 @@ def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int,
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
+# fmt: off
 _REDUCES: Facets = {
     "shaped_by": (1,),
     "macs": count.input_elements,
     "checks": (attributes.listed_axes(1), data.parameters(vectors=(1,))),
     "axes": Axes(1),
-    "sampling": sample.reductions.reduction,
+    "sampling": sample.reduction,
 }
 
 _ALONG_AXIS: Facets = {"macs": count.input_elements, "checks": (attributes.axis,), "normal_form": (normal.axis(),)}
 
-declare("ArgMax", numpy=arg_max, traits=BENDS, sampling=sample.reductions.arg, common=_ALONG_AXIS)
-declare("ArgMin", numpy=arg_min, traits=BENDS, sampling=sample.reductions.arg, common=_ALONG_AXIS)
-declare(
-    "CumSum",
-    numpy=cumulative_sum,
-    traits=LINEAR,
-    macs=count.input_elements,
-    checks=(data.parameters(numbers=(1,)), data.cumulative),
-    axes=Axes(1, ordered=True),
-    sampling=sample.reductions.cumulative,
-)
-declare(
-    "CumProd",
-    numpy=cumulative_product,
-    macs=count.input_elements,
-    checks=(data.parameters(numbers=(1,)), data.cumulative),
-    axes=Axes(1, ordered=True),
-    sampling=sample.reductions.cumulative,
-)
-declare(
-    "Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.reductions.along, common=_ALONG_AXIS
-)
-declare(
-    "LogSoftmax",
-    numpy=_normalising(log_softmax),
-    traits=ELEMENTARY | OWN_ATTRIBUTES,
-    sampling=sample.reductions.along,
-    common=_ALONG_AXIS,
-)
+declare("ArgMax", numpy=arg_max, traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
+declare("ArgMin", numpy=arg_min, traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
+declare("CumSum", numpy=cumulative_sum, traits=LINEAR, macs=count.input_elements,
+    checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
+declare("CumProd", numpy=cumulative_product, macs=count.input_elements,
+    checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
+declare("Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.along, common=_ALONG_AXIS)
+declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.along,
+    common=_ALONG_AXIS)
 declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION, common=_REDUCES)
@@ -240,12 +220,6 @@ declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, quantiz
 declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION, common=_REDUCES)
 declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
-declare(
-    "Softmax",
-    numpy=_normalising(softmax),
-    traits=ELEMENTARY | OWN_ATTRIBUTES,
-    sampling=sample.reductions.along,
-    quantization=Role(data=(0,), result=(0.0, 1.0)),
-    common=_ALONG_AXIS,
-)
+declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.along,
+    quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
 declare("BiasSoftmax", domain=MICROSOFT, typed_like=Like("Identity"))

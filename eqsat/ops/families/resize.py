@@ -14,13 +14,13 @@ import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
-from eqsat.ops import sampling as sample
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_resize
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import resampling as sample
 from eqsat.ops.traits import PARAMETRIC
 
 
@@ -267,40 +267,17 @@ def _interpolate(x: np.ndarray, axis: int, index: np.ndarray, weights: np.ndarra
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Resize",
-    numpy={11: resize, 10: resize_first},
-    traits=PARAMETRIC,
-    shaped_by=(1, 2, 3),
-    macs=count.resize,
+# fmt: off
+_RESIZE_WORDS = attributes.words(
+    mode=("nearest", "linear", "cubic"),
+    coordinate_transformation_mode=(
+        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+        "tf_crop_and_resize"),
+    nearest_mode=("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"),
+    keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"))
+declare("Resize", numpy={11: resize, 10: resize_first}, traits=PARAMETRIC, shaped_by=(1, 2, 3), macs=count.resize,
     need=need_resize,
-    checks=(
-        attributes.words(
-            mode=("nearest", "linear", "cubic"),
-            coordinate_transformation_mode=(
-                "half_pixel",
-                "half_pixel_symmetric",
-                "pytorch_half_pixel",
-                "align_corners",
-                "asymmetric",
-                "tf_crop_and_resize",
-            ),
-            nearest_mode=("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"),
-            keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"),
-        ),
-        attributes.resize,
-        data.parameters(vectors=(1, 2, 3)),
-    ),
-    normal_form=(normal.axes,),
-    sampling=sample.resampling.resize,
-    quantization=DATA,
-)
-declare(
-    "Upsample",
-    numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes},
-    traits=PARAMETRIC,
-    shaped_by=(1,),
-    macs=count.resize,
-    need=need_resize,
-)
+    checks=(_RESIZE_WORDS, attributes.resize, data.parameters(vectors=(1, 2, 3))),
+    normal_form=(normal.axes,), sampling=sample.resize, quantization=DATA)
+declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, traits=PARAMETRIC,
+    shaped_by=(1,), macs=count.resize, need=need_resize)

@@ -89,7 +89,7 @@ def optional_get_element(attrs: Attributes, x: Any) -> Any:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
+# fmt: off
 declare("SequenceConstruct", numpy=sequence_construct, traits=MOVES | FORWARDS)
 declare("SequenceEmpty", numpy=sequence_empty, traits=MOVES | FORWARDS)
 declare("SequenceLength", numpy=sequence_length, traits=MOVES | FORWARDS)
@@ -97,14 +97,8 @@ declare("SequenceAt", numpy=sequence_at, traits=MOVES | FORWARDS, shaped_by=(1,)
 declare("SequenceInsert", numpy=sequence_insert, traits=MOVES | FORWARDS, shaped_by=(2,))
 declare("SequenceErase", numpy=sequence_erase, traits=MOVES | FORWARDS, shaped_by=(1,))
 declare("ConcatFromSequence", numpy=concat_from_sequence, traits=MOVES)
-declare(
-    "SplitToSequence",
-    numpy=split_to_sequence,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1,),
-    need=need_split_to_sequence,
-    normal_form=(normal.axis(),),
-)
+declare("SplitToSequence", numpy=split_to_sequence, traits=MOVES | PARAMETRIC, shaped_by=(1,),
+    need=need_split_to_sequence, normal_form=(normal.axis(),))
 declare("Optional", numpy=optional, traits=MOVES | FORWARDS)
 declare("OptionalHasElement", numpy=optional_has_element, traits=MOVES | FORWARDS)
 declare("OptionalGetElement", numpy=optional_get_element, traits=MOVES | FORWARDS)

@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
-from eqsat.ops import constant_bounds, normal
-from eqsat.ops import sampling as sample
+from eqsat.ops import constant_bounds as bounds
+from eqsat.ops import normal
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.need_by_parameters import need_constant_of_shape, need_expand, need_range, need_tile
 from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import FORWARDS, MOVES, OWN_ATTRIBUTES, PARAMETRIC
 from eqsat.schema.types import TensorAttr
 
@@ -151,131 +152,39 @@ def space_to_depth(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Identity",
-    numpy=identity,
-    traits=MOVES | FORWARDS,
-    sampling=sample.movement.identity,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.same,
-)
-declare(
-    "Reshape",
-    numpy={5: reshape, 1: reshape_by_attribute},
-    traits=MOVES | FORWARDS,
-    shaped_by=(1,),
-    checks=(data.parameters(vectors=(1,)), data.reshape),
-    sampling=sample.movement.reshape,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "Flatten",
-    numpy=flatten,
-    traits=MOVES | FORWARDS | OWN_ATTRIBUTES,
-    normal_form=(normal.axis(),),
-    sampling=sample.movement.flatten,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "Squeeze",
-    numpy={13: squeeze, 1: squeeze_by_attribute},
-    traits=MOVES | FORWARDS,
-    shaped_by=(1,),
-    checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze),
-    axes=Axes(1),
-    sampling=sample.movement.squeeze,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.same,
-)
-declare(
-    "Unsqueeze",
-    numpy={13: unsqueeze, 1: unsqueeze_by_attribute},
-    traits=MOVES | FORWARDS,
-    shaped_by=(1,),
-    checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))),
-    axes=Axes(1, of_result=True),
-    sampling=sample.movement.unsqueeze,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.same,
-)
-declare(
-    "Transpose",
-    numpy=transpose,
-    traits=MOVES,
-    checks=(data.transpose,),
-    normal_form=(normal.permutation,),
-    sampling=sample.movement.transpose,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.same,
-)
-declare(
-    "Expand",
-    numpy=expand,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1,),
-    need=need_expand,
-    checks=(data.parameters(vectors=(1,)),),
-    sampling=sample.movement.expand,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.same,
-)
-declare(
-    "Tile",
-    numpy={6: tile, 1: tile_one_axis},
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1,),
-    need=need_tile,
-    checks=(data.parameters(vectors=(1,)),),
-    sampling=sample.movement.tile,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "Shape",
-    numpy=shape_of,
-    traits=MOVES | FORWARDS,
-    normal_form=(normal.range_of_shape,),
-    sampling=sample.movement.shape_of,
-)
-declare("Size", numpy=size, traits=MOVES | FORWARDS, sampling=sample.movement.shape_of)
-declare(
-    "ConstantOfShape",
-    numpy=constant_of_shape,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(0,),
-    need=need_constant_of_shape,
-    checks=(data.parameters(vectors=(0,)),),
-    sampling=sample.movement.constant_of_shape,
-)
-declare(
-    "Range",
-    numpy=number_range,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(0, 1, 2),
-    need=need_range,
-    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))),
-)
+# fmt: off
+declare("Identity", numpy=identity, traits=MOVES | FORWARDS, sampling=sample.identity, quantization=MOVES_DATA,
+    bounds=bounds.same)
+declare("Reshape", numpy={5: reshape, 1: reshape_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,),
+    checks=(data.parameters(vectors=(1,)), data.reshape), sampling=sample.reshape, quantization=MOVES_DATA,
+    bounds=bounds.part)
+declare("Flatten", numpy=flatten, traits=MOVES | FORWARDS | OWN_ATTRIBUTES, normal_form=(normal.axis(),),
+    sampling=sample.flatten, quantization=MOVES_DATA, bounds=bounds.part)
+declare("Squeeze", numpy={13: squeeze, 1: squeeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,),
+    checks=(attributes.listed_axes(1), data.parameters(either=(1,)), data.squeeze), axes=Axes(1),
+    sampling=sample.squeeze, quantization=MOVES_DATA, bounds=bounds.same)
+declare("Unsqueeze", numpy={13: unsqueeze, 1: unsqueeze_by_attribute}, traits=MOVES | FORWARDS, shaped_by=(1,),
+    checks=(attributes.listed_axes(1, of_result=True), data.parameters(either=(1,))), axes=Axes(1, of_result=True),
+    sampling=sample.unsqueeze, quantization=MOVES_DATA, bounds=bounds.same)
+declare("Transpose", numpy=transpose, traits=MOVES, checks=(data.transpose,), normal_form=(normal.permutation,),
+    sampling=sample.transpose, quantization=MOVES_DATA, bounds=bounds.same)
+declare("Expand", numpy=expand, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_expand,
+    checks=(data.parameters(vectors=(1,)),), sampling=sample.expand, quantization=MOVES_DATA, bounds=bounds.same)
+declare("Tile", numpy={6: tile, 1: tile_one_axis}, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_tile,
+    checks=(data.parameters(vectors=(1,)),), sampling=sample.tile, quantization=MOVES_DATA, bounds=bounds.part)
+declare("Shape", numpy=shape_of, traits=MOVES | FORWARDS, normal_form=(normal.range_of_shape,),
+    sampling=sample.shape_of)
+declare("Size", numpy=size, traits=MOVES | FORWARDS, sampling=sample.shape_of)
+declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC, shaped_by=(0,),
+    need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
+declare("Range", numpy=number_range, traits=MOVES | PARAMETRIC, shaped_by=(0, 1, 2), need=need_range,
+    checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))))
 declare("EyeLike", numpy=eye_like, traits=MOVES)
 declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),))
-declare(
-    "DepthToSpace",
-    numpy=depth_to_space,
-    traits=MOVES,
+declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),
-    sampling=sample.movement.blocks,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "SpaceToDepth",
-    numpy=space_to_depth,
-    traits=MOVES,
-    checks=(attributes.positive("blocksize"), attributes.space_to_depth),
-    sampling=sample.movement.blocks,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
+    sampling=sample.blocks, quantization=MOVES_DATA, bounds=bounds.part)
+declare("SpaceToDepth", numpy=space_to_depth, traits=MOVES,
+    checks=(attributes.positive("blocksize"), attributes.space_to_depth), sampling=sample.blocks,
+    quantization=MOVES_DATA, bounds=bounds.part)
 declare("Constant", traits=MOVES)

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from eqsat.ops import constant_bounds, normal
-from eqsat.ops import sampling as sample
+from eqsat.ops import constant_bounds as bounds
+from eqsat.ops import normal
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.families.shaping import ints
 from eqsat.ops.kernel import Attributes, Fallback
@@ -16,6 +16,7 @@ from eqsat.ops.need_by_parameters import need_center_crop_pad, need_pad
 from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import MOVES_DATA, Role
 from eqsat.ops.registry import declare
+from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import MOVES, PARAMETRIC
 from eqsat.schema.slices import as_slice, taken
 
@@ -172,62 +173,20 @@ def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> n
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "Concat",
-    numpy={4: concat, 1: concat_default_axis},
-    traits=MOVES,
-    normal_form=(normal.axis(),),
-    sampling=sample.movement.concat,
-    quantization=Role(selects=True),
-    bounds=constant_bounds.concatenated,
-)
-declare(
-    "Split",
-    numpy={13: split, 2: split_by_attribute, 1: split_first},
-    traits=MOVES,
-    shaped_by=(1,),
-    checks=(data.parameters(vectors=(1,)), data.split),
-    normal_form=(normal.axis(), normal.parts),
-    sampling=sample.movement.split,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "Slice",
-    numpy={10: slice_array, 1: slice_by_attributes},
-    traits=MOVES,
-    shaped_by=(1, 2, 3, 4),
+# fmt: off
+declare("Concat", numpy={4: concat, 1: concat_default_axis}, traits=MOVES, normal_form=(normal.axis(),),
+    sampling=sample.concat, quantization=Role(selects=True), bounds=bounds.concatenated)
+declare("Split", numpy={13: split, 2: split_by_attribute, 1: split_first}, traits=MOVES, shaped_by=(1,),
+    checks=(data.parameters(vectors=(1,)), data.split), normal_form=(normal.axis(), normal.parts),
+    sampling=sample.split, quantization=MOVES_DATA, bounds=bounds.part)
+declare("Slice", numpy={10: slice_array, 1: slice_by_attributes}, traits=MOVES, shaped_by=(1, 2, 3, 4),
     checks=(attributes.listed_axes(3), attributes.slice_, data.parameters(vectors=(1, 2, 3, 4))),
-    axes=Axes(3, ordered=True),
-    sampling=sample.movement.slice_,
-    quantization=MOVES_DATA,
-    bounds=constant_bounds.part,
-)
-declare(
-    "Pad",
-    numpy={11: pad, 2: pad_by_attributes, 1: None},
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1, 3),
+    axes=Axes(3, ordered=True), sampling=sample.slice_, quantization=MOVES_DATA, bounds=bounds.part)
+declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PARAMETRIC, shaped_by=(1, 3),
     need=need_pad,
-    checks=(
-        attributes.words(mode=("constant", "reflect", "edge", "wrap")),
-        attributes.listed_axes(3),
-        attributes.pad,
-        data.parameters(vectors=(1, 3), numbers=(2,)),
-        data.pad,
-    ),
-    axes=Axes(3, ordered=True),
-    sampling=sample.movement.pad,
-    quantization=MOVES_DATA,
-)
-declare(
-    "CenterCropPad",
-    numpy=center_crop_pad,
-    traits=MOVES | PARAMETRIC,
-    shaped_by=(1,),
-    need=need_center_crop_pad,
-    checks=(attributes.axes_attribute, data.parameters(vectors=(1,))),
-    normal_form=(normal.axes,),
-)
+    checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
+            data.parameters(vectors=(1, 3), numbers=(2,)), data.pad),
+    axes=Axes(3, ordered=True), sampling=sample.pad, quantization=MOVES_DATA)
+declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
+    checks=(attributes.axes_attribute, data.parameters(vectors=(1,))), normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,))

@@ -30,13 +30,9 @@ def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 
 # ---- declarations ----------------------------------------------------------------------------------
-
-declare(
-    "StringNormalizer",
-    numpy=string_normalizer,
-    shaped_by=(0,),
-    checks=(attributes.words(case_change_action=("NONE", "LOWER", "UPPER")),),
-)
+# fmt: off
+declare("StringNormalizer", numpy=string_normalizer, shaped_by=(0,),
+    checks=(attributes.words(case_change_action=("NONE", "LOWER", "UPPER")),))
 declare("StringConcat", traits=PARAMETRIC, need=need_string_concat)
 declare("StringSplit", shaped_by=(0,))
 declare("TfIdfVectorizer", checks=(attributes.words(mode=("TF", "IDF", "TFIDF")),))

@@ -12,27 +12,16 @@ from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
 # ---- declarations ----------------------------------------------------------------------------------
-
+# fmt: off
 declare("AffineGrid", traits=PARAMETRIC, shaped_by=(1,), need=need_affine_grid)
 declare("Col2Im", traits=PARAMETRIC, shaped_by=(1, 2), macs=count.input_elements, need=need_col2im)
-declare(
-    "GridSample",
-    macs=count.grid_sample,
-    need=need_grid_sample,
-    checks=(attributes.words(mode=("linear", "nearest", "cubic"), padding_mode=("zeros", "border", "reflection")),),
-)
+declare("GridSample", macs=count.grid_sample, need=need_grid_sample,
+    checks=(attributes.words(mode=("linear", "nearest", "cubic"), padding_mode=("zeros", "border", "reflection")),))
 declare("ImageDecoder", shaped_by=(0,))
 declare("MaxRoiPool", traits=PARAMETRIC, need=need_max_roi_pool)
 declare("NonMaxSuppression", shaped_by=(0, 1, 2, 3, 4), macs=count.input_elements, need=need_suppression)
-declare(
-    "RoiAlign",
-    traits=PARAMETRIC,
-    macs=count.roi_align,
-    need=need_roi_align,
-    checks=(
-        attributes.words(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel")),
-        attributes.positive("output_height", "output_width"),
-    ),
-)
+declare("RoiAlign", traits=PARAMETRIC, macs=count.roi_align, need=need_roi_align,
+    checks=(attributes.words(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel")),
+            attributes.positive("output_height", "output_width")))
 declare("CropAndResize", domain=MICROSOFT, shaped_by=(3,))
 declare("GridSample", domain=MICROSOFT, typed_like=Like("GridSample", (0, 1)))

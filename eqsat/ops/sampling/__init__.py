@@ -2,27 +2,3 @@
 
 An operator that declares nothing takes operands of one shape.
 """
-
-from eqsat.ops.sampling import (
-    elementwise,
-    movement,
-    normalizing,
-    products,
-    qlinear,
-    quantizing,
-    reductions,
-    resampling,
-    windows,
-)
-
-__all__ = [
-    "elementwise",
-    "movement",
-    "normalizing",
-    "products",
-    "qlinear",
-    "quantizing",
-    "reductions",
-    "resampling",
-    "windows",
-]
