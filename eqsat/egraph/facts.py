@@ -21,11 +21,10 @@ from eqsat.errors import EqsatError, LimitError
 from eqsat.model.infer import infer_types
 from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import fold
+from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
-from eqsat.schema.types import GraphAttr, OpKey, TensorType
-
-STATIC_SHAPE = (OpKey("", "Shape"), OpKey("", "Size"))
-"""Operators whose result follows from the operand's type alone."""
+from eqsat.ops.traits import Trait
+from eqsat.schema.types import GraphAttr, TensorType
 
 
 def analysis_rules(c: Constructor) -> list[str]:
@@ -60,7 +59,7 @@ def analysis_rules(c: Constructor) -> list[str]:
     settled = "(iscm m) (livem m)" if c.outputs else "(isc e) (live e)"
     # What turns out constant needs no further rewriting; a product with zero would otherwise breed without end.
     rules.append(f"(rule ({node} {settled}) ((subsume {c.call('a', c.operands)})) :ruleset settle)")
-    if c.op in STATIC_SHAPE:
+    if has(c.op, Trait.BY_TYPE):
         return [
             *rules,
             f"(relation need_value_{name} (i64 i64))",
@@ -164,7 +163,7 @@ class Facts:
             by_value = value_inputs(c.op)
             for kind, target, key in (
                 ("type", types, tuple(v if i in by_value else t for i, (t, v) in enumerate(known))),
-                ("value", values, tuple(t if c.op in STATIC_SHAPE else v for t, v in known)),
+                ("value", values, tuple(t if has(c.op, Trait.BY_TYPE) else v for t, v in known)),
             ):
                 if None in key or (kind == "value" and not self._folds(c)):
                     continue
@@ -196,7 +195,7 @@ class Facts:
 
     @staticmethod
     def _folds(c: Constructor) -> bool:
-        return c.op in STATIC_SHAPE or (is_deterministic(c.op) and c.inputs > 0)
+        return has(c.op, Trait.BY_TYPE) or (is_deterministic(c.op) and c.inputs > 0)
 
     def _serve(self) -> bool:
         frozen = self.engine.tables()
@@ -281,7 +280,7 @@ class Facts:
 
     def _values_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
         attrs = self.tables.attrs[key[0]]
-        if c.op in STATIC_SHAPE:
+        if has(c.op, Trait.BY_TYPE):
             return self._static_shape(c, key)
         if any(isinstance(v, GraphAttr) for _, v in attrs):
             return None

@@ -60,11 +60,13 @@ def infer(
     for i in positions:
         known = inputs[i] if i < len(inputs) else None
         value = values[i] if i < len(values) else None
-        operands.append(known if known is None or i in like.integers else TensorType(_FLOAT, known.shape))
-        operand_values.append(value if i in like.integers else None)
-    if op.name == "ExpandDims" and operands[1] is not None:
-        operands[1] = TensorType(ir.DataType.INT64, operands[1].shape)
-        operand_values[1] = None if operand_values[1] is None else operand_values[1].astype(np.int64)
+        if i in like.integers and known is not None and known.dtype.is_integer():
+            # The standard operator's are int64.
+            operands.append(TensorType(ir.DataType.INT64, known.shape))
+            operand_values.append(None if value is None else value.astype(np.int64))
+        else:
+            operands.append(known if known is None or i in like.integers else TensorType(_FLOAT, known.shape))
+            operand_values.append(value if i in like.integers else None)
     last = like.channels_last or bool(attr(attrs, "channels_last", 0))
     if last:
         operands[0] = _permuted(operands[0], first=True)
@@ -75,18 +77,16 @@ def infer(
     found = standard(key, make_attrs(key, shared), operands, operand_values, place=place)[0]
     if found is None:
         return (None,) * outputs
-    dtype = _result_dtype(op, like, inputs)
+    dtype = _result_dtype(like, inputs)
     result = _permuted(TensorType(dtype, found.shape), first=False) if last else TensorType(dtype, found.shape)
     return (result, *[None] * (outputs - 1))
 
 
-def _result_dtype(op: OpKey, like: Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
-    if op.name == "QGemm" and (len(inputs) < 9 or inputs[8] is None):
-        return _FLOAT  # without an output zero point the result is not quantized again
+def _result_dtype(like: Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
     if isinstance(like.result, ir.DataType):
         return like.result
     known = inputs[like.result] if like.result < len(inputs) else None
-    return ir.DataType.UINT8 if known is None else known.dtype
+    return like.absent if known is None else known.dtype
 
 
 def _permuted(known: TensorType | None, *, first: bool) -> TensorType | None:

@@ -11,10 +11,9 @@ from functools import cache
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-_BROADCASTING = (
-    *("Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual"),
-    *("Less", "LessOrEqual", "MatMul", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"),
-)
+from eqsat.ops.operators import standard
+from eqsat.ops.traits import Trait
+
 _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 
 
@@ -25,7 +24,7 @@ def _keep_broadcasts_sound() -> None:
     operands must not change the type.
     """
     osi.registry.collect()
-    for name in _BROADCASTING:
+    for name in (*(o.op.name for o in standard() if Trait.BROADCASTS in o.traits), "MatMul"):
         for since in osi.registry.version_boundaries("", name):
             rule = osi.registry.get("", name, since)
             assert rule is not None
@@ -56,13 +55,9 @@ def _sound(rule: _Rule, inner: int) -> _Rule:
     return sound
 
 
-_REDUCE = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-_RANK_BY_AXES = ("Squeeze", "Unsqueeze", *(f"Reduce{kind}" for kind in _REDUCE))
-
-
 def _keep_ranks_sound() -> None:
     """Wraps the package's rules of operators whose rank depends on axes: unknown axes are to it no axes."""
-    for name in _RANK_BY_AXES:
+    for name in (o.op.name for o in standard() if o.axes is not None and not o.axes.ordered):
         for since in osi.registry.version_boundaries("", name):
             rule = osi.registry.get("", name, since)
             assert rule is not None

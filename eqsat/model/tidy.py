@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from eqsat.model.outputs import required_outputs
-from eqsat.model.shape_values import constant_value
+from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import op_key, tensor_of, to_attrs
 from eqsat.schema.types import OpKey

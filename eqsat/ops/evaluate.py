@@ -50,7 +50,12 @@ def evaluate(
         LimitError: It takes more memory or work than there is left.
     """
     if op == _CONSTANT:
-        return (_constant_value(attrs),)
+        # Apart, because its attributes are too big to be keys of a cache.
+        constant = constant_value(attrs)
+        if constant is None:
+            actual = ", ".join(name for name, _ in attrs) or "none"
+            raise ExecutionError("a dense value is required", place="Constant", actual=actual)
+        return (constant,)
     body = function_body(op, attrs)
     if body is not None:
         return evaluate_body(body, inputs)[:outputs]
@@ -80,15 +85,14 @@ def evaluate_body(body: Body, inputs: Sequence[np.ndarray | None]) -> tuple[np.n
 _CONSTANT = OpKey("", "Constant")
 
 
-def _constant_value(attrs: Attrs) -> np.ndarray:
-    """Value of a ``Constant`` node; apart, because its attributes are too big to be keys of a cache."""
+def constant_value(attrs: Attrs) -> np.ndarray | None:
+    """Value of a ``Constant`` node, None where it is sparse."""
     for name, value in attrs:
         if isinstance(value, TensorAttr):
             return value.array
-        dtype = _CONSTANT_DTYPES.get(name)
-        if dtype is not None:
-            return np.array(value, dtype)
-    raise ExecutionError("a dense value is required", place="Constant", actual=", ".join(n for n, _ in attrs) or "none")
+        if name in _CONSTANT_DTYPES:
+            return np.array(value, _CONSTANT_DTYPES[name])
+    return None
 
 
 _CONSTANT_DTYPES = {

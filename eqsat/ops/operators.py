@@ -66,3 +66,8 @@ def sampler(op: OpKey) -> Sampler:
 def declared() -> Iterator[Operator]:
     """All declared operators, sorted."""
     return (TABLE[op] for op in sorted(TABLE))
+
+
+def standard() -> Iterator[Operator]:
+    """Those of ONNX's own domain."""
+    return (o for o in declared() if not o.op.domain)

@@ -16,8 +16,10 @@ from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
 from eqsat.ops.kernel import Kernel, Versions, kernels
 from eqsat.ops.need import Rule
+from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.normal import Axes, Form
 from eqsat.ops.quantization_role import Role
+from eqsat.ops.sampling.elementwise import binary
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
 from eqsat.ops.traits import NONE, Trait
@@ -93,6 +95,8 @@ class Facets(TypedDict, total=False):
 
 
 _NO_FACETS: Facets = {}
+_OF_BROADCASTS: Facets = {"need": need_broadcasting, "sampling": binary}
+"""What :attr:`Trait.BROADCASTS` implies."""
 
 
 def declare(
@@ -115,7 +119,8 @@ def declare(
         ValueError: An operator is declared a second time.
     """
     found = kernels(numpy)
-    stated: Facets = {**common, **facets}
+    implied = _OF_BROADCASTS if Trait.BROADCASTS in facets.get("traits", NONE) else _NO_FACETS
+    stated: Facets = {**implied, **common, **facets}
     for name in names:
         op = OpKey(domain, name)
         if op in TABLE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from eqsat.ops.operators import declared
+from eqsat.ops.operators import standard
 from eqsat.ops.traits import Trait
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
@@ -45,7 +45,7 @@ _SETS = {
 @cache
 def operator_sets() -> dict[str, OperatorSet]:
     """All sets by name. Do not modify the result."""
-    known = [o for o in declared() if not o.op.domain and find_schema(o.op) is not None]
+    known = [o for o in standard() if find_schema(o.op) is not None]
     return {
         name: OperatorSet(name, doc, tuple(o.op for o in known if trait in o.traits))
         for name, (trait, doc) in _SETS.items()

@@ -42,11 +42,26 @@ class Trait(Flag):
     """Adds up elements or products of them: on magnitudes it gives the magnitude of the terms."""
     CONVERTS = 1 << 14
     """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
+    INDEXES = 1 << 17
+    """An operand behind the first says where elements are read or written."""
+    BY_TYPE = 1 << 18
+    """The type of its operand alone says what its result is."""
+    POLES = 1 << 19
+    """It is infinite or undefined somewhere, however small its operands are."""
+    POSITIVE = 1 << 20
+    """Its result is above zero, and rounds to it."""
+    KEEPS_FROM_ZERO = 1 << 21
+    """Its result is zero only if an operand is."""
+    BROADCASTS = 1 << 16 | ELEMENTWISE
+    """Elementwise, of operands that stretch each other."""
+    SIZES = 1 << 15
+    """Sizes are computed with it: the inference of shapes follows its results where they are known."""
 
 
 NONE = Trait.NONE
 ELEMENTWISE = Trait.ELEMENTWISE
 UNARY = Trait.UNARY
+BROADCASTS = Trait.BROADCASTS
 COMMUTATIVE = Trait.COMMUTATIVE
 REDUCTION = Trait.REDUCTION
 MOVES = Trait.MOVES
@@ -60,3 +75,9 @@ ELEMENTARY = Trait.ELEMENTARY
 OWN_ATTRIBUTES = Trait.OWN_ATTRIBUTES
 LINEAR = Trait.LINEAR
 CONVERTS = Trait.CONVERTS
+SIZES = Trait.SIZES
+INDEXES = Trait.INDEXES
+BY_TYPE = Trait.BY_TYPE
+POLES = Trait.POLES
+POSITIVE = Trait.POSITIVE
+KEEPS_FROM_ZERO = Trait.KEEPS_FROM_ZERO

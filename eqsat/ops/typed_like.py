@@ -15,6 +15,7 @@ class Like:
         standard: Its name.
         operands: Positions of the operands it would have; a last ``-3`` means every third input from there on.
         result: Position of the input whose element type the result has, or an element type.
+        absent: The result's element type where that input is absent.
         integers: Positions of operands that are parameters and no data.
         channels_last: Whether the data has its channels last, whatever an attribute of that name says.
     """
@@ -22,5 +23,6 @@ class Like:
     standard: str
     operands: tuple[int, ...] = (0,)
     result: int | ir.DataType = 0
+    absent: ir.DataType = ir.DataType.UINT8
     integers: tuple[int, ...] = ()
     channels_last: bool = False

@@ -316,10 +316,3 @@ def priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
         raise TargetError(requirement, place=str(cost.place), actual=str(value))
     return float(value)
-
-
-def _optional(expr: Expr, env: Mapping[str, object]) -> object:
-    try:
-        return evaluate(expr, env)
-    except Unknown:
-        return TensorFacts(None, None, False, False)

@@ -67,7 +67,7 @@ def _structural(programs: Programs, piece: Piece) -> set[int]:
         for at, k in enumerate(node.operands):
             if k is None:
                 continue
-            if at in value_inputs(op) or (at > 0 and op.name in _INDEXED) or (through and _is_integer(programs, k)):
+            if at in value_inputs(op) or (at > 0 and has(op, Trait.INDEXES)) or (through and _is_integer(programs, k)):
                 touched.add(programs.classes[k])
     return touched & set(piece.leaves)
 
@@ -92,9 +92,6 @@ def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tu
             if 0 < peak < 2 * mark < np.inf and mark < 1e30:
                 found.setdefault(2.0 ** np.ceil(np.log2(4 * mark / peak)))
     return tuple(sorted(found)[-2:])
-
-
-_INDEXED = frozenset({"Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "Scatter", "OneHot"})
 
 
 def _is_integer(programs: Programs, k: int) -> bool:

@@ -19,7 +19,9 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
 from eqsat.model.macs import macs
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.operators import has
 from eqsat.ops.properties import is_commutative, is_deterministic
+from eqsat.ops.traits import Trait
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -87,7 +89,8 @@ class Programs:
         """Whether a value of the input depends on what the model is given."""
         found = [k in self.inputs for k in range(len(self.classes))]
         for node in self.nodes:
-            moves = node.constructor.op not in _BY_TYPE and any(o is not None and found[o] for o in node.operands)
+            op = node.constructor.op
+            moves = not has(op, Trait.BY_TYPE) and any(o is not None and found[o] for o in node.operands)
             for k in node.results:
                 found[k] = moves
         return found
@@ -100,7 +103,7 @@ class Programs:
     def reads(self, index: int) -> list[int]:
         """Values that an operator of the input must be given."""
         node = self.nodes[index]
-        return [] if node.constructor.op in _BY_TYPE else [o for o in node.operands if o is not None]
+        return [] if has(node.constructor.op, Trait.BY_TYPE) else [o for o in node.operands if o is not None]
 
     def initial(self, k: int) -> Value:
         """A value of the input that no operator computes and nobody gives: an initializer."""
@@ -215,10 +218,6 @@ class Programs:
         return self._work[key]
 
 
-_BY_TYPE = frozenset({OpKey("", "Shape"), OpKey("", "Size")})
-"""Operators whose result follows from types, which are static here."""
-
-
 def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
     """Evaluates operators of the input in order; ``values`` has what they read and receives what they compute.
 
@@ -228,7 +227,8 @@ def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Valu
     for i in indices:
         node = programs.nodes[i]
         op = node.constructor.op
-        if op in _BY_TYPE:
+        if has(op, Trait.BY_TYPE):
+            # Types are static here.
             values[node.results[0]] = programs.known(programs.classes[node.results[0]])
             continue
         inputs = [None if o is None else values[o] for o in node.operands]

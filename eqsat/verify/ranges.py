@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
 from eqsat.ops.wide import FLOATS, largest, smallest_normal
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge
@@ -147,16 +149,6 @@ def _right_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_
         yield kernel.op, operands, results
 
 
-_POLES = frozenset(
-    {"Div", "Mod", "Reciprocal", "Log", "Sqrt", "Pow", "Acos", "Asin", "Acosh", "Atanh", "ReduceLogSum", "Tan"}
-)
-"""Operators that are infinite or undefined somewhere, however small their operands are."""
-_POSITIVE = frozenset({"Exp", "Sigmoid", "Softmax", "Softplus"})
-"""Operators whose result is above zero, and rounds to it."""
-_WITHOUT_ZERO = frozenset({"Mul", "Div", "Pow", "Reciprocal", "Gelu", "Swish", "Mish", "Elu", "Celu", "Selu"})
-"""Operators whose result is zero only if an operand is."""
-
-
 def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) -> bool:
     """Whether an operator's result, over the reals, is outside of the range of its type though its operands are not."""
     floats = [x for _, x in operands if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
@@ -170,10 +162,10 @@ def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) ->
             continue
         if _is_outside(kind, value, infinite=False):
             return True
-        if finite and not np.isfinite(value).all() and not (op.name in _POLES and _at_pole(op, floats)):
+        if finite and not np.isfinite(value).all() and not (has(op, Trait.POLES) and _at_pole(op, floats)):
             return True
         if (value == 0).any() and (
-            op.name in _POSITIVE or (op.name in _WITHOUT_ZERO and not any((x == 0).any() for x in floats))
+            has(op, Trait.POSITIVE) or (has(op, Trait.KEEPS_FROM_ZERO) and not any((x == 0).any() for x in floats))
         ):
             return True
     return False

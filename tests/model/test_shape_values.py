@@ -85,6 +85,14 @@ def test_what_is_not_known_stays_unknown() -> None:
     assert found is not None and found.tolist() == [3]
 
 
+def test_absent_inputs_keep_their_place() -> None:
+    op, arrays = OpKey("", "Slice"), [np.arange(6), np.array([5]), np.array([0]), None, np.array([-2])]
+    types = [None if a is None else TensorType(ir.DataType.INT64, a.shape) for a in arrays]
+    found = propagate(op, (), types, arrays, TensorType(ir.DataType.INT64, (3,)))
+    assert found is not None
+    assert found.tolist() == [5, 3, 1]
+
+
 def _node(name: str, inputs: tuple[int | None, ...], outputs: int = 1, **given: Any) -> BodyNode:
     op = OpKey("", name)
     return BodyNode(op, make_attrs(op, given), inputs, outputs)

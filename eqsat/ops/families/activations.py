@@ -14,7 +14,7 @@ from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, ELEMENTWISE, OWN_ATTRIBUTES, SELECTS, UNARY
+from eqsat.ops.traits import BENDS, ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, OWN_ATTRIBUTES, POSITIVE, SELECTS, UNARY
 
 
 def relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -156,21 +156,24 @@ declare("LeakyRelu", numpy=leaky_relu, traits=UNARY | SELECTS | BENDS | OWN_ATTR
     quantization=DATA)
 declare("PRelu", numpy={7: prelu, 1: prelu_by_channel}, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting,
     checks=(data.prelu,), sampling=sample.binary, quantization=COMPUTES)
-declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.activation,
+declare("Elu", numpy=elu, traits=UNARY | BENDS | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO,
+    sampling=sample.activation, quantization=DATA)
+declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
-declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.activation, quantization=DATA)
-declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY, sampling=sample.activation, quantization=DATA)
-declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
+    quantization=DATA)
+declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
 declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5))
 declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0))
-declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.activation, quantization=DATA)
-declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Swish", numpy=swish, traits=UNARY | ELEMENTARY | OWN_ATTRIBUTES | KEEPS_FROM_ZERO, sampling=sample.activation,
+    quantization=DATA)
+declare("Softplus", numpy=softplus, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
+declare("Mish", numpy=mish, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, quantization=DATA)
 declare("Softsign", numpy=softsign, traits=UNARY, quantization=DATA)
 declare("ThresholdedRelu", numpy=thresholded_relu, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA)
 declare("Shrink", numpy=shrink, traits=UNARY | BENDS)
-declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY | ELEMENTARY,
+declare("Gelu", numpy={20: gelu_kernel}, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO,
     checks=(attributes.words(approximate=("none", "tanh")),), sampling=sample.activation, quantization=DATA,
     bends_at=(3.0,))

@@ -12,11 +12,22 @@ from eqsat.ops import counters as count
 from eqsat.ops import scales
 from eqsat.ops.checks import attributes, data
 from eqsat.ops.kernel import Attributes, Fallback, Function, in_single
-from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.quantization_role import COMPUTES, Role
-from eqsat.ops.registry import Facets, declare
+from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, COMMUTATIVE, ELEMENTARY, ELEMENTWISE, OWN_ATTRIBUTES, SELECTS, SUMS
+from eqsat.ops.traits import (
+    BENDS,
+    BROADCASTS,
+    COMMUTATIVE,
+    ELEMENTARY,
+    ELEMENTWISE,
+    KEEPS_FROM_ZERO,
+    OWN_ATTRIBUTES,
+    POLES,
+    SELECTS,
+    SIZES,
+    SUMS,
+)
 from eqsat.schema.integers import divided
 
 _Ufunc = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -125,45 +136,39 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-_BROADCASTS: Facets = {"need": need_broadcasting, "sampling": sample.binary}
-
-declare("Mod", numpy=mod, traits=ELEMENTWISE, need=need_broadcasting, checks=(attributes.mod, data.divide),
-    sampling=sample.divide)
-declare("BitShift", numpy=bit_shift, traits=ELEMENTWISE | OWN_ATTRIBUTES, need=need_broadcasting,
+declare("Mod", numpy=mod, traits=BROADCASTS | POLES, checks=(attributes.mod, data.divide), sampling=sample.divide)
+declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES, sampling=None,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
-declare("Max", numpy=maximum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS | BENDS, macs=count.variadic,
-    quantization=Role(keeps=True, selects=True), common=_BROADCASTS)
-declare("Min", numpy=minimum, traits=ELEMENTWISE | COMMUTATIVE | SELECTS | BENDS, macs=count.variadic,
-    quantization=Role(keeps=True, selects=True), common=_BROADCASTS)
-declare("Sum", numpy=add_all, traits=ELEMENTWISE | COMMUTATIVE | SUMS, macs=count.variadic, quantization=COMPUTES,
-    scale=scales.of_sum, common=_BROADCASTS)
-declare("Mean", numpy=mean, traits=ELEMENTWISE | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean,
-    common=_BROADCASTS)
-declare("Where", numpy=where, traits=ELEMENTWISE | SELECTS | BENDS, need=need_broadcasting, sampling=sample.where)
+declare("Max", numpy=maximum, traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES, macs=count.variadic,
+    quantization=Role(keeps=True, selects=True))
+declare("Min", numpy=minimum, traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES, macs=count.variadic,
+    quantization=Role(keeps=True, selects=True))
+declare("Sum", numpy=add_all, traits=BROADCASTS | COMMUTATIVE | SUMS, macs=count.variadic, quantization=COMPUTES,
+    scale=scales.of_sum)
+declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean)
+declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where)
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS,
     checks=(data.parameters(numbers=(1, 2)),), sampling=sample.clip,
     quantization=Role(data=(0,), limits=True, keeps=True, selects=True))
-declare("Add", numpy=_since_broadcasting(np.add), traits=ELEMENTWISE | COMMUTATIVE | SUMS, quantization=COMPUTES,
-    scale=scales.of_sum, bounds=bounds.added, common=_BROADCASTS)
-declare("And", numpy=_since_broadcasting(np.logical_and), traits=ELEMENTWISE | COMMUTATIVE | BENDS, common=_BROADCASTS)
-declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=ELEMENTWISE | COMMUTATIVE, common=_BROADCASTS)
-declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=ELEMENTWISE | COMMUTATIVE, common=_BROADCASTS)
-declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=ELEMENTWISE | COMMUTATIVE, common=_BROADCASTS)
-declare("Div", numpy=_since_broadcasting(divide), traits=ELEMENTWISE, need=need_broadcasting, checks=(data.divide,),
-    sampling=sample.divide, quantization=Role(data=(0,), by_number=True), scale=scales.of_quotient,
-    bounds=bounds.divided)
-declare("Equal", numpy=_since_broadcasting(np.equal), traits=ELEMENTWISE | COMMUTATIVE | SELECTS | BENDS,
-    common=_BROADCASTS)
-declare("Greater", numpy=_since_broadcasting(np.greater), traits=ELEMENTWISE | SELECTS | BENDS, common=_BROADCASTS)
-declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=ELEMENTWISE | SELECTS | BENDS,
-    common=_BROADCASTS)
-declare("Less", numpy=_since_broadcasting(np.less), traits=ELEMENTWISE | SELECTS | BENDS, common=_BROADCASTS)
-declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=ELEMENTWISE | SELECTS | BENDS, common=_BROADCASTS)
-declare("Mul", numpy=_since_broadcasting(np.multiply), traits=ELEMENTWISE | COMMUTATIVE, quantization=COMPUTES,
-    scale=scales.of_product, bounds=bounds.multiplied, common=_BROADCASTS)
-declare("Or", numpy=_since_broadcasting(np.logical_or), traits=ELEMENTWISE | COMMUTATIVE, common=_BROADCASTS)
-declare("Pow", numpy=_since_broadcasting(power), traits=ELEMENTWISE | ELEMENTARY, need=need_broadcasting,
+declare("Add", numpy=_since_broadcasting(np.add), traits=BROADCASTS | COMMUTATIVE | SUMS | SIZES, quantization=COMPUTES,
+    scale=scales.of_sum, bounds=bounds.added)
+declare("And", numpy=_since_broadcasting(np.logical_and), traits=BROADCASTS | COMMUTATIVE | BENDS)
+declare("BitwiseAnd", numpy=_broadcasting(np.bitwise_and), traits=BROADCASTS | COMMUTATIVE)
+declare("BitwiseOr", numpy=_broadcasting(np.bitwise_or), traits=BROADCASTS | COMMUTATIVE)
+declare("BitwiseXor", numpy=_broadcasting(np.bitwise_xor), traits=BROADCASTS | COMMUTATIVE)
+declare("Div", numpy=_since_broadcasting(divide), traits=BROADCASTS | SIZES | POLES | KEEPS_FROM_ZERO,
+    checks=(data.divide,), sampling=sample.divide, quantization=Role(data=(0,), by_number=True),
+    scale=scales.of_quotient, bounds=bounds.divided)
+declare("Equal", numpy=_since_broadcasting(np.equal), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES)
+declare("Greater", numpy=_since_broadcasting(np.greater), traits=BROADCASTS | SELECTS | BENDS)
+declare("GreaterOrEqual", numpy=_broadcasting(np.greater_equal), traits=BROADCASTS | SELECTS | BENDS)
+declare("Less", numpy=_since_broadcasting(np.less), traits=BROADCASTS | SELECTS | BENDS)
+declare("LessOrEqual", numpy=_broadcasting(np.less_equal), traits=BROADCASTS | SELECTS | BENDS)
+declare("Mul", numpy=_since_broadcasting(np.multiply), traits=BROADCASTS | COMMUTATIVE | SIZES | KEEPS_FROM_ZERO,
+    quantization=COMPUTES, scale=scales.of_product, bounds=bounds.multiplied)
+declare("Or", numpy=_since_broadcasting(np.logical_or), traits=BROADCASTS | COMMUTATIVE)
+declare("Pow", numpy=_since_broadcasting(power), traits=BROADCASTS | ELEMENTARY | POLES | KEEPS_FROM_ZERO,
     sampling=sample.power, quantization=Role(data=(0,), by_number=True))
-declare("Sub", numpy=_since_broadcasting(np.subtract), traits=ELEMENTWISE | SUMS, quantization=COMPUTES,
-    scale=scales.of_sum, bounds=bounds.added, common=_BROADCASTS)
-declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=ELEMENTWISE | COMMUTATIVE, common=_BROADCASTS)
+declare("Sub", numpy=_since_broadcasting(np.subtract), traits=BROADCASTS | SUMS | SIZES, quantization=COMPUTES,
+    scale=scales.of_sum, bounds=bounds.added)
+declare("Xor", numpy=_since_broadcasting(np.logical_xor), traits=BROADCASTS | COMMUTATIVE)

@@ -13,7 +13,7 @@ from eqsat.ops import normal
 from eqsat.ops.kernel import Attributes, Fallback
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTWISE, MOVES, SELECTS
+from eqsat.ops.traits import BENDS, ELEMENTWISE, MOVES, SELECTS, SIZES
 
 _FLOAT8 = frozenset(
     {ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E5M2FNUZ}
@@ -69,7 +69,7 @@ def bit_cast(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS,
+declare("Cast", numpy={6: cast_kernel, 1: cast_by_name}, traits=ELEMENTWISE | SELECTS | BENDS | SIZES,
     normal_form=(normal.saturation,), sampling=sample.cast)
 declare("CastLike", numpy=cast_like, traits=ELEMENTWISE | SELECTS, normal_form=(normal.saturation,))
 declare("BitCast", numpy=bit_cast, traits=MOVES)

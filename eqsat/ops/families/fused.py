@@ -19,7 +19,7 @@ from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_p
 from eqsat.ops.normal_windows import window
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, MOVES, PARAMETRIC, UNARY
+from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, MOVES, PARAMETRIC, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
@@ -170,7 +170,8 @@ def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional 
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY | ELEMENTARY, bends_at=(3.0,), typed_like=Like("Gelu"))
+declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, bends_at=(3.0,),
+    typed_like=Like("Gelu"))
 declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Add", (0, 1)))
 declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Identity"))
 declare("QuickGelu", domain=MICROSOFT, numpy=quick_gelu, traits=UNARY | ELEMENTARY, sampling=sample.activation,

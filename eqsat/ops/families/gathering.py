@@ -18,7 +18,7 @@ from eqsat.ops.need_by_shapes import need_gather, need_gather_nd, need_non_zero
 from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
-from eqsat.ops.traits import MOVES, PARAMETRIC, SELECTS
+from eqsat.ops.traits import INDEXES, MOVES, PARAMETRIC, SELECTS, SIZES
 from eqsat.schema.opset import MICROSOFT
 
 
@@ -142,19 +142,19 @@ def _top(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarra
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Gather", numpy=gather, traits=MOVES, need=need_gather, checks=(data.gather,), normal_form=(normal.axis(),),
-    sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
-declare("GatherElements", numpy=gather_elements, traits=MOVES, checks=(attributes.indices_along, data.gather_elements),
-    normal_form=(normal.axis(),), quantization=MOVES_DATA)
-declare("GatherND", numpy=gather_nd, traits=MOVES, need=need_gather_nd,
+declare("Gather", numpy=gather, traits=MOVES | SIZES | INDEXES, need=need_gather, checks=(data.gather,),
+    normal_form=(normal.axis(),), sampling=sample.gather, quantization=MOVES_DATA, bounds=bounds.part)
+declare("GatherElements", numpy=gather_elements, traits=MOVES | INDEXES,
+    checks=(attributes.indices_along, data.gather_elements), normal_form=(normal.axis(),), quantization=MOVES_DATA)
+declare("GatherND", numpy=gather_nd, traits=MOVES | INDEXES, need=need_gather_nd,
     checks=(attributes.indices_nd, data.gather_nd), quantization=MOVES_DATA)
-declare("Scatter", numpy=scatter_elements)
-declare("ScatterElements", numpy=scatter_elements, macs=count.scatter,
+declare("Scatter", numpy=scatter_elements, traits=INDEXES)
+declare("ScatterElements", numpy=scatter_elements, traits=INDEXES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
     normal_form=(normal.axis(),))
-declare("ScatterND", numpy=scatter_nd, macs=count.scatter,
+declare("ScatterND", numpy=scatter_nd, traits=INDEXES, macs=count.scatter,
     checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd))
-declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_one_hot,
+declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),))
 declare("Compress", numpy=compress, traits=MOVES, shaped_by=(1,), checks=(attributes.axis,),
     normal_form=(normal.axis(),))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.families.integer import exact_matmul, qlinear_conv, requantize
@@ -143,7 +144,7 @@ declare("QLinearAveragePool", domain=MICROSOFT, numpy=qlinear_average_pool, macs
 declare("QLinearGlobalAveragePool", domain=MICROSOFT, numpy=qlinear_global_average_pool, macs=count.input_elements,
     sampling=sample.global_average_pool, typed_like=Like("GlobalAveragePool"))
 declare("QGemm", domain=MICROSOFT, numpy=qgemm, macs=count.product, need=need_product(3), sampling=sample.gemm,
-    typed_like=Like("Gemm", (0, 3, 6)))
+    typed_like=Like("Gemm", (0, 3, 6), 8, ir.DataType.FLOAT))
 declare("QLinearConv", domain=MICROSOFT, numpy=qlinear_conv_channels, traits=PARAMETRIC, macs=count.convolution(3),
     need=need_convolution(0, 3), bias=8)
 declare("QLinearReduceMean", domain=MICROSOFT, macs=count.input_elements)

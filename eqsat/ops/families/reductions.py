@@ -16,7 +16,7 @@ from eqsat.ops.normal import Axes
 from eqsat.ops.quantization_role import DATA, MOVES_DATA, Role
 from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, LINEAR, OWN_ATTRIBUTES, REDUCTION, SELECTS
+from eqsat.ops.traits import BENDS, ELEMENTARY, LINEAR, OWN_ATTRIBUTES, POLES, POSITIVE, REDUCTION, SELECTS, SIZES
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
@@ -212,14 +212,14 @@ declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_A
     common=_ALONG_AXIS)
 declare("ReduceL1", numpy=_reduction(_l1, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceL2", numpy=_reduction(_l2, identity=False), traits=REDUCTION, common=_REDUCES)
-declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION, common=_REDUCES)
+declare("ReduceLogSum", numpy=_reduction(_log_sum, identity=False), traits=REDUCTION | POLES, common=_REDUCES)
 declare("ReduceLogSumExp", numpy=_reduction(_log_sum_exp, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("ReduceMax", numpy=_reduction(_max), traits=REDUCTION | SELECTS, quantization=MOVES_DATA, common=_REDUCES)
 declare("ReduceMean", numpy=_reduction(_mean), traits=REDUCTION | LINEAR, quantization=DATA, common=_REDUCES)
 declare("ReduceMin", numpy=_reduction(_min), traits=REDUCTION | SELECTS, quantization=MOVES_DATA, common=_REDUCES)
-declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION, common=_REDUCES)
+declare("ReduceProd", numpy=_reduction(_prod), traits=REDUCTION | SIZES, common=_REDUCES)
 declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | LINEAR, common=_REDUCES)
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
-declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.along,
+declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE, sampling=sample.along,
     quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
 declare("BiasSoftmax", domain=MICROSOFT, typed_like=Like("Identity"))

@@ -276,8 +276,7 @@ _RESIZE_WORDS = attributes.words(
     nearest_mode=("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple"),
     keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"))
 declare("Resize", numpy={11: resize, 10: resize_first}, traits=PARAMETRIC, shaped_by=(1, 2, 3), macs=count.resize,
-    need=need_resize,
-    checks=(_RESIZE_WORDS, attributes.resize, data.parameters(vectors=(1, 2, 3))),
+    need=need_resize, checks=(_RESIZE_WORDS, attributes.resize, data.parameters(vectors=(1, 2, 3))),
     normal_form=(normal.axes,), sampling=sample.resize, quantization=DATA)
 declare("Upsample", numpy={9: upsample, 7: upsample_by_attribute, 1: upsample_planes}, traits=PARAMETRIC,
     shaped_by=(1,), macs=count.resize, need=need_resize)

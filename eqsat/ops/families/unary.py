@@ -13,7 +13,7 @@ from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.quantization_role import DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import elementwise as sample
-from eqsat.ops.traits import BENDS, ELEMENTARY, SELECTS, UNARY
+from eqsat.ops.traits import BENDS, ELEMENTARY, KEEPS_FROM_ZERO, POLES, POSITIVE, SELECTS, SIZES, UNARY
 
 
 def _plain(function: Callable[[np.ndarray], np.ndarray]) -> Function:
@@ -91,27 +91,28 @@ declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS)
 declare("Erf", numpy=erf_kernel, traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Abs", numpy=_plain(np.abs), traits=UNARY | BENDS, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same)
-declare("Acos", numpy=_plain(np.arccos), traits=UNARY | ELEMENTARY, sampling=sample.unit, quantization=DATA)
-declare("Acosh", numpy=_plain(np.arccosh), traits=UNARY | ELEMENTARY, sampling=sample.positive)
-declare("Asin", numpy=_plain(np.arcsin), traits=UNARY | ELEMENTARY, sampling=sample.unit, quantization=DATA)
+declare("Acos", numpy=_plain(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
+declare("Acosh", numpy=_plain(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
+declare("Asin", numpy=_plain(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
 declare("Asinh", numpy=_plain(np.arcsinh), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Atan", numpy=_plain(np.arctan), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Atanh", numpy=_plain(np.arctanh), traits=UNARY | ELEMENTARY, sampling=sample.unit)
+declare("Atanh", numpy=_plain(np.arctanh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit)
 declare("Ceil", numpy=_plain(np.ceil), traits=UNARY | BENDS)
 declare("Cos", numpy=_plain(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Cosh", numpy=_plain(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Exp", numpy=_plain(np.exp), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Exp", numpy=_plain(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
 declare("Floor", numpy=_plain(np.floor), traits=UNARY | BENDS)
 declare("IsNaN", numpy=_plain(np.isnan), traits=UNARY | SELECTS)
-declare("Log", numpy=_plain(np.log), traits=UNARY | ELEMENTARY, sampling=sample.positive)
-declare("Neg", numpy=_plain(np.negative), traits=UNARY, quantization=DATA, scale=scales.of_operand, bounds=bounds.same)
-declare("Reciprocal", numpy=_plain(np.reciprocal), traits=UNARY, sampling=sample.reciprocal, scale=scales.of_reciprocal,
-    bounds=bounds.inverted)
+declare("Log", numpy=_plain(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
+declare("Neg", numpy=_plain(np.negative), traits=UNARY | SIZES, quantization=DATA, scale=scales.of_operand,
+    bounds=bounds.same)
+declare("Reciprocal", numpy=_plain(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
+    scale=scales.of_reciprocal, bounds=bounds.inverted)
 declare("Round", numpy=_plain(np.rint), traits=UNARY | BENDS, bends_at=(0.5, 1.5, 2.5))
 declare("Sign", numpy=_plain(np.sign), traits=UNARY | BENDS)
 declare("Sin", numpy=_plain(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
 declare("Sinh", numpy=_plain(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Sqrt", numpy=_plain(np.sqrt), traits=UNARY, sampling=sample.positive, quantization=DATA, scale=scales.of_root,
-    bounds=bounds.root)
-declare("Tan", numpy=_plain(np.tan), traits=UNARY | ELEMENTARY)
+declare("Sqrt", numpy=_plain(np.sqrt), traits=UNARY | POLES, sampling=sample.positive, quantization=DATA,
+    scale=scales.of_root, bounds=bounds.root)
+declare("Tan", numpy=_plain(np.tan), traits=UNARY | ELEMENTARY | POLES)
 declare("Tanh", numpy=_plain(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA)

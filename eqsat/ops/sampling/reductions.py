@@ -8,8 +8,6 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Rejected
 from eqsat.ops.sampling.node import Fill, Node
 
-_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-
 
 def reduction(node: Node) -> None:
     chance = node.chance
