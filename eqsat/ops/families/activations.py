@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from eqsat.ops.checks import attributes, data
-from eqsat.ops.families.unary import erf
+from eqsat.ops.families.unary import erf, of_one
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.quantization_role import COMPUTES, DATA, Role
@@ -63,12 +63,6 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     y = np.exp(-x)
     y += x.dtype.type(1)
     return np.reciprocal(y)
-
-
-@in_single
-def sigmoid_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """``1 / (1 + exp(-x))``."""
-    return sigmoid(x)
 
 
 @in_single
@@ -162,7 +156,7 @@ declare("Celu", numpy=celu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO,
     quantization=DATA)
 declare("Selu", numpy=selu, traits=UNARY | BENDS | ELEMENTARY | KEEPS_FROM_ZERO, sampling=sample.activation,
     quantization=DATA)
-declare("Sigmoid", numpy=sigmoid_kernel, traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
+declare("Sigmoid", numpy=of_one(sigmoid), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
 declare("HardSigmoid", numpy=hard_sigmoid, traits=UNARY | BENDS | OWN_ATTRIBUTES, sampling=sample.activation,
     quantization=DATA, bends_at=(-3.0, 3.0, -2.5, 2.5))
 declare("HardSwish", numpy=hard_swish, traits=UNARY | BENDS, quantization=DATA, bends_at=(-3.0, 3.0))

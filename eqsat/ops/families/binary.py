@@ -90,20 +90,13 @@ def bit_shift(attrs: Attributes, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.left_shift(x, y) if attrs["direction"] == "LEFT" else np.right_shift(x, y)
 
 
-def maximum(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
-    """Largest of the operands; NaN where any is NaN."""
-    return reduce(np.maximum, xs)
+def _over_all(function: _Ufunc) -> Function:
+    """A kernel of any number of operands, from left to right."""
 
+    def run(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
+        return reduce(function, xs)
 
-def minimum(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
-    """Smallest of the operands; NaN where any is NaN."""
-    return reduce(np.minimum, xs)
-
-
-@in_single
-def add_all(attrs: Attributes, *xs: np.ndarray) -> np.ndarray:
-    """Sum of the operands, from left to right."""
-    return reduce(np.add, xs)
+    return run
 
 
 @in_single
@@ -139,12 +132,12 @@ def clip_by_attributes(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 declare("Mod", numpy=mod, traits=BROADCASTS | POLES, checks=(attributes.mod, data.divide), sampling=sample.divide)
 declare("BitShift", numpy=bit_shift, traits=BROADCASTS | OWN_ATTRIBUTES, sampling=None,
     checks=(attributes.words(direction=("LEFT", "RIGHT")),))
-declare("Max", numpy=maximum, traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES, macs=count.variadic,
-    quantization=Role(keeps=True, selects=True))
-declare("Min", numpy=minimum, traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES, macs=count.variadic,
-    quantization=Role(keeps=True, selects=True))
-declare("Sum", numpy=add_all, traits=BROADCASTS | COMMUTATIVE | SUMS, macs=count.variadic, quantization=COMPUTES,
-    scale=scales.of_sum)
+declare("Max", numpy=_over_all(np.maximum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+    macs=count.variadic, quantization=Role(keeps=True, selects=True))
+declare("Min", numpy=_over_all(np.minimum), traits=BROADCASTS | COMMUTATIVE | SELECTS | BENDS | SIZES,
+    macs=count.variadic, quantization=Role(keeps=True, selects=True))
+declare("Sum", numpy=in_single(_over_all(np.add)), traits=BROADCASTS | COMMUTATIVE | SUMS, macs=count.variadic,
+    quantization=COMPUTES, scale=scales.of_sum)
 declare("Mean", numpy=mean, traits=BROADCASTS | COMMUTATIVE, macs=count.variadic, scale=scales.of_mean)
 declare("Where", numpy=where, traits=BROADCASTS | SELECTS | BENDS | SIZES, sampling=sample.where)
 declare("Clip", numpy={11: clip, 1: clip_by_attributes}, traits=ELEMENTWISE | SELECTS | BENDS,

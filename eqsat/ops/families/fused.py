@@ -14,6 +14,7 @@ from eqsat.ops.families.normalization import standardized
 from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.families.shaping import triangle
 from eqsat.ops.families.slicing import pad
+from eqsat.ops.families.unary import of_one
 from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_broadcasting, need_convolution, need_product
 from eqsat.ops.normal_windows import window
@@ -24,12 +25,6 @@ from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
 _Optional = np.ndarray | None
-
-
-@in_single
-def gelu_ms(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """The exact GELU."""
-    return gelu(x)
 
 
 @in_single
@@ -158,11 +153,6 @@ def expand_dims(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarra
     return np.expand_dims(x, int(axis.reshape(())))
 
 
-def trilu_ms(attrs: Attributes, x: np.ndarray, k: _Optional = None) -> np.ndarray:
-    """As ONNX's Trilu."""
-    return triangle(attrs, x, k)
-
-
 def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional = None) -> np.ndarray:
     """As ONNX's Pad."""
     return pad(attrs, x, pads.reshape(-1), value)
@@ -170,7 +160,7 @@ def pad_ms(attrs: Attributes, x: np.ndarray, pads: np.ndarray, value: _Optional 
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Gelu", domain=MICROSOFT, numpy=gelu_ms, traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, bends_at=(3.0,),
+declare("Gelu", domain=MICROSOFT, numpy=of_one(gelu), traits=UNARY | ELEMENTARY | KEEPS_FROM_ZERO, bends_at=(3.0,),
     typed_like=Like("Gelu"))
 declare("BiasGelu", domain=MICROSOFT, numpy=bias_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Add", (0, 1)))
 declare("FastGelu", domain=MICROSOFT, numpy=fast_gelu, traits=ELEMENTWISE | ELEMENTARY, typed_like=Like("Identity"))
@@ -194,6 +184,6 @@ declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul
     need=need_product(1), typed_like=Like("MatMul", (0, 1), ir.DataType.FLOAT))
 declare("ExpandDims", domain=MICROSOFT, numpy=expand_dims, traits=MOVES, shaped_by=(1,),
     typed_like=Like("Unsqueeze", (0, 1), integers=(1,)))
-declare("Trilu", domain=MICROSOFT, numpy=trilu_ms, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))
+declare("Trilu", domain=MICROSOFT, numpy=triangle, traits=MOVES, typed_like=Like("Trilu", (0, 1), integers=(1,)))
 declare("Pad", domain=MICROSOFT, numpy=pad_ms, traits=MOVES, shaped_by=(1, 3),
     typed_like=Like("Pad", (0, 1, 2), integers=(1,)))

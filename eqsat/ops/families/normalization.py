@@ -46,20 +46,9 @@ def batch_normalization(
     return (y, _running(mean, now, keep), _running(var, spread, keep))[:outputs]
 
 
-def batch_normalization_by_outputs(
-    attrs: Attributes,
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    *,
-    outputs: int = 1,
-) -> Arrays:
+def batch_normalization_by_outputs(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
     """Before version 14 more than one output means training; the last two are the batch's own statistics."""
-    results = batch_normalization(
-        {**attrs, "training_mode": int(outputs > 1)}, x, scale, bias, mean, var, outputs=min(outputs, 3)
-    )
+    results = batch_normalization({**attrs, "training_mode": int(outputs > 1)}, x, *rest, outputs=min(outputs, 3))
     return results if isinstance(results, np.ndarray) else (*results, *_batch_statistics(x))[:outputs]
 
 

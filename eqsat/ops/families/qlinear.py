@@ -14,7 +14,7 @@ import numpy as np
 from eqsat.ops import normal
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
-from eqsat.ops.kernel import Attributes
+from eqsat.ops.kernel import Attributes, Function
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
@@ -126,43 +126,24 @@ def qlinear_where(
     return np.where(condition, left, _requantized(y, y_scale, y_zero, z_scale, z_zero))
 
 
-def qlinear_sigmoid(
-    attrs: Attributes,
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: _Optional,
-    y_scale: np.ndarray,
-    y_zero: _Optional = None,
-) -> np.ndarray:
-    """Sigmoid of a quantized operand."""
-    return by_table(x, lambda v: quantized(sigmoid(real(v, x_scale, x_zero)), y_scale, y_zero, x.dtype))
+def _of_one(function: Callable[[Attributes, np.ndarray], np.ndarray]) -> Function:
+    """A kernel of one quantized operand."""
+
+    def run(
+        attrs: Attributes,
+        x: np.ndarray,
+        x_scale: np.ndarray,
+        x_zero: _Optional,
+        y_scale: np.ndarray,
+        y_zero: _Optional = None,
+    ) -> np.ndarray:
+        return by_table(x, lambda v: quantized(function(attrs, real(v, x_scale, x_zero)), y_scale, y_zero, x.dtype))
+
+    return run
 
 
-def qlinear_leaky_relu(
-    attrs: Attributes,
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: _Optional,
-    y_scale: np.ndarray,
-    y_zero: _Optional = None,
-) -> np.ndarray:
-    """Leaky ReLU of a quantized operand."""
-
-    def table(every: np.ndarray) -> np.ndarray:
-        v = real(every, x_scale, x_zero)
-        return quantized(np.where(v >= 0, v, v * np.float32(attrs["alpha"])), y_scale, y_zero, x.dtype)
-
-    return by_table(x, table)
-
-
-def quantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: _Optional = None) -> np.ndarray:
-    """As ONNX's QuantizeLinear."""
-    return quantize_linear(attrs, x, scale, zero)
-
-
-def dequantize_linear_ms(attrs: Attributes, x: np.ndarray, scale: np.ndarray, zero: _Optional = None) -> np.ndarray:
-    """As ONNX's DequantizeLinear."""
-    return dequantize_linear(attrs, x, scale, zero)
+def leaky_relu(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, x, x * np.float32(attrs["alpha"]))
 
 
 # ---- declarations ----------------------------------------------------------------------------------
@@ -175,10 +156,9 @@ declare("QLinearConcat", domain=MICROSOFT, numpy=qlinear_concat, normal_form=(no
     typed_like=Like("Concat", (2, -3), 1))
 declare("QLinearWhere", domain=MICROSOFT, numpy=qlinear_where, need=need_broadcasting, sampling=sample.where,
     typed_like=Like("Where", (0, 1, 4), 1, integers=(0,)))
-declare("QLinearSigmoid", domain=MICROSOFT, numpy=qlinear_sigmoid, traits=ELEMENTARY, sampling=sample.unary,
-    typed_like=Like("Sigmoid"))
-declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=qlinear_leaky_relu, sampling=sample.unary,
+declare("QLinearSigmoid", domain=MICROSOFT, numpy=_of_one(lambda attrs, x: sigmoid(x)), traits=ELEMENTARY,
+    sampling=sample.unary, typed_like=Like("Sigmoid"))
+declare("QLinearLeakyRelu", domain=MICROSOFT, numpy=_of_one(leaky_relu), sampling=sample.unary,
     typed_like=Like("LeakyRelu"))
-declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear_ms, traits=BENDS,
-    typed_like=Like("Identity", result=2))
-declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear_ms, typed_like=Like("Identity", result=1))
+declare("QuantizeLinear", domain=MICROSOFT, numpy=quantize_linear, traits=BENDS, typed_like=Like("Identity", result=2))
+declare("DequantizeLinear", domain=MICROSOFT, numpy=dequantize_linear, typed_like=Like("Identity", result=1))

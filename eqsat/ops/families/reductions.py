@@ -106,50 +106,37 @@ def _sum_square(x: np.ndarray, axes: tuple[int, ...], keep: bool) -> np.ndarray:
     return _sum(x * x, axes, keep)
 
 
-def _arg(attrs: Attributes, x: np.ndarray, find: Callable[..., np.ndarray]) -> np.ndarray:
-    axis = attrs["axis"]
-    if attrs.get("select_last_index"):
-        index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis)
-    else:
-        index = find(x, axis=axis)
-    return np.expand_dims(index, axis) if attrs["keepdims"] else index
+def _arg(find: Callable[..., np.ndarray]) -> Function:
+    """A kernel that finds an index along an axis: the first of equals, unless it is asked for the last."""
+
+    def run(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+        axis = attrs["axis"]
+        if attrs.get("select_last_index"):
+            index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis)
+        else:
+            index = find(x, axis=axis)
+        return np.asarray(np.expand_dims(index, axis) if attrs["keepdims"] else index, np.int64)
+
+    return run
 
 
-def arg_max(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """Index of the largest element along an axis; the first of equals unless asked for the last."""
-    return np.asarray(_arg(attrs, x, np.argmax), np.int64)
+def _cumulative(function: Callable[..., np.ndarray], unit: int) -> Function:
+    """A kernel that adds or multiplies up along an axis."""
 
+    @in_single
+    def run(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
+        along = int(np.asarray(axis).item())
+        if attrs["reverse"]:
+            x = np.flip(x, along)
+        y = function(x, axis=along, dtype=x.dtype)
+        if attrs["exclusive"] and y.shape[along]:
+            y = np.roll(y, 1, along)
+            first = [slice(None)] * y.ndim
+            first[along] = slice(0, 1)
+            y[tuple(first)] = unit
+        return np.flip(y, along) if attrs["reverse"] else y
 
-def arg_min(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """Index of the smallest element along an axis."""
-    return np.asarray(_arg(attrs, x, np.argmin), np.int64)
-
-
-def _cumulative(
-    attrs: Attributes, x: np.ndarray, axis: np.ndarray, function: Callable[..., np.ndarray], unit: int
-) -> np.ndarray:
-    along = int(np.asarray(axis).item())
-    if attrs["reverse"]:
-        x = np.flip(x, along)
-    y = function(x, axis=along, dtype=x.dtype)
-    if attrs["exclusive"] and y.shape[along]:
-        y = np.roll(y, 1, along)
-        first = [slice(None)] * y.ndim
-        first[along] = slice(0, 1)
-        y[tuple(first)] = unit
-    return np.flip(y, along) if attrs["reverse"] else y
-
-
-@in_single
-def cumulative_sum(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """Running sum along an axis."""
-    return _cumulative(attrs, x, axis, np.cumsum, 0)
-
-
-@in_single
-def cumulative_product(attrs: Attributes, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """Running product along an axis."""
-    return _cumulative(attrs, x, axis, np.cumprod, 1)
+    return run
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -201,11 +188,11 @@ _REDUCES: Facets = {
 
 _ALONG_AXIS: Facets = {"macs": count.input_elements, "checks": (attributes.axis,), "normal_form": (normal.axis(),)}
 
-declare("ArgMax", numpy=arg_max, traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
-declare("ArgMin", numpy=arg_min, traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
-declare("CumSum", numpy=cumulative_sum, traits=LINEAR, macs=count.input_elements,
+declare("ArgMax", numpy=_arg(np.argmax), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
+declare("ArgMin", numpy=_arg(np.argmin), traits=BENDS, sampling=sample.arg, common=_ALONG_AXIS)
+declare("CumSum", numpy=_cumulative(np.cumsum, 0), traits=LINEAR, macs=count.input_elements,
     checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
-declare("CumProd", numpy=cumulative_product, macs=count.input_elements,
+declare("CumProd", numpy=_cumulative(np.cumprod, 1), macs=count.input_elements,
     checks=(data.parameters(numbers=(1,)), data.cumulative), axes=Axes(1, ordered=True), sampling=sample.cumulative)
 declare("Hardmax", numpy=_normalising(hardmax), traits=OWN_ATTRIBUTES, sampling=sample.along, common=_ALONG_AXIS)
 declare("LogSoftmax", numpy=_normalising(log_softmax), traits=ELEMENTARY | OWN_ATTRIBUTES, sampling=sample.along,

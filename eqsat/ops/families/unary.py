@@ -16,7 +16,7 @@ from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, KEEPS_FROM_ZERO, POLES, POSITIVE, SELECTS, SIZES, UNARY
 
 
-def _plain(function: Callable[[np.ndarray], np.ndarray]) -> Function:
+def of_one(function: Callable[[np.ndarray], np.ndarray]) -> Function:
     """A kernel that is a numpy function of one operand whose result has the operand's type."""
 
     @in_single
@@ -24,16 +24,6 @@ def _plain(function: Callable[[np.ndarray], np.ndarray]) -> Function:
         return function(x)
 
     return run
-
-
-def logical_not(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """Logical negation."""
-    return np.logical_not(x)
-
-
-def bitwise_not(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """Complement of each bit."""
-    return np.bitwise_not(x)
 
 
 def is_inf(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -77,42 +67,36 @@ def erf(x: np.ndarray) -> np.ndarray:
     return np.clip(odd, -1, 1, out=odd)
 
 
-@in_single
-def erf_kernel(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """The error function."""
-    return erf(x)
-
-
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("Not", numpy=logical_not, traits=UNARY)
-declare("BitwiseNot", numpy=bitwise_not, traits=UNARY)
+declare("Not", numpy=of_one(np.logical_not), traits=UNARY)
+declare("BitwiseNot", numpy=of_one(np.bitwise_not), traits=UNARY)
 declare("IsInf", numpy=is_inf, traits=UNARY | SELECTS)
-declare("Erf", numpy=erf_kernel, traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Abs", numpy=_plain(np.abs), traits=UNARY | BENDS, quantization=DATA, scale=scales.of_operand,
+declare("Erf", numpy=of_one(erf), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Abs", numpy=of_one(np.abs), traits=UNARY | BENDS, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same)
-declare("Acos", numpy=_plain(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
-declare("Acosh", numpy=_plain(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
-declare("Asin", numpy=_plain(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
-declare("Asinh", numpy=_plain(np.arcsinh), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Atan", numpy=_plain(np.arctan), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Atanh", numpy=_plain(np.arctanh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit)
-declare("Ceil", numpy=_plain(np.ceil), traits=UNARY | BENDS)
-declare("Cos", numpy=_plain(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Cosh", numpy=_plain(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Exp", numpy=_plain(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
-declare("Floor", numpy=_plain(np.floor), traits=UNARY | BENDS)
-declare("IsNaN", numpy=_plain(np.isnan), traits=UNARY | SELECTS)
-declare("Log", numpy=_plain(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
-declare("Neg", numpy=_plain(np.negative), traits=UNARY | SIZES, quantization=DATA, scale=scales.of_operand,
+declare("Acos", numpy=of_one(np.arccos), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
+declare("Acosh", numpy=of_one(np.arccosh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
+declare("Asin", numpy=of_one(np.arcsin), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit, quantization=DATA)
+declare("Asinh", numpy=of_one(np.arcsinh), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Atan", numpy=of_one(np.arctan), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Atanh", numpy=of_one(np.arctanh), traits=UNARY | ELEMENTARY | POLES, sampling=sample.unit)
+declare("Ceil", numpy=of_one(np.ceil), traits=UNARY | BENDS)
+declare("Cos", numpy=of_one(np.cos), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Cosh", numpy=of_one(np.cosh), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Exp", numpy=of_one(np.exp), traits=UNARY | ELEMENTARY | POSITIVE, quantization=DATA)
+declare("Floor", numpy=of_one(np.floor), traits=UNARY | BENDS)
+declare("IsNaN", numpy=of_one(np.isnan), traits=UNARY | SELECTS)
+declare("Log", numpy=of_one(np.log), traits=UNARY | ELEMENTARY | POLES, sampling=sample.positive)
+declare("Neg", numpy=of_one(np.negative), traits=UNARY | SIZES, quantization=DATA, scale=scales.of_operand,
     bounds=bounds.same)
-declare("Reciprocal", numpy=_plain(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
+declare("Reciprocal", numpy=of_one(np.reciprocal), traits=UNARY | POLES | KEEPS_FROM_ZERO, sampling=sample.reciprocal,
     scale=scales.of_reciprocal, bounds=bounds.inverted)
-declare("Round", numpy=_plain(np.rint), traits=UNARY | BENDS, bends_at=(0.5, 1.5, 2.5))
-declare("Sign", numpy=_plain(np.sign), traits=UNARY | BENDS)
-declare("Sin", numpy=_plain(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Sinh", numpy=_plain(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
-declare("Sqrt", numpy=_plain(np.sqrt), traits=UNARY | POLES, sampling=sample.positive, quantization=DATA,
+declare("Round", numpy=of_one(np.rint), traits=UNARY | BENDS, bends_at=(0.5, 1.5, 2.5))
+declare("Sign", numpy=of_one(np.sign), traits=UNARY | BENDS)
+declare("Sin", numpy=of_one(np.sin), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Sinh", numpy=of_one(np.sinh), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Sqrt", numpy=of_one(np.sqrt), traits=UNARY | POLES, sampling=sample.positive, quantization=DATA,
     scale=scales.of_root, bounds=bounds.root)
-declare("Tan", numpy=_plain(np.tan), traits=UNARY | ELEMENTARY | POLES)
-declare("Tanh", numpy=_plain(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA)
+declare("Tan", numpy=of_one(np.tan), traits=UNARY | ELEMENTARY | POLES)
+declare("Tanh", numpy=of_one(np.tanh), traits=UNARY | ELEMENTARY, quantization=DATA)
