@@ -23,6 +23,7 @@ from eqsat.model import contrib, symbolic
 from eqsat.model.checks import check_types, contradiction
 from eqsat.model.fatal import require_least_of
 from eqsat.model.shape_values import propagate
+from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
@@ -159,14 +160,14 @@ def infer_body(
 
 
 def constant_type(attrs: Attrs) -> TensorType | None:
-    """Type of a ``Constant`` node, without looking at its contents."""
-    for name, value in attrs:
+    """Type of a ``Constant`` node."""
+    for _, value in attrs:
         if isinstance(value, TensorAttr):
             return TensorType(value.dtype, tuple(value.array.shape))
-        dtype = _CONSTANT_DTYPES.get(name)
-        if dtype is not None:
-            return TensorType(dtype, (len(value),) if isinstance(value, tuple) else ())
-    return None
+    array = constant_value(attrs)
+    if array is None:
+        return None
+    return TensorType(ir.DataType.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype), array.shape)
 
 
 def tensor_type(value: ir.Value) -> TensorType | None:
@@ -191,14 +192,6 @@ def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
 
 _DIVIDES = frozenset(("Div", "Mod"))
 _READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
-_CONSTANT_DTYPES = {
-    "value_float": ir.DataType.FLOAT,
-    "value_floats": ir.DataType.FLOAT,
-    "value_int": ir.DataType.INT64,
-    "value_ints": ir.DataType.INT64,
-    "value_string": ir.DataType.STRING,
-    "value_strings": ir.DataType.STRING,
-}
 
 
 def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
