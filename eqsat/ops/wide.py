@@ -227,7 +227,7 @@ def _is_known(constant: Wide) -> bool:
     unit = float(ml_dtypes.finfo(constant.dtype.numpy()).eps)
     most = np.minimum(MOST_UNITS * unit, _MOST_WRONG) * np.maximum(size, _SMALL * float(size.max(initial=0)))
     lost = np.count_nonzero(constant.error > _MOST_WRONG * size)
-    return bool((constant.error <= most).all()) and lost <= _MOST_LOST * size.size
+    return bool((constant.error <= most).all() and lost <= _MOST_LOST * size.size)
 
 
 # ---- whether a type can hold a constant ---------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.errors import VerificationError
-from eqsat.model.types import TensorType
+from eqsat.schema.types import TensorType
 from eqsat.verify import leaves
 from eqsat.verify.samples import Style, draw
 
