@@ -56,7 +56,7 @@ def propagate(
     if need is not None and need.elements > _LIMIT:
         return None
     if op.name == "Div" and not np.all(known[1]):
-        return None
+        return None  # The standard leaves it open.
     try:
         result = evaluate(op, attrs, known)[0]
     except EqsatError:  # the checks report it with a place

@@ -16,45 +16,45 @@ class Trait(Flag):
     """An element of the result depends on the elements at its place, with broadcasting."""
     UNARY = 1 << 1 | ELEMENTWISE
     """Elementwise, of one operand."""
-    COMMUTATIVE = 1 << 2
-    """Any order of the operands gives the same result; see :func:`eqsat.ops.properties.is_commutative`."""
-    REDUCTION = 1 << 3
-    """Reduces over axes."""
-    MOVES = 1 << 4
-    """Moves, copies, generates or selects elements by place: no arithmetic on them."""
-    FORWARDS = 1 << 5
-    """Hands on what it gets, without a copy, or says something about it that costs nothing."""
-    SELECTS = 1 << 6
-    """Compares elements, or chooses among them by comparison, so that infinities stay what they are."""
-    SUMS = 1 << 7
-    """Adds, so that what is finite plus an infinity is that infinity in any order."""
-    PARAMETRIC = 1 << 12
-    """A parameter says how much there is to do, however small the operands are."""
-    RANDOM = 1 << 8
-    """Draws random numbers."""
-    BENDS = 1 << 9
-    """Does something else on the other side of a number."""
-    ELEMENTARY = 1 << 10
-    """Evaluates an elementary function for each element."""
-    OWN_ATTRIBUTES = 1 << 11
-    """Its kernel in ``onnx.reference`` cannot refer to a function's attribute: the values stay in the definition."""
-    LINEAR = 1 << 13
-    """Adds up elements or products of them: on magnitudes it gives the magnitude of the terms."""
-    CONVERTS = 1 << 14
-    """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
-    INDEXES = 1 << 17
-    """An operand behind the first says where elements are read or written."""
-    BY_TYPE = 1 << 18
-    """The type of its operand alone says what its result is."""
-    POLES = 1 << 19
-    """It is infinite or undefined somewhere, however small its operands are."""
-    POSITIVE = 1 << 20
-    """Its result is above zero, and rounds to it."""
-    KEEPS_FROM_ZERO = 1 << 21
-    """Its result is zero only if an operand is."""
-    BROADCASTS = 1 << 16 | ELEMENTWISE
+    BROADCASTS = 1 << 2 | ELEMENTWISE
     """Elementwise, of operands that stretch each other."""
-    SIZES = 1 << 15
+    COMMUTATIVE = 1 << 3
+    """Any order of the operands gives the same result; see :func:`eqsat.ops.properties.is_commutative`."""
+    REDUCTION = 1 << 4
+    """Reduces over axes."""
+    MOVES = 1 << 5
+    """Moves, copies, generates or selects elements by place: no arithmetic on them."""
+    FORWARDS = 1 << 6
+    """Hands on what it gets, without a copy, or says something about it that costs nothing."""
+    SELECTS = 1 << 7
+    """Compares elements, or chooses among them by comparison, so that infinities stay what they are."""
+    SUMS = 1 << 8
+    """Adds, so that what is finite plus an infinity is that infinity in any order."""
+    PARAMETRIC = 1 << 9
+    """A parameter says how much there is to do, however small the operands are."""
+    RANDOM = 1 << 10
+    """Draws random numbers."""
+    BENDS = 1 << 11
+    """Does something else on the other side of a number."""
+    ELEMENTARY = 1 << 12
+    """Evaluates an elementary function for each element."""
+    OWN_ATTRIBUTES = 1 << 13
+    """Its kernel in ``onnx.reference`` cannot refer to a function's attribute: the values stay in the definition."""
+    LINEAR = 1 << 14
+    """Adds up elements or products of them: on magnitudes it gives the magnitude of the terms."""
+    CONVERTS = 1 << 15
+    """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
+    INDEXES = 1 << 16
+    """An operand behind the first says where elements are read or written."""
+    BY_TYPE = 1 << 17
+    """The type of its operand alone says what its result is."""
+    POLES = 1 << 18
+    """It is infinite or undefined somewhere, however small its operands are."""
+    POSITIVE = 1 << 19
+    """Its result is above zero, and rounds to it."""
+    KEEPS_FROM_ZERO = 1 << 20
+    """Its result is zero only if an operand is."""
+    SIZES = 1 << 21
     """Sizes are computed with it: the inference of shapes follows its results where they are known."""
 
 
