@@ -203,11 +203,12 @@ class _Audit:
             return np.asarray(units + 2 * moved + np.zeros_like(size))
         unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
         if numerics is not None and numerics.kind == "exact":
-            # What is computed from constants is a constant, rounded to its type.
+            # What is computed from constants is a constant, rounded to its type; all else is rounded to float64 alone.
             folded = all(c is None or self.snapshot.constant[c] for c in node.children)
-            if folded:
-                return 8 * unit * size + float(ml_dtypes.finfo(kind.dtype.numpy()).smallest_normal)
-            return 8 * float(np.finfo(np.float64).eps) * size
+            rounding = unit if folded else float(np.finfo(np.float64).eps)
+            least = float(ml_dtypes.finfo(kind.dtype.numpy()).smallest_normal) if folded else 0.0
+            # Values have been moved by the unit of their type.
+            return 8 * rounding * size + 16 * _moved(expected, found) * (rounding / unit) + least
         return 16 * _moved(expected, found) + (32 + units) * unit * size
 
     @cached_property

@@ -10,7 +10,9 @@ import onnx
 import onnx.helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
+from onnx.reference.ops.op_loop import Loop as ReferenceLoop
 
+from eqsat import bounds
 from eqsat.schema.types import OpKey
 
 
@@ -80,7 +82,23 @@ class ReferenceNode:
             [onnx.helper.make_value_info(name, _type_proto(x)) for name, x in feeds.items()],
             [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
         )
-        return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets))
+        return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop])
+
+
+class Loop(ReferenceLoop):
+    """The reference's loop; each round is a step of the meter, so that it ends."""
+
+    op_domain = ""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        run_body = self._run_body
+
+        def metered(*args: Any, **options: Any) -> Any:
+            bounds.current().step(1, "Loop")
+            return run_body(*args, **options)
+
+        self._run_body = metered
 
 
 def _names(inputs: Sequence[Any]) -> list[str]:

@@ -185,8 +185,8 @@ class Examiner:
             mask &= ~meanings.get().excused(left, right)
         if mask.any():
             shaken = shaken_result(self.programs, piece, sample, own)
-            # The result may be another program over the reals, which rounds where the input does not.
-            mask = judge.without_ill_conditioned(mask, right, left, self._epsilon(piece), shaken)
+            # The result may be another program over the reals, which rounds where the input does not, term by term.
+            mask = judge.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
         if not mask.any():
             return None
         if self._kernels_differ(piece, sample, right) or (

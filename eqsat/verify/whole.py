@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import EqsatError
+from eqsat import bounds
+from eqsat.errors import EqsatError, LimitError
 from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.schema.types import GraphAttr
 from eqsat.verify import judge
-from eqsat.verify.oracle import Failed, Value, own
+from eqsat.verify.oracle import MOST_ROUNDS, Failed, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
 from eqsat.verify.sides import Noise
 
@@ -69,10 +70,14 @@ def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
 
     Raises:
         Failed: It cannot be executed.
+        LimitError: It takes more memory, time or rounds of loops than there are.
     """
     given = {value.name or "": arrays[value.name or ""] for value in model.graph.inputs if value.name in arrays}
     try:
-        found: dict[str, Any] = Executor(model).run(given)
+        with bounds.metered(steps=MOST_ROUNDS + 2 * len(model.graph)):
+            found: dict[str, Any] = Executor(model).run(given)
+    except LimitError:
+        raise
     except EqsatError as error:
         raise Failed(str(error)) from error
     return [found[value.name or ""] for value in model.graph.outputs]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 import eqsat
@@ -104,3 +106,22 @@ def test_where_the_runtime_and_the_specification_differ_the_specification_decide
     for seed in range(6):
         result = eqsat.optimize(graph, rules=[path], objective="random", seed=seed)
         assert result.summary.verification is not None and result.summary.verification.agrees
+
+
+def test_a_loop_that_takes_too_long_is_not_verified() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+        <int64 trips = {1000000000000}, bool go = {1}, float zero = {0}> {
+        last = Loop (trips, go, zero) <body = b (int64 i, bool c, float v) => (bool d, float w) <float one = {1}> {
+            d = Identity (c) w = Add (v, one) }>
+        y = Add (x, last) }"""
+    seen = eqsat.optimize(onnx.parser.parse_model(text)).summary.verification
+    assert seen is not None and seen.agrees is None
+    assert any("executed operators are required" in reason for reason in seen.skipped)
+
+
+def test_a_result_that_does_not_fit_into_memory_is_not_verified() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) <int64[1] size = {100000000}> {
+        large = ConstantOfShape (size) sum = ReduceSum (large) y = Add (x, sum) }"""
+    seen = eqsat.optimize(onnx.parser.parse_model(text), memory_limit="300MB").summary.verification
+    assert seen is not None and seen.agrees is None
+    assert any("memory limit" in reason for reason in seen.skipped)
