@@ -18,7 +18,7 @@ from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import ORIGINAL, Constructor, has_variadic_outputs
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import captured_values, op_key, to_attrs
-from eqsat.schema.types import Attrs, GraphAttr, TensorType
+from eqsat.schema.types import Attrs, GraphAttr
 
 CHUNK = 300
 
@@ -58,13 +58,6 @@ class Encoding:
         self.number[value] = len(self.values)
         self.values.append(value)
         return self.number[value]
-
-
-def type_of(value: ir.Value) -> TensorType | None:
-    """The static type that the model declares for a value, None where it does not."""
-    if value.dtype is None or value.shape is None or isinstance(value.type, ir.SequenceType | ir.OptionalType):
-        return None
-    return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
 
 
 def node_constructor(node: ir.Node, inputs: int) -> Constructor:

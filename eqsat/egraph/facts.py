@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.encode import Encoding, type_of
+from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
@@ -24,7 +24,7 @@ from eqsat.ops.evaluate import fold
 from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 from eqsat.ops.traits import Trait
-from eqsat.schema.types import GraphAttr, TensorType
+from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 
 def analysis_rules(c: Constructor) -> list[str]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.egraph.encode import EncodedNode, Encoding, type_of
+from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.rules.expression import NodeFacts, TensorFacts
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import TensorType, type_of
 from eqsat.targets.cost import CostModel
 
 

@@ -36,9 +36,10 @@ from eqsat.model.infer import infer_body
 from eqsat.ops.counters import Node, Types
 from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement
+from eqsat.schema.attributes import PARAMETERS, op_key
 from eqsat.schema.body import Body
 from eqsat.schema.functions import function_body
-from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, type_of
 
 
 def macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types) -> int:
@@ -85,31 +86,13 @@ def _graph_macs(graph: ir.Graph) -> int:
     """MACs of a body's nodes; nodes whose shapes are not known are taken as free, a loop as one round."""
     total = 0
     for node in graph:
-        attrs = {k: a.value for k, a in node.attributes.items() if a.type in _PLAIN_ATTRIBUTES}
+        attrs = {k: a.value for k, a in node.attributes.items() if a.type in PARAMETERS}
         bound = tuple((k, tuple(v) if isinstance(v, list | tuple) else v) for k, v in attrs.items())
         bodies = ((k, a.as_graph()) for k, a in node.attributes.items() if a.type == ir.AttributeType.GRAPH)
         graphs = tuple((k, GraphAttr(body, ())) for k, body in bodies)
-        op = OpKey("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+        op = op_key(node)
         try:
-            total += macs(op, (*bound, *graphs), [_type(v) for v in node.inputs], [_type(v) for v in node.outputs])
+            total += macs(op, (*bound, *graphs), [type_of(v) for v in node.inputs], [type_of(v) for v in node.outputs])
         except OptimizationError:
             continue
     return total
-
-
-def _type(value: ir.Value | None) -> TensorType | None:
-    if value is None or value.dtype is None or value.shape is None:
-        return None
-    return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
-
-
-_PLAIN_ATTRIBUTES = frozenset(
-    {
-        ir.AttributeType.INT,
-        ir.AttributeType.INTS,
-        ir.AttributeType.FLOAT,
-        ir.AttributeType.FLOATS,
-        ir.AttributeType.STRING,
-        ir.AttributeType.STRINGS,
-    }
-)

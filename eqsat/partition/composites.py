@@ -23,18 +23,10 @@ from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
 from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
 from eqsat.partition.names import Namer
-from eqsat.schema.attributes import from_attrs
+from eqsat.schema.attributes import PARAMETERS, from_attrs
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey
 
-_PARAMETERS = (
-    ir.AttributeType.INT,
-    ir.AttributeType.INTS,
-    ir.AttributeType.FLOAT,
-    ir.AttributeType.FLOATS,
-    ir.AttributeType.STRING,
-    ir.AttributeType.STRINGS,
-)
 _Skeleton = tuple[object, ...]
 
 
@@ -166,7 +158,7 @@ def _definition(body: Body, present: tuple[bool, ...]) -> _Definition:
 def _is_parameter(op: OpKey, attribute: ir.Attr) -> bool:
     """Whether calls may differ in it; a constant is part of what the composite is, and so is a function of eqsat."""
     fixed = op == OpKey("", "Constant") or has(op, Trait.OWN_ATTRIBUTES)
-    return attribute.type in _PARAMETERS and not fixed and not is_function(op)
+    return attribute.type in PARAMETERS and not fixed and not is_function(op)
 
 
 def _shared_part(op: OpKey, attribute: ir.Attr) -> tuple[str, str, str]:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from eqsat.egraph.encode import operands, type_of
+from eqsat.egraph.encode import operands
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
 from eqsat.report import summary as report
 from eqsat.rules.expression import TensorFacts
 from eqsat.schema.attributes import op_key
-from eqsat.schema.types import TensorType
+from eqsat.schema.types import TensorType, type_of
 from eqsat.targets.cost import CostModel
 
 

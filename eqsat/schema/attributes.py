@@ -23,6 +23,16 @@ from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, T
 
 _Kind = ir.AttributeType
 
+PARAMETERS = (
+    ir.AttributeType.INT,
+    ir.AttributeType.INTS,
+    ir.AttributeType.FLOAT,
+    ir.AttributeType.FLOATS,
+    ir.AttributeType.STRING,
+    ir.AttributeType.STRINGS,
+)
+"""Kinds of attributes that are numbers and texts."""
+
 
 def op_key(node: ir.Node) -> OpKey:
     """The operator of a node; overloads of functions are told apart by name (``name:overload``)."""

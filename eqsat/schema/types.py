@@ -70,6 +70,15 @@ class TensorType:
         return f"{self.dtype.name.lower()}[{dims}]"
 
 
+def type_of(value: ir.Value | None) -> TensorType | None:
+    """The static type that the model declares for a value, None where it does not."""
+    if value is None or value.dtype is None or value.shape is None:
+        return None
+    if isinstance(value.type, ir.SequenceType | ir.OptionalType):
+        return None
+    return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
+
+
 class OpKey(NamedTuple):
     """An operator by domain and name; the default ONNX domain is ``""``."""
 
