@@ -118,7 +118,8 @@ def _errors(
             kind, before = results[i], errors[i]
             if value is not None and other is not None and kind is not None and kind.dtype in FLOATS:
                 with np.errstate(all="ignore"):
-                    error = np.abs(np.asarray(other) - np.asarray(value))
+                    same = np.shape(other) == np.shape(value)
+                    error = np.abs(np.asarray(other) - np.asarray(value)) if same else np.full(np.shape(value), np.inf)
                 errors[i] = error if before is None else before + error
     return errors
 
