@@ -41,7 +41,7 @@ def gaps(dtype: ir.DataType, result: ir.DataType, attributes: Mapping[str, Any])
     filled = {
         name: dtypes.literal(value, numbers if isinstance(value, float) else ir.DataType.INT32)
         for name, value in attributes.items()
-        if isinstance(value, int | float) and abs(value) < 2**31
+        if isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**31)
     }
     wide = dtypes.size(dtype) == 8 and c != "double"
     return filled | {
