@@ -18,7 +18,7 @@ def test_random_graphs_agree_with_the_executor():
 
 @pytest.mark.parametrize("seeds", [range(12), [193, 388, 397]], ids=["first", "found"])
 def test_cases_of_all_kinds_and_types(seeds: Sequence[int]):
-    """As they are and optimized; warnings are errors. Those found: an axis of one, an empty output, a large attribute."""
+    """As they are and optimized; warnings are errors. Found were an axis of one, an empty output, a large attribute."""
     ran, wrong = graphs.failures(seeds, kind="cases")
     assert wrong == []
     assert ran >= 0.7 * len(seeds)
