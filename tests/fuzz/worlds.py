@@ -179,6 +179,8 @@ class _Run:
         if dtype == np.float64:
             half *= 4  # or it would often round to no move at all
         size = np.abs(array)
+        if np.shape(aside) not in ((), array.shape):
+            aside = 0.0  # a shape that depends on what moves
         reach = np.maximum(half * np.maximum(size, aside), np.minimum(least, size))
         with np.errstate(all="ignore"):
             moved = array + reach * self.rng.uniform(-1.0, 1.0, array.shape)
