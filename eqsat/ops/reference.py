@@ -11,6 +11,7 @@ import onnx.helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpFunction, OpRun
 from onnx.reference.ops.op_loop import Loop as ReferenceLoop
+from onnx.reference.ops.op_scan import Scan as ReferenceScan
 
 from eqsat import bounds
 from eqsat.schema.types import OpKey
@@ -82,11 +83,11 @@ class ReferenceNode:
             [onnx.helper.make_value_info(name, _type_proto(x)) for name, x in feeds.items()],
             [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in self._outputs],
         )
-        return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop])
+        return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=self._opsets), new_ops=[Loop, Scan])
 
 
-class Loop(ReferenceLoop):
-    """The reference's loop; each round is a step of the meter, so that it ends."""
+class _Metered:
+    """Each round is a step of the meter, so that it ends."""
 
     op_domain = ""
 
@@ -95,10 +96,18 @@ class Loop(ReferenceLoop):
         run_body = self._run_body
 
         def metered(*args: Any, **options: Any) -> Any:
-            bounds.current().step(1, "Loop")
+            bounds.current().step(1, type(self).__name__)
             return run_body(*args, **options)
 
         self._run_body = metered
+
+
+class Loop(_Metered, ReferenceLoop):
+    """The reference's loop, metered."""
+
+
+class Scan(_Metered, ReferenceScan):
+    """The reference's scan, metered."""
 
 
 def _names(inputs: Sequence[Any]) -> list[str]:

@@ -110,7 +110,8 @@ def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple
     _require_defined(op, attrs, inputs)
     flow = any(isinstance(value, GraphAttr) for _, value in attrs)
     try:
-        return (_by_reference if flow else evaluate)(op, attrs, inputs, outputs)
+        with np.errstate(all="ignore"):
+            return (_by_reference if flow else evaluate)(op, attrs, inputs, outputs)
     except Exception as error:
         raise Failed(str(error)) from error
 
