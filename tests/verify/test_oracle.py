@@ -1,0 +1,55 @@
+"""Whom verification may ask: not where an implementation is wrong, or ends the process."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.reference import ReferenceNode
+from eqsat.schema import opset
+from eqsat.schema.attributes import make_attrs, to_protos
+from eqsat.schema.types import Attrs, OpKey
+from eqsat.verify.oracle import Failed, Oracle
+
+ERF = OpKey("", "Erf")
+
+
+def reference(op: OpKey, attrs: Attrs, *inputs: np.ndarray) -> np.ndarray:
+    return ReferenceNode(op, opset.opset_version(""), to_protos(attrs, op), 1)(inputs)[0]
+
+
+def refused(op: OpKey, attrs: Attrs, *inputs: np.ndarray) -> bool:
+    with pytest.raises(Failed, match="the reference is wrong"):
+        Oracle(("onnx.reference",))(op, attrs, inputs, 1)
+    return True
+
+
+def test_the_reference_computes_erf_of_float64_in_float32() -> None:
+    x = np.array([0.1, -0.28, 1.2])
+    exact = np.array([math.erf(v) for v in x])
+    assert refused(ERF, (), x) and abs(reference(ERF, (), x) - exact).max() > 1e-10
+    np.testing.assert_allclose(evaluate(ERF, (), [x], 1)[0], exact, rtol=1e-15)
+    np.testing.assert_array_equal(Oracle(("onnx.reference",))(ERF, (), [x.astype(np.float32)], 1)[0].dtype, np.float32)
+
+
+def test_the_reference_spreads_scales_of_channels_over_the_wrong_axis() -> None:
+    op, one = OpKey("", "QLinearConv"), np.float32(1)
+    x, w = np.ones((1, 1, 3), np.uint8), np.arange(1, 11, dtype=np.uint8).reshape(5, 1, 2)
+    scales, zeros, zero = np.arange(1, 6, dtype=np.float32), np.zeros(5, np.uint8), np.uint8(0)
+    inputs = [np.asarray(v) for v in (x, one, zero, w, scales, zeros, one, zero)]
+    attrs = make_attrs(op, {"kernel_shape": [2], "strides": [1], "pads": [0, 0], "dilations": [1]})
+    wanted = (w.reshape(5, 2).sum(1) * scales)[None, :, None].repeat(2, axis=2)
+    assert refused(op, attrs, *inputs) and reference(op, attrs, *inputs).shape != wanted.shape
+    np.testing.assert_array_equal(evaluate(op, attrs, inputs, 1)[0], wanted)
+
+
+def test_onnx_runtime_is_not_asked_for_normalizations_of_nothing() -> None:
+    """It may end the process."""
+    pytest.importorskip("onnxruntime")
+    op = OpKey("", "InstanceNormalization")
+    x, ones = np.zeros((1, 2, 0), np.float32), np.ones(2, np.float32)
+    with pytest.raises(Failed, match="crash"):
+        Oracle(("onnxruntime",))(op, make_attrs(op, {"epsilon": 1e-5}), [x, ones, ones], 1)
