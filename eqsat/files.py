@@ -161,7 +161,7 @@ def _keep(file: Path, copy: Path) -> None:
     """A second name for a file, so that it can come back; readers see it at its place all the time."""
     try:
         os.link(file, copy, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # File systems without such links, machines that link no links.
+    except (OSError, NotImplementedError):  # No hard links here, or none of symbolic links.
         shutil.copy2(file, copy, follow_symlinks=False)
 
 

@@ -13,6 +13,7 @@ import pytest
 import eqsat
 from eqsat import search
 from eqsat.cli import main
+from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import ROUNDS, Engine
 from eqsat.egraph.limits import MOST_ENODES, LastGuard, Limits
 from eqsat.errors import LimitError, OptimizationError
@@ -96,7 +97,7 @@ def test_a_model_that_is_to_be_quantized_is_not_left_as_it_is(monkeypatch: pytes
     graph = model(TEXT.replace("y)", "x)"), "float[1,4] x", "float[1,4] out")
     monkeypatch.setattr(search.Search, "_saturate", lambda *_: (_ for _ in ()).throw(search.TimeUp))
     with pytest.raises(OptimizationError, match=r"the time limit of 30 s was met too soon"):
-        search.Search(graph, approximations=[None])  # type: ignore[list-item]
+        search.Search(graph, approximations=[Approximation("x", np.array(1, np.float32), np.array(0, np.int8))])
 
 
 def test_the_command_line_says_it(

@@ -23,7 +23,7 @@ def element_types(model: onnx.ModelProto) -> Types:
     found: Types = {}
     try:
         typed = onnx.shape_inference.infer_shapes(model)
-    except Exception:  # whatever the C++ side throws; what is wrong with the model is for others to say
+    except Exception:  # onnx raises exceptions of many types here; the checks of the loader report what is wrong
         typed = model
     _collect(typed.graph, found)
     return found

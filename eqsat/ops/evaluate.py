@@ -201,7 +201,7 @@ def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value])
     """What an operator needs, None where the inputs do not fit together: evaluating them says how."""
     try:
         return need_of(op, attrs, inputs)
-    except Exception:  # counters take operands as they come, and so wrong ones may lead to anything
+    except Exception:  # counters do not check their operands, so those that do not fit raise anything
         return None
 
 

@@ -133,7 +133,7 @@ def runtime() -> Any:
     """The module ``onnxruntime``, None where it is not installed."""
     try:
         import onnxruntime
-    except Exception:  # what an installation raises that fits neither this numpy nor this machine
+    except Exception:  # an installation that is broken, or made for another numpy, raises anything
         return None
     return onnxruntime
 

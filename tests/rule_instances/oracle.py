@@ -50,7 +50,7 @@ def onnx_runtime(
         raise Unsupported(f"{op} has no other judge")
     try:
         return _reference(op, attrs, inputs, outputs, version)
-    except (NotImplementedError, RuntimeError, TypeError) as error:
+    except (NotImplementedError, RuntimeError, TypeError) as error:  # types that the reference does not know
         raise Unsupported(str(error)) from error
 
 
