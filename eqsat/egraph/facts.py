@@ -17,6 +17,7 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
+from eqsat.egraph.made_constants import roundings
 from eqsat.errors import EqsatError, LimitError
 from eqsat.model.infer import infer_types
 from eqsat.ops.bounds import operator_bounds
@@ -110,6 +111,7 @@ class Facts:
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self._constants = 0
         self._pending: list[Fact] = []
+        self._priming = False
 
     def declare(self, constructor: Constructor) -> None:
         self.engine.run_text(analysis_rules(constructor))
@@ -155,6 +157,8 @@ class Facts:
             kind = type_of(value)
             types[encoding.number[value]] = None if kind is None else tables.types.id(kind)
         facts: list[Fact] = []
+        # What the model's own operators round is what the model means.
+        self._priming = True
         for index, node in enumerate(encoding.nodes):
             if index % 256 == 0:
                 self.engine.look_at_clock()
@@ -170,6 +174,7 @@ class Facts:
                 found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
                 for k, part in zip(node.results, found or (), strict=False):
                     target[k] = part or None
+        self._priming = False
         self._tell(facts)
         return types, values
 
@@ -301,9 +306,14 @@ class Facts:
         except EqsatError as error:
             self.contradictions.setdefault(str(c.op), str(error))
             return None
+        units: Sequence[np.ndarray | None] | None = [None] * len(types)
+        if not self._priming:
+            units = roundings(self.tables, c.op, attrs, key[1:], results, types)
+        if units is None:
+            return None
         return tuple(
-            self.tables.constants.of_array(np.asarray(r), t.dtype) if r is not None and t is not None else 0
-            for r, t in zip(results, types, strict=True)
+            self.tables.constants.of_array(np.asarray(r), t.dtype, u) if r is not None and t is not None else 0
+            for r, t, u in zip(results, types, units, strict=True)
         )
 
     def _static_shape(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:

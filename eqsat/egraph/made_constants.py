@@ -19,8 +19,8 @@ from eqsat.egraph.layout import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
-from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, rounded_by
-from eqsat.schema.types import Attrs, TensorType
+from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, misfit, rounded_by
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
 class OutOfRange(Exception):
@@ -155,3 +155,36 @@ class MadeConstants:
             return self._types[operand.step][operand.output] if operand.step in self._types else None
         numbers = self.numbers.get(operand.variable or "")
         return None if numbers is None else self.tables.constants[numbers.constant].type
+
+
+def roundings(
+    tables: Tables,
+    op: OpKey,
+    attrs: Attrs,
+    constants: Sequence[int],
+    results: Sequence[np.ndarray | None],
+    types: Sequence[TensorType | None],
+) -> Sequence[np.ndarray | None] | None:
+    """By how much the results of an operator on small constants, which a rule has made, are rounded.
+
+    Sums lose what is small in them; other operators are as wrong as what they are given.
+
+    Returns:
+        Units of each result, see :func:`eqsat.ops.wide.rounded_by`; None if too little is left of one.
+    """
+    sums = op in SUMS
+    if not sums and all(tables.constants[k].units is None for k in constants):
+        return [None] * len(types)
+    try:
+        wides = evaluate_wide(op, attrs, [tables.wide(Numbers(k)) for k in constants], types)
+    except EqsatError:
+        return [None] * len(types)
+    units: list[np.ndarray | None] = []
+    for wide, result in zip(wides, results, strict=True):
+        if wide is None or wide.scale is None or result is None:
+            units.append(None)
+        elif misfit(wide):
+            return None
+        else:
+            units.append(rounded_by(wide, anew=sums))
+    return units

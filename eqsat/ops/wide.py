@@ -106,7 +106,7 @@ def _errors(
     """
     arrays = [None if o is None else o.values for o in operands]
     errors: list[np.ndarray | None] = [None] * len(values)
-    if op in _SUMS and results[0] is not None and results[0].dtype in FLOATS:
+    if op in SUMS and results[0] is not None and results[0].dtype in FLOATS:
         first, second = (a for a in arrays if a is not None)
         lost = _lost(first, second if op.name == "Add" else -second)
         errors[0] = lost if lost.any() else None
@@ -124,7 +124,7 @@ def _errors(
     return errors
 
 
-_SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
+SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
 
 
 def _lost(first: np.ndarray, second: np.ndarray) -> np.ndarray:

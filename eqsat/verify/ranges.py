@@ -1,10 +1,11 @@
 """Where a difference says nothing, because a value has left the range of its type.
 
 Rules of class ``real`` hold where every value that either program computes stays within the range of its type. So each
-side is executed a second time in a type that is wide enough, and an element that differs is excused in two cases only:
+side is executed a second time in a type that is wide enough. An element that differs is excused in three cases only:
 
 - the *input* leaves the range: some value of it does, and the element is not what the input means over the reals; or
   it means an infinity or no number there;
+- an operand of the piece is infinite or no number, and so is the element on either side;
 - a value *between* does: both sides mean the same over the reals, some value of the result leaves the range, and the
   element is not what the result means.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 
@@ -41,6 +43,7 @@ class Meaning:
         right: The result's.
         input_leaves: Whether a value of the input leaves the range of its type.
         result_leaves: The same for the result.
+        endless_leaf: Whether an operand of the piece is infinite or no number somewhere.
         rtol: Relative error that rounding constants to their types explains.
     """
 
@@ -48,6 +51,7 @@ class Meaning:
     right: np.ndarray | None
     input_leaves: bool
     result_leaves: bool
+    endless_leaf: bool
     rtol: float
 
     def differs(self) -> np.ndarray | None:
@@ -58,7 +62,8 @@ class Meaning:
 
     def excused(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Elements of values in their own type of which a difference says nothing."""
-        return self.input_excused(left) | self._between(right)
+        endless = ~(_is_finite(left) & _is_finite(right)) if self.endless_leaf else False
+        return self.input_excused(left) | self._between(right) | endless
 
     def input_excused(self, left: np.ndarray) -> np.ndarray:
         """Elements in which the input has left the range of its types."""
@@ -117,6 +122,7 @@ class Meanings:
             right if isinstance(right, np.ndarray) else None,
             sampled or any(_leaves(*step) for step in _left_steps(programs, piece, values)),
             sampled or any(_leaves(*step) for step in _right_steps(programs, piece, theirs)),
+            any(_is_float(v) and not _is_finite(v).all() for v in self.sample.values()),
             self.rtol,
         )
 
@@ -214,6 +220,10 @@ def _is_outside(kind: TensorType | None, value: Value, *, infinite: bool = True)
         return True
     beyond = (size > largest(kind.dtype)) & finite
     return bool((beyond | ((size > 0) & (size < smallest_normal(kind.dtype)))).any())
+
+
+def _is_float(value: Value) -> TypeGuard[np.ndarray]:
+    return isinstance(value, np.ndarray) and "float" in value.dtype.name
 
 
 def _is_finite(array: np.ndarray) -> np.ndarray:
