@@ -17,7 +17,7 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
-from eqsat.egraph.made_constants import roundings
+from eqsat.egraph.made_constants import residues
 from eqsat.errors import EqsatError, LimitError
 from eqsat.model.infer import infer_types
 from eqsat.ops.bounds import operator_bounds
@@ -306,14 +306,14 @@ class Facts:
         except EqsatError as error:
             self.contradictions.setdefault(str(c.op), str(error))
             return None
-        units: Sequence[np.ndarray | None] | None = [None] * len(types)
+        rest: Sequence[np.ndarray | None] | None = [None] * len(types)
         if not self._priming:
-            units = roundings(self.tables, c.op, attrs, key[1:], results, types)
-        if units is None:
+            rest = residues(self.tables, c.op, attrs, key[1:], results, types)
+        if rest is None:
             return None
         return tuple(
-            self.tables.constants.of_array(np.asarray(r), t.dtype, u) if r is not None and t is not None else 0
-            for r, t, u in zip(results, types, units, strict=True)
+            self.tables.constants.of_array(np.asarray(r), t.dtype, x) if r is not None and t is not None else 0
+            for r, t, x in zip(results, types, rest, strict=True)
         )
 
     def _static_shape(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -55,12 +55,12 @@ class Table(Generic[K]):
 class Constant:
     """A constant tensor; ``tensor`` is None for the absent input.
 
-    ``units`` says by how much rules have rounded its elements, see :func:`eqsat.ops.wide.rounded_by`.
+    ``residue`` is what rounding has taken away where a rule has made it, see :func:`eqsat.ops.wide.residue_of`.
     """
 
     type: TensorType | None
     tensor: ir.TensorProtocol | None
-    units: np.ndarray | None = None
+    residue: np.ndarray | None = None
 
     @property
     def is_small(self) -> bool:
@@ -72,30 +72,30 @@ class Constant:
 
 
 class Constants:
-    """Constants by content and by what they were rounded by when small, by identity of the tensor when large."""
+    """Constants by content and by what rounding took away when small, by identity of the tensor when large."""
 
     def __init__(self) -> None:
         self._items: list[Constant] = [Constant(None, None)]
         self._ids: dict[Hashable, int] = {}
         self._kept: list[ir.TensorProtocol] = []
 
-    def of_tensor(self, tensor: ir.TensorProtocol, units: np.ndarray | None = None) -> int:
+    def of_tensor(self, tensor: ir.TensorProtocol, residue: np.ndarray | None = None) -> int:
         kind = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
         if (kind.elements or 0) <= SMALL:
             array = array_of(tensor)
             content: Hashable = array.tobytes() if array.dtype != object else tuple(array.ravel().tolist())
-            key: Hashable = (kind, content, None if units is None else units.tobytes())
+            key: Hashable = (kind, content, None if residue is None else residue.tobytes())
         else:
             key = id(tensor)
             self._kept.append(tensor)
         found = self._ids.get(key)
         if found is None:
             found = self._ids[key] = len(self._items)
-            self._items.append(Constant(kind, tensor, units))
+            self._items.append(Constant(kind, tensor, residue))
         return found
 
-    def of_array(self, array: np.ndarray, dtype: ir.DataType, units: np.ndarray | None = None) -> int:
-        return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype), units)
+    def of_array(self, array: np.ndarray, dtype: ir.DataType, residue: np.ndarray | None = None) -> int:
+        return self.of_tensor(tensor_of(np.asarray(array, order="C"), dtype), residue)
 
     def __getitem__(self, number: int) -> Constant:
         return self._items[number]
@@ -147,7 +147,7 @@ class Tables:
         if numbers.constant not in self._wide:
             array = constant.numpy()
             assert array is not None
-            self._wide[numbers.constant] = widen(array, constant.type.dtype, constant.units)
+            self._wide[numbers.constant] = widen(array, constant.type.dtype, constant.residue)
         return self._wide[numbers.constant]
 
     def is_infinite(self, numbers: Numbers) -> bool:

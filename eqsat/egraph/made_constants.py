@@ -19,7 +19,7 @@ from eqsat.egraph.layout import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
-from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, misfit, rounded_by
+from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, misfit, residue_of
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -82,9 +82,9 @@ class MadeConstants:
         for index in sorted(self._folded):
             known = self._known[index]
             assert isinstance(known, Wide)
-            # An exact rule makes the bits that its left side computes: to round them is no error.
-            units = rounded_by(known, anew=not self.exact)
-            found[index] = self.tables.constants.of_array(known.rounded(), known.dtype, units)
+            # An exact rule makes the bits that its left side computes: nothing is taken away from them.
+            residue = None if self.exact else residue_of(known)
+            found[index] = self.tables.constants.of_array(known.rounded(), known.dtype, residue)
         return found
 
     def _folds(self, step: BuildStep, result: Wide) -> bool:
@@ -157,7 +157,7 @@ class MadeConstants:
         return None if numbers is None else self.tables.constants[numbers.constant].type
 
 
-def roundings(
+def residues(
     tables: Tables,
     op: OpKey,
     attrs: Attrs,
@@ -165,26 +165,19 @@ def roundings(
     results: Sequence[np.ndarray | None],
     types: Sequence[TensorType | None],
 ) -> Sequence[np.ndarray | None] | None:
-    """By how much the results of an operator on small constants, which a rule has made, are rounded.
+    """What rounding takes away from the results of an operator on small constants that a rule has made.
 
-    Sums lose what is small in them; other operators are as wrong as what they are given.
+    Sums lose what is small in them; other operators have no more residue than what they are given.
 
     Returns:
-        Units of each result, see :func:`eqsat.ops.wide.rounded_by`; None if too little is left of one.
+        That of each result, see :func:`eqsat.ops.wide.residue_of`; None if an element type cannot hold one.
     """
-    sums = op in SUMS
-    if not sums and all(tables.constants[k].units is None for k in constants):
+    if op not in SUMS and all(tables.constants[k].residue is None for k in constants):
         return [None] * len(types)
     try:
         wides = evaluate_wide(op, attrs, [tables.wide(Numbers(k)) for k in constants], types)
     except EqsatError:
         return [None] * len(types)
-    units: list[np.ndarray | None] = []
-    for wide, result in zip(wides, results, strict=True):
-        if wide is None or wide.scale is None or result is None:
-            units.append(None)
-        elif misfit(wide):
-            return None
-        else:
-            units.append(rounded_by(wide, anew=sums))
-    return units
+    if any(w is not None and misfit(w) for w, r in zip(wides, results, strict=True) if r is not None):
+        return None
+    return [None if w is None else residue_of(w) for w in wides]

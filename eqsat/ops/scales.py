@@ -20,13 +20,13 @@ class Wide:
         dtype: Its element type.
         values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
         scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
-        error: By how much roundings have moved each element so far; None where nothing was rounded.
+        lost: Why it stands for less than what it was added up from; empty if it does not.
     """
 
     dtype: ir.DataType
     values: np.ndarray
     scale: np.ndarray | None = None
-    error: np.ndarray | None = None
+    lost: str = ""
 
     def rounded(self) -> np.ndarray:
         """The constant in its element type."""

@@ -8,6 +8,10 @@ The *scale* of an element is the magnitude of the terms that it was computed fro
 product of both scales for ``a * b``. An error of half a unit in the last place of the scale is one that the operands
 already have. So a sum that cancels to something tiny may be rounded away, and a tiny product may not (running error
 analysis: Higham, Accuracy and Stability of Numerical Algorithms, chapter 3).
+
+What rounding takes away is not forgotten. If ``1000 + 1e-5`` were 1000, ``(x + 1e-5) + 1000`` would be ``x + 1000``;
+subtract 1000 again, and ``x + 1e-5`` is x. So a constant that was rounded is another one than the number that it was
+rounded to: its *residue* tells them apart, and further constants are computed with it.
 """
 
 from __future__ import annotations
@@ -42,18 +46,18 @@ def wide_type(dtype: ir.DataType) -> np.dtype:
     return np.dtype(np.longdouble if dtype == ir.DataType.DOUBLE else np.float64)
 
 
-def widen(array: np.ndarray, dtype: ir.DataType, units: np.ndarray | None = None) -> Wide:
+def widen(array: np.ndarray, dtype: ir.DataType, residue: np.ndarray | None = None) -> Wide:
     """A constant as it is stored; below the normal numbers it is as uncertain as the smallest of them.
 
     Args:
-        units: By how many units each element was rounded, see :func:`rounded_by`.
+        residue: What rounding it has taken away, see :func:`residue_of`.
     """
     if dtype not in FLOATS:
         return Wide(dtype, array)
     values = np.asarray(array).astype(wide_type(dtype))
+    values = values if residue is None else values + residue
     size = np.abs(values)
-    scale = np.where(size > 0, np.maximum(size, smallest_normal(dtype)), 0)
-    return Wide(dtype, values, scale, None if units is None else units * _unit(values, dtype))
+    return Wide(dtype, values, np.where(size > 0, np.maximum(size, smallest_normal(dtype)), 0))
 
 
 def exactly(value: object, dtype: ir.DataType) -> Wide:
@@ -79,7 +83,6 @@ def evaluate_wide(
     values = wide_values(op, attrs, [None if o is None else o.values for o in operands], results)
     found: list[Wide | None] = []
     scales = _scales(op, attrs, operands, values, results)
-    errors = _errors(op, attrs, operands, values, results)
     for kind, value, scale in zip(results, values, scales, strict=True):
         if kind is None or value is None:
             found.append(None)
@@ -87,53 +90,31 @@ def evaluate_wide(
             wide = np.asarray(value).astype(wide_type(kind.dtype))
             size = np.abs(wide)
             least = size if scale is None else np.maximum(size, np.broadcast_to(scale, size.shape))
-            found.append(Wide(kind.dtype, wide, least, errors[len(found)]))
+            found.append(Wide(kind.dtype, wide, least, _lost(op, operands, kind.dtype)))
         else:
             found.append(Wide(kind.dtype, np.asarray(value)))
     return tuple(found)
 
 
-def _errors(
-    op: OpKey,
-    attrs: Attrs,
-    operands: Sequence[Wide | None],
-    values: Sequence[np.ndarray | None],
-    results: Sequence[TensorType | None],
-) -> list[np.ndarray | None]:
-    """The errors of the results: how far they move where one operand moves by its error, added up over the operands.
-
-    A sum may lose its smaller operand even in the wider type.
-    """
-    arrays = [None if o is None else o.values for o in operands]
-    errors: list[np.ndarray | None] = [None] * len(values)
-    if op in SUMS and results[0] is not None and results[0].dtype in FLOATS:
-        first, second = (a for a in arrays if a is not None)
-        lost = _lost(first, second if op.name == "Add" else -second)
-        errors[0] = lost if lost.any() else None
-    for k, operand in enumerate(operands):
-        if operand is None or operand.error is None:
-            continue
-        moved = wide_values(op, attrs, [*arrays[:k], operand.values + operand.error, *arrays[k + 1 :]], results)
-        for i, (value, other) in enumerate(zip(values, moved, strict=True)):
-            kind, before = results[i], errors[i]
-            if value is not None and other is not None and kind is not None and kind.dtype in FLOATS:
-                with np.errstate(all="ignore"):
-                    same = np.shape(other) == np.shape(value)
-                    error = np.abs(np.asarray(other) - np.asarray(value)) if same else np.full(np.shape(value), np.inf)
-                errors[i] = error if before is None else before + error
-    return errors
-
-
 SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
+"""Operators in which one constant may be lost beside another."""
 
 
-def _lost(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """What the rounded sum of two arrays lacks (Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B)."""
-    with np.errstate(all="ignore"):
-        total = first + second
-        back = total - first
-        lost = (first - (total - back)) + (second - back)
-    return np.where(np.isfinite(lost), np.abs(lost), 0)
+def _lost(op: OpKey, operands: Sequence[Wide | None], dtype: ir.DataType) -> str:
+    """Why two constants must not be added: little of the smaller one would be known from their sum.
+
+    Such a sum is as accurate as any. But in an e-graph the larger one can be subtracted again: if ``1 + 1e-30`` is 1,
+    then ``x + 1e-30`` is ``(x + 1) - 1``, and that is x. Tensors may lose some of their elements so.
+    """
+    if op not in SUMS or any(o is None or o.scale is None for o in operands):
+        return ""
+    first, second = np.broadcast_arrays(*(np.abs(o.values) for o in operands if o is not None))
+    large, small = np.maximum(first, second), np.minimum(first, second)
+    counts = (small > 0) & np.isfinite(large)
+    if not counts.any() or not (small < large * 2.0 ** (_KEPT - _digits(dtype)))[counts].all():
+        return ""
+    at = np.unravel_index(int(np.argmax(counts)), counts.shape)
+    return f"{_show(small[at])} is lost beside {_show(large[at])}"
 
 
 def wide_values(
@@ -182,53 +163,29 @@ def _scales(
     return [None] * len(values)
 
 
-# ---- what roundings have done -------------------------------------------------------------------------
+# ---- what rounding takes away -------------------------------------------------------------------------
 
-MOST_UNITS = 128
-"""Units in the last place by which an element of a constant may be wrong through roundings before."""
-_SMALL = 1 / 8
-"""Elements smaller than this part of a tensor's largest one may be as wrong as one of that size."""
-_MOST_WRONG = 0.25
-"""Part of an element beyond which it counts as lost."""
-_MOST_LOST = 1 / 16
-"""Part of the elements that may be lost: of many channels, some come near zero by chance."""
+_KEPT = 16
+"""Binary digits that are to be known of the smaller one of two constants from their sum."""
 
 
-def rounded_by(constant: Wide, *, anew: bool) -> np.ndarray | None:
-    """By how many units in its last place each element may be wrong once it is rounded; None if none is.
+def _digits(dtype: ir.DataType) -> int:
+    """Binary digits that are kept of constants of an element type, the last few of the wide type not among them."""
+    return 60 if dtype == ir.DataType.DOUBLE else 46
 
-    The units are powers of four, so that a constant that is made in several ways is one constant most of the time.
 
-    Args:
-        anew: Whether rounding it to its element type adds to that.
+def residue_of(constant: Wide) -> np.ndarray | None:
+    """What rounding a constant to its element type takes away from each element; None if nothing.
+
+    It is rounded to :func:`_digits` of the element, so that what is computed in another order is the same constant.
     """
     if constant.scale is None:
         return None
-    error = np.zeros(constant.values.shape) if constant.error is None else constant.error
-    if anew:
-        with np.errstate(all="ignore"):
-            error = error + np.abs(constant.rounded().astype(constant.values.dtype) - constant.values)
-    wrong = error > 0
-    if not wrong.any():
-        return None
     with np.errstate(all="ignore"):
-        units = np.where(wrong, error / _unit(constant.values, constant.dtype), 1)
-    return np.where(wrong, np.exp2(2 * np.ceil(np.log2(np.maximum(units, 1)) / 2)), 0)
-
-
-def _unit(values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
-    return float(ml_dtypes.finfo(dtype.numpy()).eps) * np.maximum(np.abs(values), smallest_normal(dtype))
-
-
-def _is_known(constant: Wide) -> bool:
-    """Whether more is left of each element than roundings before may have changed."""
-    if constant.error is None:
-        return True
-    size = np.abs(constant.values)
-    unit = float(ml_dtypes.finfo(constant.dtype.numpy()).eps)
-    most = np.minimum(MOST_UNITS * unit, _MOST_WRONG) * np.maximum(size, _SMALL * float(size.max(initial=0)))
-    lost = np.count_nonzero(constant.error > _MOST_WRONG * size)
-    return bool((constant.error <= most).all() and lost <= _MOST_LOST * size.size)
+        residue = constant.values - constant.rounded().astype(constant.values.dtype)
+        step = np.exp2(np.frexp(constant.values)[1].astype(constant.values.dtype) - _digits(constant.dtype))
+        residue = np.where(np.isfinite(residue), np.rint(residue / step) * step, 0)
+    return residue if residue.any() else None
 
 
 # ---- whether a type can hold a constant ---------------------------------------------------------------
@@ -239,7 +196,7 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
 
     It can if all elements are finite, and none that is not zero becomes zero or subnormal, unless by no more than
     the error that it already has. As weights (``contracted``), small elements count beside the largest one of
-    their slice, since they are only ever added to it. Nor must little more be left of it than earlier roundings.
+    their slice, since they are only ever added to it. Nor must one of two constants be lost in their sum.
     """
     dtype, scale = constant.dtype, constant.scale
     if scale is None or not constant.values.size:
@@ -252,8 +209,8 @@ def misfit(constant: Wide, *, contracted: bool = False) -> str:
         return (
             f"{_show(value)} is beyond the largest {name}, {largest(dtype):.5g}" if value == value else "not a number"
         )
-    if not _is_known(constant):
-        return f"too little is left of it beside what {name} has rounded before"
+    if constant.lost:
+        return constant.lost
     tiny = smallest_normal(dtype)
     if not ((scale > 0) & (scale < tiny)).any():
         return ""

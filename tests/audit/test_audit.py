@@ -49,7 +49,7 @@ OUT_OF_RANGE: dict[str, Callable[[], object]] = {
 def test_constants_out_of_range_are_found_where_nothing_refuses_them(case: str, monkeypatch) -> None:
     assert report_of(OUT_OF_RANGE[case]()).ok
     monkeypatch.setattr(MadeConstants, "check", lambda self: None)
-    monkeypatch.setattr(facts, "roundings", lambda *given: [None] * len(given[-1]))
+    monkeypatch.setattr(facts, "residues", lambda *given: [None] * len(given[-1]))
     report = report_of(OUT_OF_RANGE[case]())
     assert not report.ok
     first = report.disagreements[0]
