@@ -19,7 +19,7 @@ from eqsat.egraph.layout import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
-from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, misfit, residue_of
+from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -167,12 +167,17 @@ def residues(
 ) -> Sequence[np.ndarray | None] | None:
     """What rounding takes away from the results of an operator on small constants that a rule has made.
 
-    Sums lose what is small in them; other operators have no more residue than what they are given.
+    Sums lose what is small in them; other operators have no more residue than what they are given. What is infinite,
+    zero or subnormal may be so because its element type cannot hold it.
 
     Returns:
         That of each result, see :func:`eqsat.ops.wide.residue_of`; None if an element type cannot hold one.
     """
-    if op not in SUMS and all(tables.constants[k].residue is None for k in constants):
+    if (
+        op not in SUMS
+        and all(tables.constants[k].residue is None for k in constants)
+        and all(_is_normal(r, t) for r, t in zip(results, types, strict=True))
+    ):
         return [None] * len(types)
     try:
         wides = evaluate_wide(op, attrs, [tables.wide(Numbers(k)) for k in constants], types)
@@ -181,3 +186,11 @@ def residues(
     if any(w is not None and misfit(w) for w, r in zip(wides, results, strict=True) if r is not None):
         return None
     return [None if w is None else residue_of(w) for w in wides]
+
+
+def _is_normal(result: np.ndarray | None, kind: TensorType | None) -> bool:
+    """Whether a result is certainly one that its element type can hold."""
+    if result is None or kind is None or kind.dtype not in FLOATS:
+        return True
+    size = np.abs(result)
+    return bool(((size >= smallest_normal(kind.dtype)) & (size <= largest(kind.dtype))).all())
