@@ -45,7 +45,7 @@ def stages(name: str, folder: Path, weights: str, isas: Sequence[str]) -> Row:
 
     model = load_model(name)
     lap("load")
-    optimized = Search(model).extract().model
+    optimized = Search.of(model).extract().model
     lap("optimize")
     emitted = generate(optimized, isas=find(isas) if isas else ALL, embedded=weights != "blob")
     lap("generate")

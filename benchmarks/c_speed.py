@@ -58,7 +58,7 @@ def measure(name: str, repeat: int) -> Row:
     """Times of one model in milliseconds, and how far its outputs are from ONNX Runtime's."""
     model = load_model(name)
     feeds = complete_inputs(ir.from_proto(model))
-    search = Search(model)
+    search = Search.of(model)
     start = time.perf_counter()
     compiled = CModel(search.extract().model)
     build = time.perf_counter() - start

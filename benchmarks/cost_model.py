@@ -71,7 +71,7 @@ def samples(name: str, host: Target, seconds: float) -> list[Sample]:
     """
     model = load_model(name)
     feeds = complete_inputs(ir.from_proto(model))
-    compiled = CModel(Search(model).extract().model, flags=PROFILE, profile=True)
+    compiled = CModel(Search.of(model).extract().model, flags=PROFILE, profile=True)
     compiled.run(feeds)
     start = time.process_time()
     compiled.run(feeds)

@@ -47,8 +47,8 @@ def measure(name: str, repeat: int) -> Row:
     """Times of one model, and what oneDNN executes."""
     model = load_model(name)
     feeds = complete_inputs(ir.from_proto(model))
-    onednn = CModel(Search(model, targets=["dnnl"]).extract().model, vendors=["dnnl"])
-    portable = CModel(Search(model).extract().model)
+    onednn = CModel(Search.of(model, targets=["dnnl"]).extract().model, vendors=["dnnl"])
+    portable = CModel(Search.of(model).extract().model)
     peer = session(model)
     expected = {y.name: np.asarray(v) for y, v in zip(peer.get_outputs(), peer.run(None, feeds), strict=True)}
     actual = onednn.run(feeds)

@@ -43,9 +43,8 @@ from benchmarks.quantize_peer import METHODS, MOVES, operators_in_runtime, outpu
 from eqsat.errors import QuantizationError
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.saved import inline
+from eqsat.quantization.options import ANY_METHOD, AnyMethod, Conversions
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.quantizing.job import Conversions
-from eqsat.quantizing.schemes import ANY_METHOD, AnyMethod
 
 Row = dict[str, Any]
 

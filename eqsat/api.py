@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +13,26 @@ from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source, load
 from eqsat.model.save import save
 from eqsat.partition.partition_functions import PartitionFunction
-from eqsat.quantizing.pipeline import quantize
-from eqsat.quantizing.result import QuantizationResult
-from eqsat.report.event import Event
+from eqsat.quantization.data import DataSource
+from eqsat.quantization.limits import Budget
+from eqsat.quantization.options import Activation, AnyMethod, Conversions, Options, QuantizationOptions
+from eqsat.quantization.pipeline import quantize as quantized
+from eqsat.quantization.result import QuantizationResult
 from eqsat.result import Backend, Result, execute
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
-from eqsat.search import Objective, Search
+from eqsat.search import Search
+from eqsat.stages.event import Progress
+from eqsat.stages.options import Objective, SearchOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form
+
+PATIENCE = 20.0
+"""How many times the time limit a quantization may take: its stages execute the samples again and again."""
 
 __all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
 
@@ -44,7 +51,7 @@ def optimize(
     iterations: int | None = None,
     enodes: int | None = None,
     seed: int = 0,
-    progress: Callable[[Event], None] | None = None,
+    progress: Progress | None = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
@@ -79,24 +86,133 @@ def optimize(
         AuditError: The e-graph contradicts itself, so a rule is wrong.
         VerificationError: The result computes something else than the input.
     """
-    search = Search(
-        source,
-        targets,
+    options = SearchOptions(
+        targets=targets,
         rules=rules,
         dims=dims,
         numerics=numerics,
         time_limit=time_limit,
         iterations=iterations,
         enodes=enodes,
-        progress=progress,
         partition_functions=partition_functions,
     )
+    search = Search.run(source, options, progress=progress)
     if audit:
         report = search.audit()
         report.require(search.model.graph.name or "")
         result = search.extract(objective, seed, verify=verify)
         return replace(result, summary=replace(result.summary, audit=report))
     return search.extract(objective, seed, verify=verify)
+
+
+@within_bounds(lambda seconds: PATIENCE * seconds)
+def quantize(
+    source: Source,
+    calibration: DataSource,
+    targets: str | Sequence[str | Path | Target] = (),
+    *,
+    budget: Budget = None,
+    method: AnyMethod = "minmax",
+    percentile: float = 99.99,
+    activation: Activation = "uint8",
+    symmetric: bool = False,
+    per_channel: bool = True,
+    balance: bool = True,
+    skip: Sequence[str] = (),
+    operators: Sequence[str] | None = None,
+    simulate: bool = False,
+    conversions: Conversions = "disabled",
+    rules: Sequence[str | Path | Rule] | None = None,
+    dims: Mapping[str, int] | None = None,
+    samples: int | None = None,
+    noise_samples: int | None = None,
+    check_samples: int = 16,
+    objective: Objective = "best",
+    time_limit: float = 30.0,
+    memory_limit: int | str | None = None,
+    iterations: int | None = None,
+    enodes: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    partition_functions: Mapping[str, PartitionFunction] | None = None,
+) -> QuantizationResult:
+    """Finds the cheapest program, in integers where that pays, whose error stays within a budget.
+
+    Args:
+        source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        calibration: Samples of the inputs; see :class:`~eqsat.quantization.data.CalibrationData`.
+        targets: Accelerators by name or target file; the host ``cpu`` is always there.
+        budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
+            output name. It holds for the result as measured on calibration samples, else there is an error. None takes
+            the cheapest program, whatever its error.
+        method, percentile, activation, symmetric, per_channel, balance: How ranges are found and what integers are; see
+            :class:`~eqsat.quantization.options.Options`. The method ``"auto"`` is the one among all that is the most
+            accurate on the samples, everything being rounded.
+        skip: Nodes that stay floats, by their name or by that of one of their outputs.
+        operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
+        simulate: Compute with floats what integers would give: float operators between pairs of ``QuantizeLinear`` and
+            ``DequantizeLinear``, on the host. Without a budget all tensors are rounded, with one those that the
+            cheapest integer program for the targets rounds.
+        conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
+            without floats. ``"fully_integral"``: the same, and the prefix does nothing but quantize inputs, the suffix
+            nothing but dequantize outputs.
+        rules: Rule files (or rules) instead of the shipped ones.
+        dims: Sizes for symbolic dimensions.
+        samples: Calibration samples to use at most.
+        noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
+            for large ones, as the model runs once for each of them and each tensor.
+        check_samples: Samples on which the result is measured.
+        objective: ``"worst"`` and ``"random"`` take other programs, to test rules; the budget is no concern of theirs.
+        time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of what the machine, its container or the limits of the process allow.
+        iterations: Limit of saturation rounds.
+        enodes: Limit of the e-graph's size.
+        seed: Of ``objective="random"``.
+        progress: Receives events.
+        partition_functions: As for :func:`eqsat.optimize`.
+
+    Raises:
+        QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
+            operator has no integer form where all must have one.
+        ModelError, RuleError, TargetError, OptimizationError, LimitError: As for :func:`eqsat.optimize`.
+    """
+    return quantized(
+        source,
+        calibration,
+        QuantizationOptions(
+            budget=budget,
+            # "auto" is settled when there are statistics.
+            integers=Options(
+                method="minmax" if method == "auto" else method,
+                percentile=percentile,
+                activation=activation,
+                symmetric=symmetric,
+                per_channel=per_channel,
+                skip=skip,
+                operators=operators,
+                balance=balance,
+            ),
+            auto=method == "auto",
+            simulate=simulate,
+            conversions=conversions,
+            samples=samples,
+            noise_samples=noise_samples,
+            check_samples=check_samples,
+        ),
+        SearchOptions(
+            targets=targets,
+            rules=rules,
+            dims=dims,
+            time_limit=time_limit,
+            iterations=iterations,
+            enodes=enodes,
+            partition_functions=partition_functions,
+        ),
+        objective=objective,
+        seed=seed,
+        progress=progress,
+    )
 
 
 @within_bounds()

@@ -275,7 +275,7 @@ def assert_nothing_crosses(model: ir.Model, result: eqsat.Result, place: str) ->
 def test_nothing_reaches_across(name: str, annotation: str) -> None:
     x = eqsat.input("x", SHAPE)
     model = eqsat.graph(ADVERSARIES[name](x, getattr(op, annotation)))
-    search = Search(model, ["dnnl", "ccompiler"], iterations=8)
+    search = Search.of(model, ["dnnl", "ccompiler"], iterations=8)
     assert_nothing_crosses(model, search.extract("best"), "best")
     assert_nothing_crosses(model, search.extract("worst"), "worst")
     for seed in range(4):
@@ -348,7 +348,7 @@ def test_nothing_reaches_across_in_random_graphs(start: int) -> None:
         if not all(np.isfinite(a).all() for a in expected.values() if a.dtype.kind == "f"):
             continue
         compared += 1
-        search = Search(model, [(), ("dnnl",), ("ccompiler",)][seed % 3], time_limit=20.0, iterations=6)
+        search = Search.of(model, [(), ("dnnl",), ("ccompiler",)][seed % 3], time_limit=20.0, iterations=6)
         programs = {"best": search.extract("best"), "worst": search.extract("worst")}
         for name, result in (programs | {"random": search.extract("random", seed)}).items():
             found = ort_outputs(exchanged(ir.to_proto(result.model).SerializeToString()), arrays)

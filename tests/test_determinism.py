@@ -21,7 +21,7 @@ from tests.fuzz.generator import generate
 
 for name in sys.argv[1:]:
     model = light(name) if not name.isdigit() else generate(int(name))
-    search = Search(model, ["dnnl", "ccompiler"], time_limit=60)
+    search = Search.of(model, ["dnnl", "ccompiler"], time_limit=60)
     for objective in ("best", "worst", "random"):
         result = search.extract(objective)
         content = ir.to_proto(result.model).SerializeToString(deterministic=True)

@@ -20,7 +20,7 @@ MOST = {"resnet50": (3, 4), "inception_v2": (39, 25), "shufflenet": (34, 128), "
 @pytest.mark.parametrize("name", LIGHT)
 def test_network(name):
     model = light(name)
-    result = Search(model, ["dnnl"], time_limit=60).extract()
+    result = Search.of(model, ["dnnl"], time_limit=60).extract()
     assert result.stop_reason == "optimal"
     assert result.gap <= 1e-4
     assert result.cost <= result.baseline_cost

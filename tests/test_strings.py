@@ -107,7 +107,7 @@ def _assert_equal(got: list, wanted: list) -> None:
 
 @pytest.mark.parametrize("objective", ("best", "random", "worst"))
 @pytest.mark.parametrize("name", _BODIES)
-def test_every_stage(name: str, objective: eqsat.search.Objective, tmp_path: Path) -> None:
+def test_every_stage(name: str, objective: eqsat.stages.options.Objective, tmp_path: Path) -> None:
     model = _model(_BODIES[name])
     feeds = _feeds(model)
     wanted = _run(model.SerializeToString(), feeds)

@@ -38,7 +38,7 @@ def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet:
     from eqsat.cli.progress import showing_progress
     from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
     from eqsat.files import replacing
-    from eqsat.report.event import Event
+    from eqsat.stages.event import Event
     from eqsat.targets.registry import load_host
 
     load_host(name)

@@ -11,7 +11,7 @@ from eqsat.cli.console import terminal
 from eqsat.text import shown
 
 if TYPE_CHECKING:
-    from eqsat.report.event import Event, Progress
+    from eqsat.stages.event import Event, Progress
 
 _DOING = {
     "load": "loading the model",

@@ -25,8 +25,7 @@ from eqsat.cli.progress import showing_progress
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
-    from eqsat.quantization.options import Activation, Method
-    from eqsat.quantizing.job import Conversions
+    from eqsat.quantization.options import Activation, Conversions, Method
 
 
 @click.command(short_help="Compute with integers, within an error budget.")

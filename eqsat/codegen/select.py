@@ -18,25 +18,23 @@ import onnx_ir as ir
 
 from eqsat.codegen.marks import mark
 from eqsat.codegen.prices import GeneratedPricing
-from eqsat.egraph.limits import Limits
-from eqsat.egraph.saturate import Saturation
-from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
+from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
-from eqsat.extract.cost import needed
-from eqsat.extract.from_egraph import Formulation, formulate, require_static_types
+from eqsat.extract.from_egraph import Formulation, require_static_types
 from eqsat.extract.problem import Choice, Solution
-from eqsat.extract.solve import solve
 from eqsat.model.load import load
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
-from eqsat.partition.assemble import assemble
-from eqsat.partition.functions import to_model
-from eqsat.partition.regions import regions
 from eqsat.partition.saved import inline
 from eqsat.rules.ast import Alternatives, Match, Pattern, Target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.select import allowed, select_rules
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
+from eqsat.stages.assemble import assemble, export
+from eqsat.stages.clock import Clock
+from eqsat.stages.extract import extract
+from eqsat.stages.price import price
+from eqsat.stages.saturate import saturate
 from eqsat.targets.cost import CostModel
 
 TIME_LIMIT = 60.0
@@ -93,23 +91,21 @@ def select_kernels(
         return None
     generated = replace(host, composites=entries, kernels=())
     rules = select_rules(sorted((rules_dir() / "kernels").glob("*.rules")), "exact").rules
-    saturation = Saturation(plain, rules, [generated], Limits(seconds=time_limit / 2))
-    saturation.run()
-    found = snapshot(saturation)
-    outputs = list(plain.graph.outputs)
+    clock = Clock(time_limit)
+    saturated = saturate(plain, rules, [generated], clock)
+    found = saturated.snapshot
     try:
-        require_static_types(saturation.encoding.inputs)
+        require_static_types(saturated.saturation.encoding.inputs)
         pricing = GeneratedPricing(found, CostModel([generated], bindable=False))
         instead = _replaced(found)
-        formulation = formulate(found, saturation.encoding, outputs, pricing, instead)
+        priced = price(saturated, pricing, plain.graph.outputs, clock, instead)
     except OptimizationError:
         return None
-    solution = solve(formulation.problem, time_limit=time_limit / 2, incumbent=_original(formulation, instead))
-    assembled = assemble(formulation, solution.choices, saturation.encoding, outputs)
-    plan = replace(assembled.plan, names=_names(assembled.plan.names, found))
-    chosen = to_model(plan, regions(plan), plain)
+    solution = extract(priced.formulation, clock, original=_original(priced.formulation, instead))
+    program = assemble(priced, solution)
+    chosen = export(program.renamed(_names(program.plan.names, found)), plain)
     mark(chosen, host.name)
-    return chosen, _selection(formulation, solution)
+    return chosen, _selection(priced.formulation, solution)
 
 
 def anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpKey]:
@@ -163,7 +159,7 @@ def _is_alone(kernel: ENode, node: ENode) -> bool:
     return tuple(None if i is None else kernel.children[i] for i in body.nodes[0].inputs) == node.children
 
 
-def _original(formulation: Formulation, instead: Mapping[int, int]) -> dict[int, Choice] | None:
+def _original(formulation: Formulation, instead: Mapping[int, int]) -> dict[int, Choice]:
     """The model as it stands, the program to beat."""
     index = {n: i for i, n in enumerate(formulation.node)}
     choices = dict(formulation.original)
@@ -171,7 +167,7 @@ def _original(formulation: Formulation, instead: Mapping[int, int]) -> dict[int,
         position = formulation.position.get(formulation.snapshot.nodes[n].eclass)
         if position is not None and position not in choices and instead.get(n) in index:
             choices[position] = Choice(index[instead[n]], 0)
-    return choices if needed(formulation.problem, choices) is not None else None
+    return choices
 
 
 def _selection(formulation: Formulation, solution: Solution) -> Selection:

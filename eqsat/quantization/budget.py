@@ -25,6 +25,7 @@ from eqsat.ops.operators import operator
 from eqsat.quantization.inner import InnerClasses
 from eqsat.quantization.scheme import Scheme
 from eqsat.schema.types import OpKey
+from eqsat.stages.extract import Limited
 
 
 @dataclass(frozen=True)
@@ -158,21 +159,6 @@ def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> No
 
 TIE = 2e-5
 """What all noise together costs, relative to the original program."""
-
-
-@dataclass(frozen=True)
-class Limited:
-    """A problem within a budget.
-
-    Attributes:
-        formulation: The problem.
-        solved: The problem in which noise has a price as well; it is the one to solve.
-        slack: What the price adds to a program's cost at most.
-    """
-
-    formulation: Formulation
-    solved: Problem
-    slack: float
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.errors import QuantizationError
+from eqsat.quantization.limits import Budget
 from eqsat.schema.opset import did_you_mean
 
 Method = Literal["minmax", "percentile", "entropy", "mse"]
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")
+AnyMethod = Method | Literal["auto"]
+ANY_METHOD: tuple[AnyMethod, ...] = (*METHODS, "auto")
 Activation = Literal["uint8", "int8"]
 ACTIVATIONS: tuple[Activation, ...] = ("uint8", "int8")
+Conversions = Literal["disabled", "enabled", "fully_integral"]
+CONVERSIONS: tuple[Conversions, ...] = ("disabled", "enabled", "fully_integral")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,47 @@ class Options:
                 )
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizationOptions:
+    """The arguments of :func:`eqsat.quantize` but those of the search.
+
+    Attributes:
+        budget: The least ratio of signal to quantization noise, for all float outputs or by output name.
+        integers: How ranges are found and what integers are; its method is of no matter with ``auto``.
+        auto: Whether the method is the one that is the most accurate on the samples.
+        simulate: Whether floats compute what integers would give.
+        conversions: Whether the result is cut into ``prefix``, ``core`` and ``suffix``.
+        samples: Calibration samples to use at most.
+        noise_samples: Samples on which the noise of each tensor is measured; None for a number that fits the model.
+        check_samples: Samples on which the result is measured.
+
+    Raises:
+        QuantizationError: A value that does not exist.
+    """
+
+    budget: Budget = None
+    integers: Options = field(default_factory=Options)
+    auto: bool = False
+    simulate: bool = False
+    conversions: Conversions = "disabled"
+    samples: int | None = None
+    noise_samples: int | None = None
+    check_samples: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "noise_samples", "check_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise QuantizationError("at least one sample is required", place=f"option {name}", actual=str(value))
+        _one_of("conversions", self.conversions, CONVERSIONS)
+        if self.simulate and self.conversions != "disabled":
+            raise QuantizationError(
+                "conversions='disabled' is required where integers are only simulated",
+                place="option conversions",
+                actual=repr(self.conversions),
+            )
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

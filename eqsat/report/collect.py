@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import onnx_ir as ir
-
 from eqsat.egraph.limits import RuleStatistics
-from eqsat.egraph.saturate import Saturation
 from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
@@ -20,8 +17,10 @@ from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
 from eqsat.report.near_misses import NearMisses
-from eqsat.rules.ast import Target
 from eqsat.rules.listing import short_place
+from eqsat.stages.assemble import Program
+from eqsat.stages.load import Loaded
+from eqsat.stages.price import Priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +44,20 @@ class RegionInfo:
 
 
 def collect(
-    model: ir.Model,
-    saturation: Saturation,
-    formulation: Formulation,
+    loaded: Loaded,
+    priced: Priced,
     solution: Solution,
-    assembled: Assembled,
-    pieces: Sequence[Region],
-    pricing: Pricing,
-    targets: Sequence[Target],
+    program: Program,
+    *,
     seconds: Mapping[str, float],
     objective: str,
     numerics: str,
     notes: Sequence[str] = (),
 ) -> report.Summary:
     """The summary of one optimization."""
+    assembled, pieces = program.assembled, program.regions
+    formulation, saturation = priced.formulation, priced.saturated.saturation
+    statistics = (*saturation.statistics, *loaded.placed)
     plan = assembled.plan
     rows = _region_rows(formulation, solution, assembled, pieces)
     on_host = [n for n in plan.nodes if n.target == 0]
@@ -71,7 +70,7 @@ def collect(
         regions=sum(r.target != 0 for r in pieces),
         host_operators=sum(len(operators(n)) for n in on_host),
     )
-    places = {s.name: short_place(s.place) for s in saturation.statistics}
+    places = {s.name: short_place(s.place) for s in statistics}
     kernels = tuple(
         report.KernelRow(k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""))
         for r in describe(plan, pieces)
@@ -79,8 +78,8 @@ def collect(
     )
     chosen = Counter(k.rule for k in kernels)
     return report.Summary(
-        model=model.graph.name or "model",
-        targets=tuple(t.name for t in targets),
+        model=loaded.model.graph.name or "model",
+        targets=tuple(t.name for t in loaded.targets),
         objective=objective,
         numerics=numerics,
         before=before,
@@ -97,8 +96,8 @@ def collect(
         seconds=dict(seconds),
         kernels=kernels,
         regions=rows,
-        host_operators=_host_rows(assembled, pricing),
-        rules=tuple(_rule_row(s, chosen[s.name]) for s in saturation.statistics),
+        host_operators=_host_rows(assembled, priced.pricing),
+        rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
     )
 

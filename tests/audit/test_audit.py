@@ -24,7 +24,7 @@ HALF, SINGLE, DOUBLE = np.float16, np.float32, np.float64
 
 
 def report_of(graph: object, **options) -> AuditReport:
-    return Search(eqsat.graph(graph), **options).audit()
+    return Search.of(eqsat.graph(graph), **options).audit()
 
 
 def tensor(name: str = "float32", shape: tuple[int, ...] = (4,)):
@@ -136,7 +136,7 @@ def test_the_same_report_each_time() -> None:
 
 def test_recording_matches_changes_nothing() -> None:
     graph = eqsat.load(eqsat.graph((tensor() + SINGLE(1)) * SINGLE(2) + SINGLE(3)))
-    plain = Search(graph).saturation
+    plain = Search.of(graph).saturation
     again = plain.recorded()
     assert isinstance(again, Saturation)
     assert (again.enodes, again.iterations, again.stop_reason) == (plain.enodes, plain.iterations, plain.stop_reason)
@@ -172,7 +172,7 @@ def test_what_exact_rules_build_of_constants_is_rounded_to_its_type() -> None:
     x = eqsat.input("x", (2, 3), "int8")
     scale, zero = SINGLE(0.07), np.int8(3)
     y = op.QuantizeLinear(op.Tanh(op.DequantizeLinear(x, scale, zero)), SINGLE(0.01), np.int8(0))
-    search = Search(eqsat.graph(y), numerics="exact")
+    search = Search.of(eqsat.graph(y), numerics="exact")
     assert any(s.applied and "table" in s.name for s in search.saturation.statistics)
     assert search.audit().ok
 
@@ -181,7 +181,7 @@ def test_dequantization_is_computed_over_the_reals() -> None:
     """An operator that rounded to float32 would differ from arithmetic that does not."""
     x = eqsat.input("x", (2, 3), "int8")
     y = (op.Cast(x, to=1) - SINGLE(3)) * np.full((1, 1), -0.6517321, SINGLE)
-    search = Search(eqsat.graph(y), numerics="exact")
+    search = Search.of(eqsat.graph(y), numerics="exact")
     assert any(s.applied and s.name == "dequantize_from_arithmetic" for s in search.saturation.statistics)
     assert search.audit().ok
 

@@ -18,13 +18,13 @@ TARGETS = ([], ["dnnl"], ["ethos_n"])
 
 @pytest.mark.parametrize("seed", GRAPHS)
 def test_random_graphs(seed: int) -> None:
-    report = Search(generate(seed), TARGETS[seed % len(TARGETS)]).audit(2)
+    report = Search.of(generate(seed), TARGETS[seed % len(TARGETS)]).audit(2)
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda p: p.stem)
 def test_small_quantized_networks(path: Path) -> None:
-    report = Search(path, ["ethos_n", "dnnl"]).audit(1)
+    report = Search.of(path, ["ethos_n", "dnnl"]).audit(1)
     assert report.ok, str(report)
 
 
@@ -32,12 +32,12 @@ def test_small_quantized_networks(path: Path) -> None:
 @pytest.mark.parametrize("target", ["dnnl", "ethos_n"])
 @pytest.mark.parametrize("path", QUANTIZED, ids=lambda p: p.stem)
 def test_quantized_networks(path: Path, target: str) -> None:
-    report = Search(path, [target]).audit(1)
+    report = Search.of(path, [target]).audit(1)
     assert report.ok, str(report)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(1000, 1300))
 def test_many_random_graphs(seed: int) -> None:
-    report = Search(generate(seed), TARGETS[seed % len(TARGETS)]).audit()
+    report = Search.of(generate(seed), TARGETS[seed % len(TARGETS)]).audit()
     assert report.ok, str(report)

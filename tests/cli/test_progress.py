@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqsat.cli.progress import describe, showing_progress
-from eqsat.report.event import Event
+from eqsat.stages.event import Event
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def prepare(seed: int, way: Way, kind: str = "fuzzer") -> Judged | None:
     model = load(case.model)
     optimized = kind == "cases" and seed % 2 == 1
     if optimized:
-        model = Search(case.model, time_limit=30.0, iterations=6, enodes=4000).extract("best").model
+        model = Search.of(case.model, time_limit=30.0, iterations=6, enodes=4000).extract("best").model
     try:
         emitted = generate(model, name=f"graph{seed}", isas=way.isas, embedded=False)
         judge = Judge(case)

@@ -13,7 +13,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import eqsat
-from eqsat.search import Objective, Search
+from eqsat.search import Search
+from eqsat.stages.options import Objective
 
 # Operator -> inputs, call, types of the outputs.
 _CALLS = {
@@ -121,7 +122,7 @@ def test_each_subset_of_outputs(name: str, tmp_path: Path) -> None:
         model = _model(name, uses)
         feeds = _feeds(model)
         wanted = _run(name, model, feeds)
-        search = Search(model)
+        search = Search.of(model)
         known = set()
         for objective in OBJECTIVES:
             result = search.extract(objective, verify=False)

@@ -19,8 +19,9 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
+from eqsat.result import Result
 from eqsat.rules.select import NumericsClass, select_rules
-from eqsat.search import Result, Search
+from eqsat.search import Search
 from tests.fuzz.generator import Case
 from tests.fuzz.judge import DisagreementError, Judge
 from tests.fuzz.nearness import compare
@@ -93,7 +94,7 @@ def check(case: Case, randoms: int = 2) -> Seen:
     expected = Executor(loaded).run(case.feeds)
     judge.compare("the executor", expected)
     numerics = numerics_of(seed)
-    search = Search(case.model, targets_of(seed), time_limit=30.0, iterations=6, enodes=4000, numerics=numerics)
+    search = Search.of(case.model, targets_of(seed), time_limit=30.0, iterations=6, enodes=4000, numerics=numerics)
     seen.applied = {s.name for s in search.saturation.statistics if s.applied}
     if len(search.snapshot.nodes) <= AUDITED:
         report = search.audit(AUDIT_SAMPLES)

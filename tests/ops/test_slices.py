@@ -76,7 +76,7 @@ def _sample(count: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("backend", ("numpy", "c"))
-def test_constants_and_c(backend: eqsat.search.Backend) -> None:
+def test_constants_and_c(backend: eqsat.result.Backend) -> None:
     cases = _sample(30)
     model = _model(cases)
     onnx.checker.check_model(infer_shapes(model, strict_mode=True, data_prop=True))

@@ -14,7 +14,7 @@ from benchmarks.models import LIGHT
 from benchmarks.quantize import HEAVY, executable, operators_in_plan
 from benchmarks.quantize_peer import METHODS, operators_in_runtime, outputs, quantized_by_peer, sqnr
 from eqsat.quantization.noise import decibel
-from eqsat.quantizing.result import QuantizationResult
+from eqsat.quantization.result import QuantizationResult
 
 TINY = ("tiny_ae", "tiny_dscnn", "tiny_mbv1_025", "tiny_resnet8")
 LUCK = 0.2

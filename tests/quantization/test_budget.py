@@ -48,7 +48,7 @@ class Prepared:
         self.scheme: Scheme = make_scheme(self.model, ranges(calibrate(self.model, self.data)))
         self.noise: Noise = measure_noise(self.model, self.scheme, self.data, limit=None)
         tensors = [self.scheme.tensors[i] for i in approximated(self.scheme)]
-        self.search = Search(
+        self.search = Search.of(
             self.model,
             target or (),
             approximations=[

@@ -17,7 +17,7 @@ from eqsat import op
 from eqsat.errors import QuantizationError
 from eqsat.model.load import load
 from eqsat.quantization.options import METHODS
-from eqsat.report.event import Event
+from eqsat.stages.event import Event
 from tests.quantization.networks import NETWORKS, built, convolution, he, normal, residual, samples
 from tests.quantization.runtime import run as run_in_peer
 from tests.quantization.runtime import sqnr
@@ -116,7 +116,7 @@ def test_what_is_measured_decides() -> None:
 
 def test_a_missed_budget_is_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
     # A model of the noise that is 6 dB too optimistic.
-    from eqsat.quantizing import pipeline
+    from eqsat.quantization import pipeline
 
     honest = pipeline.measure_noise
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 from onnx import numpy_helper
 
-from eqsat.search import Result
+from eqsat.result import Result
 from tests.fuzz.check import ort_outputs
 
 Array = np.ndarray

@@ -14,7 +14,8 @@ import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
-from eqsat.search import Result, Search
+from eqsat.result import Result
+from eqsat.search import Search
 from tests.fuzz.check import ort_outputs
 from tests.quantized.checks import by_onnx_runtime, float_arithmetic
 
@@ -315,7 +316,7 @@ EACH = [
 def test_it_becomes_an_integer_operator(name: str, variant: int) -> None:
     dtype, per_channel = VARIANTS[variant]
     model, feed = network(name, variant, dtype, per_channel)
-    result = Search(model, time_limit=60).extract()
+    result = Search.of(model, time_limit=60).extract()
     assert float_arithmetic(result) == []
     assert all_integers(result), [str(node.op) for node in result.plan.nodes]
     (y,) = result.run(feed).values()

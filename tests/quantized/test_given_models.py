@@ -13,7 +13,8 @@ import onnx
 import pytest
 
 from benchmarks.models import SHARED
-from eqsat.search import Result, Search
+from eqsat.result import Result
+from eqsat.search import Search
 from tests.quantized.checks import float_arithmetic, greatest_difference
 
 TARGETS = ("cpu", "dnnl", "ethos_n, dnnl")
@@ -32,7 +33,7 @@ def model_of(name: str) -> onnx.ModelProto:
 
 @cache
 def optimized(name: str, target: str) -> Result:
-    return Search(model_of(name), () if target == "cpu" else target, time_limit=120).extract()
+    return Search.of(model_of(name), () if target == "cpu" else target, time_limit=120).extract()
 
 
 def cases(names: list[str]) -> list[Any]:

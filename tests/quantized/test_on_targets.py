@@ -33,7 +33,7 @@ def test_both_files(tmp_path: Path, network: str, target: str) -> None:
         # Products of activations have signed weights, too.
         kind = QuantType.QInt8 if network == "attention" else QuantType.QUInt8
         model = quantized(tmp_path, NETWORKS[network](), layout, kind, per_channel=True)
-        result = Search(model, TARGETS[target], time_limit=60).extract()
+        result = Search.of(model, TARGETS[target], time_limit=60).extract()
         assert result.stop_reason == "optimal"
         assert float_arithmetic(result) == []
         assert greatest_difference(model, result) <= 1.01
@@ -60,7 +60,7 @@ for make in (plain, gated):
     for layout in (QuantFormat.QDQ, QuantFormat.QOperator):
         model = quantized(folder, make(), layout, QuantType.QUInt8, True)
         for targets in ((), "dnnl", "ethos_n, dnnl"):
-            result = Search(model, targets, time_limit=60).extract()
+            result = Search.of(model, targets, time_limit=60).extract()
             content = ir.to_proto(result.model).SerializeToString(deterministic=True)
             print(repr(result.cost), hashlib.sha256(content).hexdigest())
 """

@@ -42,7 +42,7 @@ def test_rules_do_not_rely_on_it(network: str, scale: float | None) -> None:
     if scale is None:
         feed["s"] = np.float32(-0.5)
     right = ort_outputs(model.SerializeToString(), {n: np.asarray(a) for n, a in feed.items()})["y"]
-    search = Search(model)
+    search = Search.of(model)
     for objective in ("best", "worst", "random"):
         found = search.extract(objective).run({n: np.asarray(a) for n, a in feed.items()})["y"]
         if np.isfinite(right.astype(np.float64)).all() and scale != 0.0:

@@ -13,7 +13,8 @@ import onnxruntime as ort
 import pytest
 from onnxruntime.quantization import QuantFormat, QuantType
 
-from eqsat.search import Result, Search
+from eqsat.result import Result
+from eqsat.search import Search
 from tests.fuzz.check import ort_outputs
 from tests.quantized.networks import attention, gated, plain, quantized, samples
 
@@ -53,7 +54,7 @@ def test_both_layouts_become_one_program(
     results = {}
     for layout in (QuantFormat.QDQ, QuantFormat.QOperator):
         model = quantized(tmp_path, NETWORKS[network](), layout, activations, per_channel)
-        search = Search(model, time_limit=60)
+        search = Search.of(model, time_limit=60)
         result = results[layout] = search.extract()
         assert result.stop_reason == "optimal"
         assert not [s for s in search.saturation.statistics if s.mismatches and "quantize" in s.place]

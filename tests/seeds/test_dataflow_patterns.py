@@ -214,7 +214,7 @@ def one_plus() -> ir.Model:
 def test_a_constant_on_either_side_is_matched() -> None:
     """1 becomes 2 in the document, to show that ``add(const, x)`` matches; that is no equality, and said to be none."""
     replace = rule("rule replace : real\n    (op: Add | Mul)(x, 1)  =>  op(x, 2)")
-    search = Search(one_plus(), rules=[replace])
+    search = Search.of(one_plus(), rules=[replace])
     (statistics,) = search.saturation.statistics
     assert statistics.applied == 1 and search.saturation.stop_reason == "saturated"
     programs = [search.extract("random", seed, verify=False) for seed in range(20)]
@@ -258,7 +258,7 @@ def sum_times_five() -> ir.Model:
 @pytest.mark.parametrize("text", [DISTRIBUTE, DISTRIBUTE + FACTOR, FACTOR + DISTRIBUTE + SWAP])
 def test_distribution_to_a_fixed_point(text: str) -> None:
     # TVM never ends with a rule and its inverse, nor with a + b -> b + a.
-    search = Search(sum_times_five(), rules=rules(text))
+    search = Search.of(sum_times_five(), rules=rules(text))
     assert search.saturation.stop_reason == "saturated"
     # All spellings are there: the document's is the dearest of them, the input's own the cheapest.
     dearest, best = search.extract("worst"), search.extract("best")

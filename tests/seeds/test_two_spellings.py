@@ -24,9 +24,10 @@ from onnx import helper, numpy_helper
 from eqsat.cli import main
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
+from eqsat.result import Result
 from eqsat.rules.ast import Rule
 from eqsat.rules.select import select_rules
-from eqsat.search import Result, Search
+from eqsat.search import Search
 from tests.fuzz.check import ort_outputs
 
 Spelling = Literal["pytorch", "tflite"]
@@ -120,7 +121,7 @@ def run(model: onnx.ModelProto, **options: Any) -> tuple[Result, np.ndarray]:
     feed = image()
     expected = Executor(load(model)).run(feed)["y"]
     np.testing.assert_array_equal(ort_outputs(model_inlined(model), feed)["y"], expected)
-    result = Search(model, "ethos_n", **options).extract()
+    result = Search.of(model, "ethos_n", **options).extract()
     np.testing.assert_array_equal(result.run(feed)["y"], expected)
     np.testing.assert_array_equal(ort_outputs(ir.to_proto(result.model).SerializeToString(), feed)["y"], expected)
     return result, expected
@@ -128,7 +129,7 @@ def run(model: onnx.ModelProto, **options: Any) -> tuple[Result, np.ndarray]:
 
 def model_inlined(model: onnx.ModelProto) -> bytes:
     """The model with a definition of what ONNX lacks."""
-    return ir.to_proto(Search(model, rules=[]).extract().model).SerializeToString()
+    return ir.to_proto(Search.of(model, rules=[]).extract().model).SerializeToString()
 
 
 OFFLOADED = [("cpu", ("QuantizeLinear",)), ("ethos_n", ("ethos_n.qnn_conv2d",))]
@@ -181,7 +182,7 @@ def test_a_cast_without_clip_is_kept(value: float) -> None:
     }"""
     model = onnx.parser.parse_model(text)
     x = np.full(4, value).astype(np.int32)
-    result = Search(model).extract()
+    result = Search.of(model).extract()
     np.testing.assert_array_equal(result.run({"x": x})["y"], x.astype(np.uint8))
 
 

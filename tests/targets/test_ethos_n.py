@@ -11,10 +11,11 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.report.table import as_text
+from eqsat.result import Result
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.expand import Clause, expand
 from eqsat.schema.types import TensorType
-from eqsat.search import Result, Search
+from eqsat.search import Search
 from eqsat.targets.registry import load_targets
 from tests.fuzz.check import ort_outputs
 from tests.targets.instances import instance, model_of, variables
@@ -157,7 +158,7 @@ def optimized(
     merged = {key: settings.get(key, {}) | attributes.get(key, {}) for key in settings | attributes}
     made = instance(clause, usual | operands, merged)
     model, feed = model_of(made, clause, usual | operands, np.random.default_rng(0))
-    return Search(model, [alone(name)], rules=[]).extract(), model, feed
+    return Search.of(model, [alone(name)], rules=[]).extract(), model, feed
 
 
 @pytest.mark.parametrize(("name", "needed", "operands", "attributes", "because"), OUTSIDE)
@@ -178,10 +179,10 @@ def test_inside_it_is_offloaded_and_computes_what_onnx_runtime_does(name: str) -
         usual, settings = CASES["ethos_n"][name]
         made = instance(clause, usual, settings)
         model, feed = model_of(made, clause, usual, np.random.default_rng(1))
-        result = Search(model, [alone(name)], rules=[]).extract()
+        result = Search.of(model, [alone(name)], rules=[]).extract()
         assert [n for region in result.regions for n in region.nodes] == [f"ethos_n.{name}"]
         (output,) = result.run(feed).values()
-        own = Search(model, rules=[]).extract().model
+        own = Search.of(model, rules=[]).extract().model
         (expected,) = ort_outputs(ir.to_proto(own).SerializeToString(), feed).values()
         (saved,) = ort_outputs(ir.to_proto(result.model).SerializeToString(), feed).values()
         np.testing.assert_array_equal(saved, expected)
@@ -206,7 +207,7 @@ def test_variables_are_those_of_the_pattern() -> None:
 
 def reasons_for(text: str) -> dict[str, str]:
     """What the report says of each operator that stays on the host of the shipped target."""
-    result = Search(onnx.parser.parse_model(text), "ethos_n", rules=[]).extract()
+    result = Search.of(onnx.parser.parse_model(text), "ethos_n", rules=[]).extract()
     return {row.op: row.refusals[0].reason for row in result.summary.host_operators}
 
 

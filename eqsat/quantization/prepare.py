@@ -25,7 +25,7 @@ def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit:
     own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
     if rules:
         own += split(select_rules(rules, "real").rules)[0]
-    return Search(original, rules=own, time_limit=limit).extract()
+    return Search.of(original, rules=own, time_limit=limit).extract()
 
 
 def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 import onnx_ir as ir
 
@@ -18,12 +17,9 @@ from eqsat.quantization.calibrate import Calibration, Progress
 from eqsat.quantization.data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
 from eqsat.quantization.noise import measure_sqnr
-from eqsat.quantization.options import METHODS, Method, Options
+from eqsat.quantization.options import METHODS, Options
 from eqsat.quantization.ranges import ranges
 from eqsat.quantization.scheme import Scheme, make_scheme
-
-AnyMethod = Method | Literal["auto"]
-ANY_METHOD: tuple[AnyMethod, ...] = (*METHODS, "auto")
 
 
 def scheme_of(model: ir.Model, calibration: Calibration, options: Options) -> Scheme:

@@ -1,4 +1,4 @@
-"""One quantization behind calibration: extract within the budget, measure, describe; tighten and repeat if it misses.
+"""Quantization after calibration: extract within the budget, measure, describe; tighten and repeat if it misses.
 
 The budget limits predicted noise, and the promise is about measured noise. So a program that misses the budget is no
 result: the limit of the outputs that missed is scaled by what the measurement says, a few times, and at last to zero.
@@ -7,10 +7,9 @@ result: the limit of the outputs that missed is scaled by what the measurement s
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -23,7 +22,7 @@ from eqsat.quantization.data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
 from eqsat.quantization.limits import relative_noise
 from eqsat.quantization.noise import Noise, decibel, measure_sqnr
-from eqsat.quantization.options import Options
+from eqsat.quantization.options import QuantizationOptions
 from eqsat.quantization.restrict import (
     floats_inside,
     integer_spellings,
@@ -31,16 +30,14 @@ from eqsat.quantization.restrict import (
     wanted_as_floats,
     without_integer_form,
 )
+from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.quantizing.result import QuantizationResult
 from eqsat.report import summary as report
-from eqsat.report.event import Event
 from eqsat.result import Result
-from eqsat.search import Objective, Search
-
-Conversions = Literal["disabled", "enabled", "fully_integral"]
-CONVERSIONS: tuple[Conversions, ...] = ("disabled", "enabled", "fully_integral")
+from eqsat.search import Search
+from eqsat.stages.event import Event
+from eqsat.stages.options import Objective
 
 ATTEMPTS = 6
 """Extractions at most until the measured error keeps the budget; the last one rounds nothing that costs anything."""
@@ -48,17 +45,20 @@ MARGIN = 0.9
 """Part of the limit that a repeated extraction may use of what the measurement left."""
 
 
-@dataclass
-class Job:
+@dataclass(frozen=True)
+class WithinBudget:
     """What is known before the first extraction, and the way from there.
 
     Attributes:
         original: The user's model.
         prepared: What was calibrated.
-        folded: How it came from the original.
+        scheme: Everything that can be rounded.
+        noise: What each tensor of it does to the outputs.
+        data: Samples.
+        options: What was asked for; its ``skip`` names tensors of the prepared model.
         required: Least SQNR in dB by output.
+        folded: How the prepared model came from the original.
         samples: How many were calibrated on.
-        check_samples: How many a result is measured on at most.
         seconds: CPU seconds that calibration took, by stage.
     """
 
@@ -67,13 +67,10 @@ class Job:
     scheme: Scheme
     noise: Noise
     data: CalibrationData
-    options: Options
+    options: QuantizationOptions
     required: dict[str, float]
-    simulate: bool
-    conversions: Conversions
     folded: Result
     samples: int
-    check_samples: int
     seconds: dict[str, float]
 
     def run(self, search: Search, objective: Objective, seed: int) -> QuantizationResult:
@@ -86,23 +83,19 @@ class Job:
             attempt += 1
             limited = charged.limited([limits[n] for n in names])
             try:
-                found = search.extract(
-                    objective,
-                    seed,
-                    formulation=limited.formulation,
-                    solved=limited.solved if objective == "best" else None,
-                    slack=limited.slack,
-                    share=0.75 if self.required else 1.0,
-                )
+                found = search.extract(objective, seed, limited=limited, share=0.75 if self.required else 1.0)
             except OptimizationError as error:
-                if self.conversions == "fully_integral" and limited.formulation.problem.budgets:
+                if self.options.conversions == "fully_integral" and limited.formulation.problem.budgets:
                     raise self.too_noisy(attempt) from error
                 raise
             rounded = charged.rounded(found.choices)
             # The time limit is that of the search.
-            left = search.deadline - time.perf_counter()
-            result = self.simulated(rounded, attempt) if self.simulate else self.result(found, rounded, attempt, search)
-            search.deadline = time.perf_counter() + left
+            with search.clock.paused():
+                result = (
+                    self.simulated(rounded, attempt)
+                    if self.options.simulate
+                    else self.result(found, rounded, attempt, search)
+                )
             missed = [n for n in self.required if result.actual[n] < self.required[n]]
             if not missed or objective != "best":
                 return result
@@ -121,11 +114,11 @@ class Job:
     def charged(self, search: Search) -> Charged:
         """The formulation with what the options forbid left out, and with what rounding costs."""
         snapshot = search.snapshot
-        forbidden = integer_spellings(snapshot, wanted_as_floats(search.model, self.options))
-        if self.conversions == "fully_integral":
+        forbidden = integer_spellings(snapshot, wanted_as_floats(search.model, self.options.integers))
+        if self.options.conversions == "fully_integral":
             forbidden |= floats_inside(snapshot, search.outputs)
-        formulation = search.formulate(forbidden)
-        if self.conversions == "fully_integral" and not reduce_problem(formulation.problem).feasible:
+        formulation = search.priced.without(forbidden)
+        if self.options.conversions == "fully_integral" and not reduce_problem(formulation.problem).feasible:
             raise self.not_integral(search)
         roundings = find_roundings(snapshot, self.scheme)
         weights = np.zeros((len(roundings.units), len(self.noise.outputs)))
@@ -136,9 +129,9 @@ class Job:
     def result(self, found: Result, rounded: Sequence[int], attempt: int, search: Search) -> QuantizationResult:
         """A program measured and described."""
         search.clock.say(Event("check"))
-        actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
+        actual = measure_sqnr(self.original, found.model, self.data, limit=self.options.check_samples)
         floats = self.floats(found, search)
-        if self.conversions != "disabled":
+        if self.options.conversions != "disabled":
             found = replace(found, model=partition_conversions(found.model))
         return self.described(found, rounded, attempt, actual, floats)
 
@@ -146,8 +139,8 @@ class Job:
         """The float model with these tensors rounded."""
         model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
         # The model itself has the rounded weights as integers; in the program they are folded.
-        found = replace(Search(model, rules=[]).extract(verify=False), model=model)
-        actual = measure_sqnr(self.original, found.model, self.data, limit=self.check_samples)
+        found = replace(Search.of(model, rules=[]).extract(verify=False), model=model)
+        actual = measure_sqnr(self.original, found.model, self.data, limit=self.options.check_samples)
         return self.described(found, rounded, attempt, actual, ())
 
     def described(
@@ -162,8 +155,8 @@ class Job:
         predicted = self.noise.predict(rounded)
         chosen = set(rounded)
         described = report.Quantization(
-            simulate=self.simulate,
-            conversions=self.conversions,
+            simulate=self.options.simulate,
+            conversions=self.options.conversions,
             samples=self.samples,
             extractions=attempt,
             integer=share.integer,
@@ -212,7 +205,7 @@ class Job:
 
     def floats(self, found: Result, search: Search) -> tuple[report.FloatRow, ...]:
         """The kernels of a program that read floats, and why they do."""
-        why = reasons(self.prepared, self.scheme, self.options)
+        why = reasons(self.prepared, self.scheme, self.options.integers)
         lacking = {v.name for _, v in without_integer_form(search.snapshot, search.model)}
         kernels = {k.name: k.op for k in found.summary.kernels}
         names = {v: n for v, n in found.plan.names.items() if n in kernels}
@@ -234,7 +227,7 @@ class Job:
 
     def not_integral(self, search: Search) -> QuantizationError:
         """Names every operator without an integer form."""
-        why = reasons(self.prepared, self.scheme, self.options)
+        why = reasons(self.prepared, self.scheme, self.options.integers)
         found = without_integer_form(search.snapshot, search.model)
         lines = [
             f"{node.op_type} {value.name!r}: {why.get(value.name or '', 'no rule gives it an integer form here')}"

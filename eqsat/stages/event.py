@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-STAGES = ("load", "encode", "saturate", "extract", "partition")
-"""The stages of the pipeline in their order; other names may follow."""
-
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One step of one stage. What does not apply, or is not known yet, is None.
 
     Attributes:
-        stage: One of :data:`STAGES`.
+        stage: Name of the stage, see :mod:`eqsat.stages`.
         done: Whether the stage ends with this event.
         iteration: Iterations of saturation so far.
         enodes: Size of the e-graph.

@@ -1,0 +1,130 @@
+"""From a float model and samples to integers within a budget: the whole pipeline of quantization.
+
+load -> fold normalisations -> calibrate -> scheme -> measure noise -> saturate with approximations -> extract within
+the budget -> measure; if the measured error misses the budget, the limit is tightened and extraction repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from eqsat.egraph.approximate import Approximation
+from eqsat.model.load import Source, load
+from eqsat.quantization import calibrate as calibrating
+from eqsat.quantization.budget import approximated
+from eqsat.quantization.calibrate import calibrate
+from eqsat.quantization.data import CalibrationData, DataSource, first_samples
+from eqsat.quantization.limits import required_decibel
+from eqsat.quantization.noise import measure_noise
+from eqsat.quantization.options import QuantizationOptions
+from eqsat.quantization.prepare import folded, surviving
+from eqsat.quantization.result import QuantizationResult
+from eqsat.quantization.scheme import Scheme
+from eqsat.quantization.schemes import most_accurate, scheme_of
+from eqsat.quantization.share import kernel_macs
+from eqsat.quantization.within_budget import WithinBudget
+from eqsat.search import Search
+from eqsat.stages.event import Event, Progress
+from eqsat.stages.options import Objective, SearchOptions
+
+EFFORT = 200_000_000_000
+"""MACs after which no further sample is taken to measure noise."""
+MOST_SAMPLES = 8
+
+
+def quantize(
+    source: Source,
+    calibration: DataSource,
+    options: QuantizationOptions,
+    search: SearchOptions,
+    *,
+    objective: Objective = "best",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> QuantizationResult:
+    """See :func:`eqsat.quantize`."""
+    tell = _teller(progress)
+    seconds: dict[str, float] = {}
+    original = load(source, dims=search.dims)
+    required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
+    data = _repeatable(calibration, original, options.samples)
+    floats = folded(original, search.rules, search.time_limit)
+    prepared = load(floats.model)
+    integers = replace(options.integers, skip=surviving(original, prepared, options.integers.skip))
+    with _timed(seconds, "calibrate"):
+        found = calibrate(prepared, data, limit=options.samples, progress=tell("calibrate"))
+    with _timed(seconds, "choose"):
+        if options.auto:
+            limit = options.check_samples
+            scheme = most_accurate(prepared, found, integers, data, limit=limit, progress=tell("choose"))
+        else:
+            scheme = scheme_of(prepared, found, integers)
+    with _timed(seconds, "measure"):
+        limit = options.noise_samples
+        if limit is None:
+            limit = _affordable_samples(sum(kernel_macs(floats.plan, n) for n in floats.plan.nodes), scheme)
+        noise = measure_noise(prepared, scheme, data, limit=limit, progress=tell("measure"))
+    within = WithinBudget(
+        original,
+        prepared,
+        scheme,
+        noise,
+        data,
+        replace(options, integers=integers),
+        required,
+        floats,
+        found.samples,
+        seconds,
+    )
+    if options.simulate and not required:
+        return within.simulated(range(len(scheme.tensors)), 1)
+    approximations = [_approximation(scheme, i) for i in approximated(scheme)]
+    # The folded model has its sizes.
+    search = replace(search, dims=None)
+    return within.run(Search.run(prepared, search, approximations=approximations, progress=progress), objective, seed)
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> CalibrationData:
+    """The samples as something that can be gone through again and again."""
+    data = CalibrationData(source, model)
+    # Only what can be gone through once is kept.
+    return CalibrationData(list(first_samples(data, model, limit)), model) if hasattr(source, "__next__") else data
+
+
+def _affordable_samples(work: int, scheme: Scheme) -> int:
+    """How many samples noise is measured on, for a model of so many MACs."""
+    return max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
+
+
+def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.Progress], None] | None]:
+    """Makes receivers of the progress of calibration out of one of events."""
+
+    def of(stage: str) -> Callable[[calibrating.Progress], None] | None:
+        receiver = progress
+        if receiver is None:
+            return None
+        return lambda step: receiver(Event(stage, step=step.done, steps=step.total))
+
+    return of
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.process_time()
+    yield
+    seconds[name] = time.process_time() - start
+
+
+def _approximation(scheme: Scheme, index: int) -> Approximation:
+    tensor = scheme.tensors[index]
+    quantizer = tensor.quantizer
+    return Approximation(tensor.name, quantizer.scale, quantizer.zero, quantizer.axis, tensor.integers)

@@ -1,1 +1,0 @@
-"""Quantization end to end: calibration, extraction within a budget, and the measured result."""

@@ -1,0 +1,70 @@
+"""The fifth and the last stage: the chosen program as a plan with regions, and that as an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from eqsat.extract.problem import Solution
+from eqsat.partition.assemble import Assembled
+from eqsat.partition.assemble import assemble as assemble_plan
+from eqsat.partition.functions import to_model
+from eqsat.partition.partition_functions import PartitionFunction, annotate_composites
+from eqsat.partition.plan import Plan, Region
+from eqsat.partition.regions import regions
+from eqsat.rules.ast import Target
+from eqsat.stages.price import Priced
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A chosen program.
+
+    Attributes:
+        assembled: The plan, and the e-nodes that it consists of.
+        regions: In execution order, those of the host too.
+    """
+
+    assembled: Assembled
+    regions: tuple[Region, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return self.assembled.plan
+
+    def renamed(self, names: Mapping[int, str]) -> Program:
+        """The same program with other names of values."""
+        return replace(self, assembled=replace(self.assembled, plan=replace(self.plan, names=dict(names))))
+
+
+def assemble(
+    priced: Priced,
+    solution: Solution,
+    targets: Sequence[Target] = (),
+    functions: Mapping[str, PartitionFunction] | None = None,
+) -> Program:
+    """Makes a plan of an extraction's choices.
+
+    Args:
+        priced: What was chosen from.
+        solution: What was chosen.
+        targets: Whose ``annotate`` clauses count.
+        functions: Partition functions by the name of their composite.
+
+    Raises:
+        OptimizationError: A partition function does something else than to annotate.
+    """
+    formulation = priced.formulation
+    # After the classes of the e-graph there may be some that only carry weights.
+    choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}
+    encoding = priced.saturated.saturation.encoding
+    assembled = assemble_plan(formulation, choices, encoding, list(priced.outputs))
+    assembled = annotate_composites(assembled, targets, functions or {})
+    return Program(assembled, tuple(regions(assembled.plan)))
+
+
+def export(program: Program, original: ir.Model) -> ir.Model:
+    """Writes a program as an ONNX model; the original gives what the program does not say."""
+    return to_model(program.plan, program.regions, original)

@@ -1,0 +1,55 @@
+"""How much time a composition of stages has left, what each stage has taken, and who is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eqsat.egraph.limits import LastGuard
+from eqsat.stages.event import Event, Progress
+
+
+class Clock:
+    """Wall-clock time until a limit, CPU seconds by stage, and the progress events around each stage.
+
+    Args:
+        limit: Seconds from now on.
+        progress: Receives the events.
+
+    Attributes:
+        limit: As given.
+        seconds: CPU seconds by stage.
+        guard: Gives up even an e-graph that is not finished.
+    """
+
+    def __init__(self, limit: float, progress: Progress | None = None) -> None:
+        self.limit = limit
+        self.seconds: dict[str, float] = {}
+        self.guard = LastGuard(limit)
+        self._deadline = time.perf_counter() + limit
+        self._progress = progress
+
+    @property
+    def left(self) -> float:
+        """Seconds; negative once the limit is over."""
+        return self._deadline - time.perf_counter()
+
+    def say(self, event: Event) -> None:
+        if self._progress is not None:
+            self._progress(event)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.say(Event(name))
+        start = time.process_time()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
+        self.say(Event(name, done=True))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done meanwhile does not count against the limit."""
+        left = self.left
+        yield
+        self._deadline = time.perf_counter() + left

@@ -1,0 +1,90 @@
+"""The fourth stage: one program of the e-graph, by default the cheapest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from eqsat.errors import OptimizationError
+from eqsat.extract.cost import needed, program_cost
+from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.solve import solve
+from eqsat.extract.ties import settle_ties
+from eqsat.extract.together import together
+from eqsat.stages.clock import Clock
+from eqsat.stages.event import Event
+from eqsat.stages.options import Objective
+
+LEAST_TIME = 0.1
+"""Seconds that a solver gets even when the time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A problem within a budget.
+
+    Attributes:
+        formulation: The problem.
+        solved: The problem in which what the budget limits has a price as well; it is solved for the cheapest program.
+        slack: What the price adds to a program's cost at most.
+    """
+
+    formulation: Formulation
+    solved: Problem
+    slack: float
+
+
+def check_objective(objective: str, seed: int) -> None:
+    """Raises OptimizationError for an objective that does not exist, or a seed that is none."""
+    if objective not in get_args(Objective):
+        names = ", ".join(get_args(Objective))
+        raise OptimizationError(f"an objective ({names}) is required", place="objective", actual=repr(objective))
+    if not isinstance(seed, int) or seed < 0:
+        raise OptimizationError("a seed of 0 or more is required", place="seed", actual=repr(seed))
+
+
+def extract(
+    formulation: Formulation,
+    clock: Clock,
+    objective: Objective = "best",
+    seed: int = 0,
+    *,
+    limited: Limited | None = None,
+    share: float = 1.0,
+    original: dict[int, Choice] | None = None,
+) -> Solution:
+    """Chooses a program within what is left of the time.
+
+    Args:
+        formulation: The problem.
+        clock: Of the composition.
+        objective: Which program.
+        seed: Of a random one.
+        limited: The same problem within a budget.
+        share: How much of the time that is left may be used.
+        original: The program to beat; by default the input's own.
+    """
+    problem = formulation.problem
+    priced = limited if objective == "best" else None
+    original = formulation.original if original is None else original
+    with clock.stage("extract"):
+        solution = solve(
+            problem if priced is None else priced.solved,
+            time_limit=max(share * clock.left, LEAST_TIME),
+            objective=objective,
+            seed=seed,
+            # Where programs are restricted, the input's own need not be one of them.
+            incumbent=original if needed(problem, original) is not None else None,
+            progress=lambda step, cost, bound: clock.say(Event("extract", cost=cost, bound=bound)),
+        )
+        choices = together(formulation, solution.choices)
+        if choices != solution.choices:
+            solution = replace(solution, choices=choices, cost=program_cost(problem, choices))
+        if priced is not None:
+            cost = program_cost(problem, solution.choices)
+            bound = min(max(solution.bound - priced.slack, 0.0), cost)
+            return replace(solution, cost=cost, bound=bound)
+        if objective == "best":
+            return replace(solution, choices=settle_ties(formulation, solution.choices))
+        return solution

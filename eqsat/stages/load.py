@@ -1,0 +1,65 @@
+"""The first stage: a model, checked and without what constants settle, with its targets and the rules for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.egraph.limits import RuleStatistics
+from eqsat.execute.settle import settled
+from eqsat.extract.from_egraph import require_static_types
+from eqsat.model.load import Source
+from eqsat.model.load import load as load_model
+from eqsat.partition.partition_functions import check_names
+from eqsat.partition.place import place, split
+from eqsat.partition.saved import inline, is_partitioned
+from eqsat.rules.ast import Rule, Target
+from eqsat.rules.select import select_rules
+from eqsat.stages.options import SearchOptions
+from eqsat.targets.registry import load_targets
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is searched.
+
+    Attributes:
+        model: Checked, normalised, with annotations that rules placed.
+        targets: The host first.
+        rules: All that were selected.
+        rewriting: Those of them that add equal programs.
+        egg: Commands of the user for egglog itself.
+        placed: What the rules did that place annotations.
+    """
+
+    model: ir.Model
+    targets: tuple[Target, ...]
+    rules: tuple[Rule, ...]
+    rewriting: tuple[Rule, ...]
+    egg: tuple[str, ...]
+    placed: tuple[RuleStatistics, ...]
+
+    @property
+    def outputs(self) -> list[ir.Value]:
+        return list(self.model.graph.outputs)
+
+
+def load(source: Source, options: SearchOptions) -> Loaded:
+    """Loads a model, its targets and rules.
+
+    Raises:
+        ModelError, RuleError, TargetError: One of them is broken.
+        OptimizationError: Sizes of inputs are unknown.
+    """
+    model = load_model(source, dims=options.dims)
+    if is_partitioned(model):
+        model = load_model(inline(model, operators=False))
+    model = settled(model)
+    targets = load_targets(options.targets)
+    check_names(dict(options.partition_functions or {}), targets)
+    selected = select_rules(options.rules, options.numerics)
+    placing, rewriting = split(selected.rules)
+    model, placed = place(model, placing)
+    require_static_types(model.graph.inputs)
+    return Loaded(model, tuple(targets), tuple(selected.rules), tuple(rewriting), tuple(selected.egg), tuple(placed))

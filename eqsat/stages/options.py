@@ -1,0 +1,48 @@
+"""What a user can say about a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from eqsat.bounds import check_seconds
+from eqsat.egraph.limits import check_limits
+from eqsat.partition.partition_functions import PartitionFunction
+from eqsat.rules.ast import Rule, Target
+from eqsat.rules.select import NumericsClass
+
+Objective = Literal["best", "worst", "random"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """The arguments of :func:`eqsat.optimize` that say which programs are searched, and for how long.
+
+    Attributes:
+        targets: Accelerators by name or target file; the host ``cpu`` is always there.
+        rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
+        dims: Sizes for symbolic dimensions.
+        numerics: How far rules may change values.
+        time_limit: Seconds for saturation and extraction.
+        iterations: Limit of saturation rounds; None for the default.
+        enodes: Limit of the e-graph's size; None for the default.
+        partition_functions: By the name of a composite, what annotates its calls.
+
+    Raises:
+        OptimizationError: A limit is none.
+    """
+
+    targets: str | Sequence[str | Path | Target] = ()
+    rules: Sequence[str | Path | Rule] | None = None
+    dims: Mapping[str, int] | None = None
+    numerics: NumericsClass = "real"
+    time_limit: float = 30.0
+    iterations: int | None = None
+    enodes: int | None = None
+    partition_functions: Mapping[str, PartitionFunction] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        check_seconds(self.time_limit)
+        check_limits(self.iterations, self.enodes)

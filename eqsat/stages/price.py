@@ -1,0 +1,55 @@
+"""The third stage: what every e-node costs on every target, as a problem for the solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.extract.from_egraph import Formulation, Pricing, formulate
+from eqsat.stages.clock import Clock
+from eqsat.stages.saturate import Saturated
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """An e-graph with its costs, and the extraction problem of its outputs."""
+
+    saturated: Saturated
+    pricing: Pricing
+    formulation: Formulation
+    outputs: tuple[ir.Value, ...]
+
+    def without(self, forbidden: Container[int]) -> Formulation:
+        """The extraction problem without some e-nodes."""
+        return _formulation(self.saturated, self.pricing, self.outputs, forbidden)
+
+
+def price(
+    saturated: Saturated,
+    pricing: Pricing,
+    outputs: Sequence[ir.Value],
+    clock: Clock,
+    forbidden: Container[int] = (),
+) -> Priced:
+    """Prices an e-graph.
+
+    Args:
+        saturated: The e-graph.
+        pricing: Who says what an e-node costs.
+        outputs: Values of the model that a program has to compute.
+        clock: Of the composition.
+        forbidden: E-nodes that no program may use.
+
+    Raises:
+        OptimizationError: Something has no cost because its size is unknown.
+    """
+    with clock.stage("price"):
+        return Priced(saturated, pricing, _formulation(saturated, pricing, outputs, forbidden), tuple(outputs))
+
+
+def _formulation(
+    saturated: Saturated, pricing: Pricing, outputs: Sequence[ir.Value], forbidden: Container[int]
+) -> Formulation:
+    return formulate(saturated.snapshot, saturated.saturation.encoding, list(outputs), pricing, forbidden)
