@@ -25,6 +25,8 @@ _SHORT = {"float": ir.DataType.FLOAT, "double": ir.DataType.DOUBLE}
 _HALF = ir.DataType.FLOAT16
 _CONSTANT = OpKey("", "Constant")
 """Needs no kernel: ONNX Runtime makes initializers of constants when it loads a model."""
+_NOTHING_OF_NOTHING = frozenset({OpKey("com.microsoft", "QLinearSoftmax")})
+"""Operators whose kernels give no result where their operand has no elements (ONNX Runtime 1.31)."""
 
 
 def has_kernel(op: OpKey, inputs: Types, outputs: Types = ()) -> bool:
@@ -37,6 +39,8 @@ def has_kernel(op: OpKey, inputs: Types, outputs: Types = ()) -> bool:
         inputs: Types of its inputs, None for an absent or unknown one, which no kernel is refused for.
         outputs: Types of its outputs.
     """
+    if op in _NOTHING_OF_NOTHING and any(t is not None and t.elements == 0 for t in (*inputs, *outputs)):
+        return False
     given, made = tuple(t and t.dtype for t in inputs), tuple(t and t.dtype for t in outputs)
     return _has_kernel(op, given, made)
 

@@ -40,10 +40,10 @@ def shaken_result(programs: Programs, piece: Piece, sample: Sample, call: Call) 
 
 
 def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbed:
-    """The result's side with other subnormal elements in constants that may have them.
+    """The result's side with changed constants, and with other subnormal elements in those that may have them.
 
-    Rules make such weights of convolutions and matrix products beside larger ones, and of constants of the model that
-    are subnormal themselves, see "Constants, and the range of their types".
+    Rules make subnormal weights of convolutions and matrix products beside larger ones, and of constants of the model
+    that are subnormal themselves, see "Constants, and the range of their types".
     """
     loose = any(
         _is_subnormal(programs.initial(k))

@@ -150,7 +150,9 @@ class Examiner:
             mask = judge.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
         if mask.any() and piece.right:
             weights = shaken_weights(self.programs, piece, sample)
-            mask = judge.without_ill_conditioned(mask, right, left, 0.0, weights)
+            # Where constants of the result cancel, their rounding shows; those of exact rules are the input's.
+            delta = 0.0 if self.tolerance.strict else self._epsilon(piece) / 2
+            mask = judge.without_ill_conditioned(mask, right, left, delta, weights)
         if mask.any() and style.kind == "natural":
             apart = shaken_apart(self.programs, piece, sample, left, right)
             mask = judge.without_ill_conditioned(mask, left, right, self._epsilon(piece), apart)

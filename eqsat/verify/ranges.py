@@ -1,11 +1,12 @@
 """Where a difference says nothing, because a value has left the range of its type.
 
 Rules of class ``real`` hold where every value that either program computes stays within the range of its type. So each
-side is executed a second time in a type that is wide enough. An element that differs is excused in three cases only:
+side is executed a second time in a type that is wide enough. An element that differs is excused in four cases only:
 
 - the *input* leaves the range: some value of it does, and the element is not what the input means over the reals; or
   it means an infinity or no number there;
 - an operand of the piece is infinite or no number, and so is the element on either side;
+- a value of the input is infinite or no number, and the element is an integer or a truth value, which cannot say so;
 - a value *between* does: both sides mean the same over the reals, some value of the result leaves the range, and the
   element is not what the result means.
 
@@ -26,6 +27,7 @@ import numpy as np
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.ops.wide import FLOATS, largest, smallest_normal
+from eqsat.schema.opset import find_schema, input_names
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.verify import judge
 from eqsat.verify.oracle import Failed, Value
@@ -44,6 +46,7 @@ class Meaning:
         input_leaves: Whether a value of the input leaves the range of its type.
         result_leaves: The same for the result.
         endless_leaf: Whether an operand of the piece is infinite or no number somewhere.
+        endless_inside: Whether a value between the operands and the input's result is.
         rtol: Relative error that rounding constants to their types explains.
     """
 
@@ -52,6 +55,7 @@ class Meaning:
     input_leaves: bool
     result_leaves: bool
     endless_leaf: bool
+    endless_inside: bool
     rtol: float
 
     def differs(self) -> np.ndarray | None:
@@ -69,6 +73,8 @@ class Meaning:
         """Elements in which the input has left the range of its types."""
         if self.left is None or self.left.shape != left.shape:
             return np.zeros(left.shape, bool)
+        if self.endless_inside and left.dtype.kind in "biu":
+            return np.ones(left.shape, bool)
         endless = ~_is_finite(self.left)
         return (self._apart(self.left, left) | ~_is_finite(left) | endless) if self.input_leaves else endless
 
@@ -122,7 +128,8 @@ class Meanings:
             right if isinstance(right, np.ndarray) else None,
             sampled or any(_leaves(*step) for step in _left_steps(programs, piece, values)),
             sampled or any(_leaves(*step) for step in _right_steps(programs, piece, theirs)),
-            any(_is_float(v) and not _is_finite(v).all() for v in self.sample.values()),
+            _has_endless(self.sample),
+            _has_endless(values),
             self.rtol,
         )
 
@@ -132,27 +139,26 @@ class Meanings:
 _Typed = tuple[TensorType | None, Value]
 """A value and its type in the model."""
 _Step = tuple[OpKey, Sequence[_Typed], Sequence[_Typed]]
-"""An operator, its operands, and its results."""
+"""An operator, its operands (None where absent), and its results."""
 
 
 def _left_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+    def typed(k: int | None) -> _Typed:
+        return (None, None) if k is None else (programs.type(programs.classes[k]), values.get(k))
+
     for i in (*piece.before, *piece.left):
         node = programs.nodes[i]
-        operands, results = (
-            [(programs.type(programs.classes[k]), values.get(k)) for k in numbers]
-            for numbers in (programs.reads(i), node.results)
-        )
-        yield node.constructor.op, operands, results
+        operands = () if has(node.constructor.op, Trait.BY_TYPE) else node.operands
+        yield node.constructor.op, [typed(k) for k in operands], [typed(k) for k in node.results]
 
 
 def _right_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_Step]:
+    def typed(c: int | None) -> _Typed:
+        return (None, None) if c is None else (programs.type(c), values.get(c))
+
     for i in piece.right:
         kernel = programs.kernels[i]
-        operands, results = (
-            [(programs.type(c), values.get(c)) for c in classes if c is not None]
-            for classes in (kernel.inputs, kernel.outputs)
-        )
-        yield kernel.op, operands, results
+        yield kernel.op, [typed(c) for c in kernel.inputs], [typed(c) for c in kernel.outputs]
 
 
 def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) -> bool:
@@ -160,7 +166,7 @@ def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) ->
     floats = [x for _, x in operands if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
     if op.name == "QuantizeLinear" and _quotient_leaves(operands):
         return True
-    if op.name in _RESCALING and _scale_leaves(*(operands[k] for k in _RESCALING[op.name])):
+    if _scale_leaves(_scales(op, operands)):
         return True
     finite = all(_is_finite(x).all() for x in floats)
     for kind, value in results:
@@ -189,15 +195,28 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
         return any(bool((np.abs(x) / least > largest(t)).any()) for t in types)
 
 
-_RESCALING = {"QLinearMatMul": (1, 4, 6), "QLinearConv": (1, 4, 6)}
-"""Quantized operators that multiply the first two of these scales and divide by the third."""
+def _scales(op: OpKey, operands: Sequence[_Typed]) -> list[tuple[TensorType | None, np.ndarray]]:
+    """The scales of a quantized operator, that of its result last; none of an operator with fewer than two."""
+    named = zip(input_names(op), operands, strict=False) if find_schema(op) is not None else ()
+    found = [(kind, x) for name, (kind, x) in named if "scale" in name.lower() and isinstance(x, np.ndarray) and x.size]
+    return found if len(found) > 1 else []
 
 
-def _scale_leaves(first: _Typed, second: _Typed, result: _Typed) -> bool:
-    """Whether what accumulators are multiplied with is beyond the range of the scales' type."""
-    kind, (a, b, y) = result[0], (np.asarray(x, np.longdouble) for _, x in (first, second, result))
+def _scale_leaves(scales: Sequence[tuple[TensorType | None, np.ndarray]]) -> bool:
+    """Whether what a quantized operator multiplies with is beyond the range of the scales' type.
+
+    That is a scale of an operand, or the product of all of them, by the scale of the result.
+    """
+    if not scales:
+        return False
+    sizes = [np.abs(x.astype(np.longdouble)) for _, x in scales]
+    ranges = [(x[x > 0].min(initial=np.inf), x.max(initial=0)) for x in sizes]
+    *given, (least_of_result, most_of_result) = ranges
     with np.errstate(all="ignore"):
-        return any(_is_outside(kind, np.asarray(factor)) for factor in (a * b, a * b / y))
+        least, most = (np.prod([r[k] for r in given]) for k in (0, 1))
+        factors = [least, most, *(r / most_of_result for r in (least, *(g[0] for g in given)))]
+        factors += [r / least_of_result for r in (most, *(g[1] for g in given))]
+    return _is_outside(scales[0][0], np.array(factors))
 
 
 def _at_pole(op: OpKey, floats: Sequence[np.ndarray]) -> bool:
@@ -220,6 +239,10 @@ def _is_outside(kind: TensorType | None, value: Value, *, infinite: bool = True)
         return True
     beyond = (size > largest(kind.dtype)) & finite
     return bool((beyond | ((size > 0) & (size < smallest_normal(kind.dtype)))).any())
+
+
+def _has_endless(values: Values | Sample) -> bool:
+    return any(_is_float(v) and not _is_finite(v).all() for v in values.values())
 
 
 def _is_float(value: Value) -> TypeGuard[np.ndarray]:

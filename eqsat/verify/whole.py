@@ -117,26 +117,38 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
 
 
 def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
-    """Whether the kernels one by one compute what the result as a whole does."""
+    """Whether the kernels one by one compute what the result as a whole does.
+
+    Not compared is what follows from an operator that leaves its result undefined, such as the cast of an infinity to
+    an integer.
+    """
     values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
     wanted = {c for c, _ in programs.plan.outputs}
-    try:
-        for i, kernel in enumerate(programs.kernels):
-            for c in kernel.inputs:
-                if c is not None and c not in values:
-                    values[c] = programs.constant(c)
+    undefined: set[int] = set()
+    for i, kernel in enumerate(programs.kernels):
+        reads = {c for c in kernel.inputs if c is not None}
+        for c in reads - values.keys() - undefined:
+            values[c] = programs.constant(c)
+        try:
+            if reads & undefined:
+                raise Failed("an operand is undefined")
             run_kernels(programs, [i], values, own)
-            for c in kernel.inputs:
-                if c is not None and last[c] == i and c not in wanted:
-                    values.pop(c, None)
-    except Failed:
-        return False
-    found = [values[c] if c in values else programs.constant(c) for c, _ in programs.plan.outputs]
+        except Failed:
+            undefined.update(c for c in kernel.outputs if c is not None)
+        for c in reads:
+            if last[c] == i and c not in wanted:
+                values.pop(c, None)
+    outputs = [c for c, _ in programs.plan.outputs]
+    found = [values.get(c) if c in values or c in undefined else programs.constant(c) for c in outputs]
     # Bodies of control flow are executed by somebody else here.
     flow = any(isinstance(value, GraphAttr) for kernel in programs.kernels for _, value in kernel.attrs)
     numerics: Numerics = "real" if flow else "exact"
-    return all(compare_values("", a, b, numerics=numerics).agrees for a, b in zip(found, right, strict=True))
+    return all(
+        compare_values("", a, b, numerics=numerics).agrees
+        for c, a, b in zip(outputs, found, right, strict=True)
+        if c not in undefined
+    )
 
 
 def _beyond(left: Value, right: Value) -> np.ndarray | None:

@@ -45,6 +45,8 @@ def ort_outputs(content: bytes, arrays: Mapping[str, Any]) -> dict[str, Any]:
         if "does not support" not in str(error):
             raise
         raise NoKernelError(str(error)) from None
+    if any(x is None for x in found):
+        raise NoKernelError("no result, as of QLinearSoftmax of an empty tensor")
     return {
         name: array.astype(ml_dtypes.bfloat16) if name in halves else array
         for name, array in zip(names, found, strict=True)

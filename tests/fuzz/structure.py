@@ -126,7 +126,7 @@ def several_outputs(g: Growing) -> Any:
     if kind == 2:
         axis = g.size(0, rank - 1)
         parts = g.size(2, 4)
-        if x.shape[axis] < parts:
+        if x.shape[axis] < parts or (parts - 1) * -(-x.shape[axis] // parts) > x.shape[axis]:
             raise RefusedError
         made = g.op("Split", x, outputs=parts, axis=axis, num_outputs=parts)
         return [g.op("Relu", made[0]), *made[1:]] if g.chance(0.4) else made

@@ -70,7 +70,7 @@ def test_random_programs_pay_for_what_they_round(name: str) -> None:
     problem = given.charged.formulation.problem
     seen = set()
     for seed in range(12):
-        found = given.search.extract("random", seed, formulation=limited.formulation)
+        found = given.search.extract("random", seed, limited=limited)
         rounded = given.charged.rounded(found.choices)
         spent = sum(float(problem.budgets[0].weight[c.node]) for c in found.choices.values())
         predicted = float(given.noise.weights[rounded].sum())
@@ -143,7 +143,7 @@ def test_random_programs_have_the_predicted_error(name: str, target: str) -> Non
     given = prepared(name, target)
     limited = given.charged.limited([math.inf])
     for seed in range(5):
-        found = given.search.extract("random", seed, formulation=limited.formulation)
+        found = given.search.extract("random", seed, limited=limited)
         predicted = given.noise.predict(given.charged.rounded(found.choices))
         actual = measure_sqnr(given.model, found.model, given.data)
         for output in predicted:
@@ -159,9 +159,7 @@ def test_no_budget_is_kept_by_accident() -> None:
     given = prepared("residual")
     for limit, rounds in ((0.0, False), (math.inf, True)):
         limited = given.charged.limited([limit])
-        found = given.search.extract(
-            formulation=limited.formulation, solved=limited.solved, slack=limited.slack, share=0.5
-        )
+        found = given.search.extract(limited=limited, share=0.5)
         assert bool(given.charged.rounded(found.choices)) == rounds
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from eqsat.ops import normal
 from eqsat.ops.families.activations import sigmoid
 from eqsat.ops.families.quantization import dequantize_linear, quantize_linear, saturate
-from eqsat.ops.kernel import Attributes, Function
+from eqsat.ops.kernel import Attributes, Function, at_least_single
 from eqsat.ops.need_by_shapes import need_broadcasting
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import qlinear as sample
@@ -25,8 +25,9 @@ from eqsat.schema.opset import MICROSOFT
 _Optional = np.ndarray | None
 
 
-def scale_of(v: np.ndarray) -> np.float32:
-    return np.float32(v.reshape(()))
+def scale_of(v: np.ndarray) -> np.floating:
+    """A scale as a float32, or as it is where it is wider: what is computed over the reals must not be rounded."""
+    return v.reshape(()).astype(at_least_single(v))[()]
 
 
 def zero_of(v: _Optional) -> int:
@@ -35,7 +36,7 @@ def zero_of(v: _Optional) -> int:
 
 def real(x: np.ndarray, scale: np.ndarray, zero: _Optional) -> np.ndarray:
     """Dequantized per tensor."""
-    y = x.astype(np.float32)
+    y = x.astype(at_least_single(scale))
     y -= np.float32(zero_of(zero))
     y *= scale_of(scale)
     return y
@@ -64,12 +65,13 @@ def qlinear_add(
     c_zero: _Optional = None,
 ) -> np.ndarray:
     """Sum: the zero points in one constant, then one fused multiply-add for each operand."""
-    wide = np.float64
     ra, rb = scale_of(a_scale) / scale_of(c_scale), scale_of(b_scale) / scale_of(c_scale)
-    offsets = np.float32(wide(ra) * zero_of(a_zero) + wide(rb * np.float32(zero_of(b_zero))))
-    constant = np.float32(zero_of(c_zero)) - offsets
-    right = (b * wide(rb) + wide(constant)).astype(np.float32)
-    v = (a * wide(ra) + right).astype(np.float32)
+    single = type(ra + rb)
+    wide = np.float64 if single is np.float32 else np.longdouble
+    offsets = single(wide(ra) * zero_of(a_zero) + wide(rb * single(zero_of(b_zero))))
+    constant = single(zero_of(c_zero)) - offsets
+    right = (b * wide(rb) + wide(constant)).astype(single)
+    v = (a * wide(ra) + right).astype(single)
     return saturate(v, np.float32(0), a.dtype)
 
 

@@ -119,7 +119,7 @@ def qgemm(
     acc = exact_matmul(a.T if attrs["transA"] else a, a_zero, b.T if attrs["transB"] else b, b_zero)
     if c is not None:
         acc = acc + c
-    scale = (np.float32(attrs["alpha"]) * scale_of(a_scale) * b_scale).astype(np.float32)
+    scale = np.float32(attrs["alpha"]) * scale_of(a_scale) * b_scale
     scale = scale.reshape(()) if scale.size == 1 else scale
     if y_scale is None:
         return acc.astype(np.float32) * scale

@@ -198,7 +198,11 @@ def split(node: Node) -> None:
         axis = node.attr("axis", chance.number(-rank, rank - 1))
         rank = max(rank, axis + 1, -axis)
         base = list(node.shape if node.shape is not None and len(node.shape) == rank else chance.shape(rank))
-        base[axis] = chance.number(max(1, count - 1), 8)
+        sizes = range(max(1, count - 1), 9)
+        fitting = [n for n in sizes if node.has(1) or _is_even(n, count)]
+        if not fitting:
+            raise Rejected("too many parts")
+        base[axis] = fitting[chance.number(0, len(fitting) - 1)]
         shape = _first(node, tuple(base), 1)
     axis = node.attr("axis", chance.number(-len(shape), len(shape) - 1))
     if not -len(shape) <= axis < len(shape):
@@ -210,8 +214,15 @@ def split(node: Node) -> None:
             sizes.append(chance.number(0 if chance.happens(0.1) else min(1, most), most))
             size -= sizes[-1]
         node.draw(1, (count,), values=np.asarray([*sizes, size], np.int64))
-    else:
+    elif _is_even(shape[axis], count):
         node.attr("num_outputs", count)
+    else:
+        raise Rejected("the parts do not fit")
+
+
+def _is_even(size: int, count: int) -> bool:
+    """Whether parts of equal size and a smaller last one make up a dimension."""
+    return (count - 1) * math.ceil(size / count) <= size
 
 
 def slice_(node: Node) -> None:
