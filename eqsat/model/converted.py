@@ -1,7 +1,8 @@
-"""What ``onnx.version_converter`` gets wrong, made good behind it.
+"""What ``onnx.version_converter`` gets wrong, made good after it.
 
 Attributes that became inputs (the bounds of Clip, the value of Pad) it writes as float32, whatever the type of the
 tensor beside them. Where it has no use for such an attribute (the value of a Pad that mirrors), it leaves it behind.
+What was computed on a matrix (Softmax before opset 13) it reshapes there and back, and loses sizes of 0.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 _LIKE_FIRST = {"Clip": (1, 2), "Pad": (2,)}
 """Operands that must have the type of the first."""
+_ON_MATRICES = ("Softmax", "LogSoftmax", "Hardmax")
 
 Types = dict[str, int]
 
@@ -51,6 +53,23 @@ def drop_leftovers(graph: onnx.GraphProto) -> None:
             if len(kept) < len(node.attribute):
                 del node.attribute[:]
                 node.attribute.extend(kept)
+
+
+def flattened(model: onnx.ModelProto) -> set[str]:
+    """Results of operators that the converter computes on a matrix, if a tensor of the model may be empty."""
+    graph = model.graph
+    kinds = (v.type.tensor_type for v in (*graph.input, *graph.value_info, *graph.output))
+    sizes = (d.dim_value for kind in kinds for d in kind.shape.dim if d.HasField("dim_value"))
+    if 0 not in {*sizes, *(d for tensor in graph.initializer for d in tensor.dims)}:
+        return set()
+    return {o for node in graph.node if node.op_type in _ON_MATRICES and not node.domain for o in node.output}
+
+
+def keep_empty(graph: onnx.GraphProto, results: set[str]) -> None:
+    """Has such results reshaped to just the shape they had: 0 is a size there, and not the operand's."""
+    for node in graph.node:
+        if node.op_type == "Reshape" and node.output[0] in results:
+            node.attribute.append(helper.make_attribute("allowzero", 1))
 
 
 def _has_bounds(graph: onnx.GraphProto) -> bool:

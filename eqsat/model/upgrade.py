@@ -14,7 +14,7 @@ import onnx
 from onnx import inliner, version_converter
 
 from eqsat.errors import ModelError
-from eqsat.model.converted import drop_leftovers, element_types, give_types, needs_types
+from eqsat.model.converted import drop_leftovers, element_types, flattened, give_types, keep_empty, needs_types
 from eqsat.model.read import Source
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
@@ -125,6 +125,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
     if version < 7:
         _spread_slopes(source.proto)
     types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}
+    on_matrices = flattened(source.proto) if version < 13 else set()
     try:
         converted = version_converter.convert_version(source.proto, target)
     except Exception as error:  # whatever the C++ side throws
@@ -135,6 +136,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
             hint=f"{', '.join(changed[:8])} changed since; exporting with a newer opset avoids the conversion",
         ) from error
     give_types(converted, types)
+    keep_empty(converted.graph, on_matrices)
     if version < 11:
         drop_leftovers(converted.graph)
     _restore(converted, metadata)

@@ -60,7 +60,7 @@ def evaluate(
     if body is not None:
         return evaluate_body(body, inputs)[:outputs]
     with np.errstate(all="ignore"):
-        return _cached_operation(op, attrs, outputs)(inputs)
+        return _cached_operation(op, attrs, outputs)(inputs)[:outputs]
 
 
 def evaluate_body(body: Body, inputs: Sequence[np.ndarray | None]) -> tuple[np.ndarray | None, ...]:

@@ -78,12 +78,12 @@ def test_a_wrong_rule_is_caught_and_shrunk(net, tmp_path, monkeypatch):
 
     wrong = tmp_path / "wrong.rules"
     wrong.write_text("rule wrong : exact\n    Relu(x)  =>  Neg(Relu(Neg(x)))\n", encoding="utf-8")
-    original = search.Search.__init__
+    original = search.Search.of
 
-    def with_wrong_rule(self, source, targets=(), **options):
-        original(self, source, targets, rules=[wrong], **options)
+    def with_wrong_rule(source, targets=(), **options):
+        return original(source, targets, rules=[wrong], **options)
 
-    monkeypatch.setattr(search.Search, "__init__", with_wrong_rule)
+    monkeypatch.setattr(search.Search, "of", with_wrong_rule)
     if net != "audit":
         monkeypatch.setattr(search.Search, "audit", lambda self, samples: AuditReport(0, 0, samples, {}, ()))
     if net == "judge":

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -54,6 +55,8 @@ AGAINST_ONE = frozenset(
 )
 AGAINST_OPERAND = frozenset(("Gelu", "Swish", "Mish", "HardSwish", "LeakyRelu", "BatchNormalization", "Mod"))
 """Functions whose usual formulas round beside 1, or beside their operand, however small the result is."""
+SUMS_OF_PRODUCTS = frozenset(("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean"))
+"""Operators that may overflow on the way to a result that does not, depending on the order of their terms."""
 
 
 def execute(
@@ -156,7 +159,7 @@ class _Run:
             if dtype is not None and is_float(dtype) and all(isinstance(w, np.ndarray) for w in worlds):
                 worlds = [w.astype(np.float64) for w in worlds]
                 if rounds:
-                    aside = self._aside(name, operands, worlds[0])
+                    aside = self._aside(node, operands, worlds[0])
                     worlds[1:-1] = [self._shaken(w, dtype, aside) for w in worlds[1:-1]]
                 with np.errstate(all="ignore"):
                     worlds[-1] = worlds[-1].astype(dtype).astype(np.float64)
@@ -164,6 +167,7 @@ class _Run:
                 worlds[1:-1] = [self._off_by_one(w) for w in worlds[1:-1]]
             left = any(o.left for o in (*operands, *captured.values()) if o is not None)
             left |= dtype == np.float64 and rounds and _leaves(worlds[0], operands)
+            left |= name in SUMS_OF_PRODUCTS and dtype is not None and _overflows_between(call, operands, dtype)
             values[result] = Value(dtype, tuple(worlds), bool(left))
 
     def _graph(self, graph: onnx.GraphProto, known: dict[str, Value]) -> list[Value]:
@@ -210,10 +214,13 @@ class _Run:
         moved = array.astype(np.int64) + np.rint(self.lsb * self.rng.uniform(-1.4, 1.4, array.shape)).astype(np.int64)
         return np.clip(moved, info.min, info.max).astype(array.dtype)
 
-    def _aside(self, name: str, operands: Sequence[Value | None], result: np.ndarray) -> Any:
+    def _aside(self, node: onnx.NodeProto, operands: Sequence[Value | None], result: np.ndarray) -> Any:
+        name = node.op_type
         if name in AGAINST_ONE:
             return 1.0
         first = operands[0].exact if operands and operands[0] is not None else None
+        if name == "LayerNormalization" and isinstance(first, np.ndarray):
+            return _beside_mean(node, first, operands[1])
         if name in AGAINST_OPERAND and isinstance(first, np.ndarray) and first.shape == result.shape:
             return np.abs(np.where(np.isfinite(first), first, 0.0))
         return 0.0
@@ -235,6 +242,36 @@ class _Run:
                     dtype = floats[-1 if node.op_type == "DequantizeLinear" else 0] if floats else np.dtype(np.float32)
             found.append(dtype)
         return found
+
+
+def _beside_mean(node: onnx.NodeProto, x: np.ndarray, scale: Value | None) -> np.ndarray:
+    """What rounding the mean of a layer normalization, relative to its operand, is in the result."""
+    start = next((a.i for a in node.attribute if a.name == "axis"), -1) % x.ndim
+    epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
+    axes = tuple(range(start, x.ndim))
+    with np.errstate(all="ignore"):
+        most = np.abs(x).max(axes, keepdims=True, initial=0.0) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+        found = most * np.abs(scale.exact if scale is not None else 1.0) * np.ones(x.shape)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def _overflows_between(call: Any, operands: Sequence[Value | None], dtype: np.dtype) -> bool:
+    """Whether a sum of the magnitudes of all terms overflows though no operand does."""
+    if not is_float(dtype):
+        return False
+    sizes = [
+        None if o is None else np.abs(o.exact) if o.dtype is not None and is_float(o.dtype) else o.exact
+        for o in operands
+    ]
+    floats = [s for s, o in zip(sizes, operands, strict=True) if s is not None and o is not None and is_float(o.dtype)]
+    if not all(np.isfinite(s).all() for s in floats):
+        return False
+    most = float(ml_dtypes.finfo(dtype).max)
+    bound = np.prod([float(s.max(initial=0.0)) * max(s.size, 1) for s in floats[:2]])
+    if bound <= most:
+        return False
+    with np.errstate(all="ignore"):
+        return any(isinstance(r, np.ndarray) and bool((r > most).any()) for r in call(sizes, {}))
 
 
 def _leaves(result: Any, operands: Sequence[Value | None]) -> bool:

@@ -237,3 +237,8 @@ def test_any_memory_layout_is_fine(name: str):
         given = [rearranged(v) if v.ndim > 1 else v for v in inputs]
         (ours,) = evaluate(OpKey(domain, name), attrs, given)
         same(ours, wanted, 1e-6, 1e-6)
+
+
+def test_no_more_results_than_are_wanted():
+    x, w, r = np.ones((2, 1, 3), np.float32), np.ones((1, 4, 3), np.float32), np.ones((1, 4, 4), np.float32)
+    assert [len(evaluate(OpKey("", "RNN"), (("hidden_size", 4),), [x, w, r], n)) for n in (1, 2)] == [1, 2]
