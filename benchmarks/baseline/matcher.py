@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.baseline.expr import Expr
-from eqsat.rules.ast import Alternatives, AttrBind, Match, Number, Pattern, Rest, Var, Wildcard
+from eqsat.rules.ast import Alternatives, AttrBind, Match, Name, Number, Optional, Pattern, Rest, Wildcard
 from eqsat.rules.ast import Expr as RuleExpr
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import AttrValue, OpKey
@@ -88,10 +88,10 @@ class _Search:
         match pattern:
             case None:
                 return expr is None
-            case Var(name, _, optional):
-                if expr is None:
-                    return optional and self._bind(self.found.tensors, name, None)
-                return self._bind(self.found.tensors, name, expr) and self._leaf(expr)
+            case Optional(name) if expr is None:
+                return self._bind(self.found.tensors, name, None)
+            case Name(name) | Optional(name):
+                return expr is not None and self._bind(self.found.tensors, name, expr) and self._leaf(expr)
             case Wildcard():
                 return expr is not None and self._leaf(expr)
             case Number(value):

@@ -23,9 +23,9 @@ from eqsat.model.normalize import complete
 from eqsat.ops.operators import sampler
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill
-from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
+from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
-from eqsat.rules.trees import without_places
+from eqsat.rules.tree import without_places
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, TensorType
 
@@ -95,7 +95,7 @@ class Attempt:
 
     def known(self, pattern: Pattern | None) -> Drawn | None:
         """The value of a pattern that has been drawn before."""
-        if isinstance(pattern, Var):
+        if isinstance(pattern, Name):
             return self.names.get(pattern.name)
         return self.made.get(id(pattern)) if isinstance(pattern, Match) else None
 
@@ -107,7 +107,7 @@ class Attempt:
         if found is not None:
             return found
         match pattern:
-            case Var():
+            case Name():
                 return self.leaf(pattern.name, dtype, shape, fill, values)
             case Wildcard():
                 return self.leaf("", dtype, shape, fill, values)
@@ -230,7 +230,7 @@ class Attempt:
         for arg in pattern.args:
             if isinstance(arg, Rest):
                 rest: list[Pattern | None] = [
-                    Var(f"{arg.name}_{i}", arg.place) for i in range(self.chance.number(0, 2))
+                    Name(f"{arg.name}_{i}", arg.place) for i in range(self.chance.number(0, 2))
                 ]
                 args += rest
             else:

@@ -11,10 +11,9 @@ import onnx_ir as ir
 
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.ops.sampling.node import Fill
-from eqsat.rules.ast import Rule
+from eqsat.rules.ast import Apply, Number, Rule
 from eqsat.rules.dtypes import limits
-from eqsat.rules.syntax import Apply, Number
-from eqsat.rules.trees import walk
+from eqsat.rules.tree import walk
 
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""

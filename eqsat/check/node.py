@@ -13,7 +13,7 @@ from eqsat.check.data import Pool
 from eqsat.check.instance import Drawn
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill, Kind
-from eqsat.rules.ast import Match, Number, Pattern, Var, Wildcard
+from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
 
@@ -71,8 +71,8 @@ class PatternNode:
             return "node"
         if isinstance(arg, Number):
             return "number"
-        assert isinstance(arg, Var | Wildcard)
-        demanded = isinstance(arg, Var) and arg.name in self._attempt.drawing.demands.constants
+        assert isinstance(arg, Name | Wildcard)
+        demanded = isinstance(arg, Name) and arg.name in self._attempt.drawing.demands.constants
         return "constant" if demanded else "input"
 
     def known(self, i: int) -> Shape | None:

@@ -20,11 +20,14 @@ from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.errors import RuleError
 from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (
+    Apply,
     AttrBind,
     Build,
     Composite,
     Condition,
     Expr,
+    Member,
+    Name,
     Pattern,
     Rule,
     Template,
@@ -32,7 +35,6 @@ from eqsat.rules.ast import (
 )
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.expression import uses
-from eqsat.rules.syntax import Apply, Member, Name
 from eqsat.schema.types import OpKey
 
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n"}

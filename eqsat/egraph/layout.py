@@ -14,10 +14,9 @@ from eqsat.egraph.language import ABSENT, Constructor, has_variadic_outputs
 from eqsat.egraph.query import Query
 from eqsat.errors import RuleError
 from eqsat.ops.properties import value_inputs
-from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
-from eqsat.rules.syntax import Number, Place
-from eqsat.rules.syntax import Sequence as Listed
-from eqsat.rules.trees import without_places
+from eqsat.rules.ast import Build, Name, Number, Place, Rest, Template, Tensor
+from eqsat.rules.ast import Sequence as Listed
+from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 
 
@@ -222,7 +221,7 @@ class LayoutBuilder:
             return len(sizes.value.items)
         # The sizes, or the number, of a matched node: as many outputs as that has.
         sites = [s for s in self.query.sites if s.constructor.op == template.op]
-        if isinstance(sizes, Var) and sizes.name not in self.absent:
+        if isinstance(sizes, Name) and sizes.name not in self.absent:
             variable = self.query.tensors.get(sizes.name)
             return max((s.constructor.outputs for s in sites if s.operands[1:] == (variable,)), default=0)
         return max((s.constructor.outputs for s in sites if s.match.bind in template.spread), default=0)
@@ -230,7 +229,7 @@ class LayoutBuilder:
     def _operand(self, template: Template | None) -> Operand | None:
         if template is None:
             return None
-        if isinstance(template, Var):
+        if isinstance(template, Name):
             if template.name in self.absent:
                 return None
             return Operand(variable=self.query.tensors[template.name])

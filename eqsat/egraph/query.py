@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.egraph.language import ABSENT, Constructor
-from eqsat.rules.ast import Match, Number, Pattern, Rest, Var, Wildcard
-from eqsat.rules.trees import without_places
+from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
+from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 
 
@@ -116,7 +116,7 @@ def _limit(options: list[list[Constructor]]) -> None:
 
 def trim(args: Sequence[Pattern | None], absent: frozenset[str]) -> list[Pattern | None]:
     """Operands with those that are absent in this clause as None, and no None at the end."""
-    kept: list[Pattern | None] = [None if isinstance(a, Var) and a.name in absent else a for a in args]
+    kept: list[Pattern | None] = [None if isinstance(a, Name) and a.name in absent else a for a in args]
     while kept and kept[-1] is None:
         kept.pop()
     return kept
@@ -149,7 +149,7 @@ class _Builder:
         query = self.query
         if pattern is None:
             return ABSENT
-        if isinstance(pattern, Var):
+        if isinstance(pattern, Name):
             name = f"x_{pattern.name}"
             query.tensors[pattern.name] = name
             query.leaves.setdefault(name)

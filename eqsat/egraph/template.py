@@ -17,9 +17,8 @@ from eqsat.egraph.made_constants import MadeConstants, OutOfRange
 from eqsat.errors import EqsatError
 from eqsat.model.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.rules.ast import Build, Expr, Tensor
+from eqsat.rules.ast import Build, Expr, Number, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
-from eqsat.rules.syntax import Number
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey, TensorType

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
 from eqsat.rules.call_text import RESULT
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
 from eqsat.text import c_bytes
@@ -49,11 +49,11 @@ def vendor_call(node: ENode, snapshot: Snapshot) -> str:
     for part in instance.composite.call_parts:
         if isinstance(part, str):
             parts.append(part.replace("{", "{{").replace("}", "}}"))
-        elif isinstance(part, s.Name) and part.name in holes:
+        elif isinstance(part, ast.Name) and part.name in holes:
             parts.append(holes[part.name])
-        elif isinstance(part, s.Name) and (part.name == RESULT or isinstance(env.get(part.name), NodeFacts)):
+        elif isinstance(part, ast.Name) and (part.name == RESULT or isinstance(env.get(part.name), NodeFacts)):
             parts.append(RESULT_HOLE)
-        elif isinstance(part, s.Name) and part.name not in env:
+        elif isinstance(part, ast.Name) and part.name not in env:
             parts.append(ABSENT)
         else:
             try:

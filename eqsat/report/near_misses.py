@@ -16,7 +16,7 @@ import numpy as np
 from eqsat.egraph.compile import expanded
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.ops.properties import is_commutative
-from eqsat.rules.ast import Composite, Match, Number, Pattern, Target, Var, Wildcard
+from eqsat.rules.ast import Composite, Match, Name, Number, Pattern, Target, Wildcard
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.values import equal
@@ -107,7 +107,7 @@ class NearMisses:
             return
         if isinstance(pattern, Wildcard):
             yield so_far
-        elif isinstance(pattern, Var):
+        elif isinstance(pattern, Name):
             if so_far.classes.get(pattern.name, eclass) == eclass:
                 env = so_far.env | {pattern.name: self.facts[eclass]}
                 yield _Found(env, {**so_far.classes, pattern.name: eclass}, so_far.nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eqsat.ops.functions import ANNOTATIONS
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.builder import Builder
@@ -22,9 +23,9 @@ def read_annotations(clause: s.Annotate, builder: Builder) -> tuple[tuple[OpKey,
     return tuple(_annotation(term, builder) for term in clause.terms)
 
 
-def _annotation(term: s.Term, builder: Builder) -> tuple[OpKey, Attrs]:
+def _annotation(term: ast.Term, builder: Builder) -> tuple[OpKey, Attrs]:
     context = builder.context
-    callee, arguments = (term.callee, term.args) if isinstance(term, s.Apply) else (term, ())
+    callee, arguments = (term.callee, term.args) if isinstance(term, ast.Apply) else (term, ())
     name = dotted_name(callee)
     choices = " or ".join(sorted(op.name for op in ANNOTATIONS))
     if name is None:
@@ -34,7 +35,7 @@ def _annotation(term: s.Term, builder: Builder) -> tuple[OpKey, Attrs]:
         raise context.error(callee.place, f"an annotation is required: {choices}", actual=f"`{name}`")
     attributes: dict[str, object] = {}
     for argument in arguments:
-        if not isinstance(argument, s.Keyword):
+        if not isinstance(argument, ast.Keyword):
             raise context.error(
                 argument.place,
                 f"attributes of `{name}` by name are required",

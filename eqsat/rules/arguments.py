@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eqsat.errors import EqsatError
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
 from eqsat.rules.ast import Place
 from eqsat.rules.operators import Signature, find_operator
 from eqsat.rules.operators import signature as signature_of
@@ -26,9 +26,9 @@ class Arguments:
         attributes: ``name=value`` where the name is that of an attribute.
     """
 
-    operands: dict[int, s.Term] = field(default_factory=dict)
-    attributes: list[s.Keyword] = field(default_factory=list)
-    spreads: list[s.Spread] = field(default_factory=list)
+    operands: dict[int, ast.Term] = field(default_factory=dict)
+    attributes: list[ast.Keyword] = field(default_factory=list)
+    spreads: list[ast.Spread] = field(default_factory=list)
 
     @property
     def positions(self) -> range:
@@ -36,19 +36,19 @@ class Arguments:
         return range(max(self.operands, default=-1) + 1)
 
 
-def read_arguments(term: s.Apply, signatures: Sequence[Signature], context: Context) -> Arguments:
+def read_arguments(term: ast.Apply, signatures: Sequence[Signature], context: Context) -> Arguments:
     """Sorts the arguments of an operator, or of several of which one is meant.
 
     Raises:
         RuleError: They do not fit the operators.
     """
     found = Arguments()
-    by_position = [a for a in term.args if not isinstance(a, s.Keyword | s.Spread)]
+    by_position = [a for a in term.args if not isinstance(a, ast.Keyword | ast.Spread)]
     position = 0
     for arg in term.args:
-        if isinstance(arg, s.Spread):
+        if isinstance(arg, ast.Spread):
             found.spreads.append(arg)
-        elif isinstance(arg, s.Keyword):
+        elif isinstance(arg, ast.Keyword):
             _by_name(arg, signatures, found, context)
         else:
             if len(found.operands) != position:
@@ -63,18 +63,18 @@ def read_arguments(term: s.Apply, signatures: Sequence[Signature], context: Cont
     return found
 
 
-def as_rest(term: s.Term) -> s.Rest | None:
+def as_rest(term: ast.Term) -> ast.Rest | None:
     """``xs`` of ``xs...`` and of ``Abs(xs...)``, which applies an operator of one operand to each of them."""
-    if isinstance(term, s.Rest):
+    if isinstance(term, ast.Rest):
         return term
-    if not isinstance(term, s.Apply) or len(term.args) != 1 or not isinstance(term.callee, s.Name):
+    if not isinstance(term, ast.Apply) or len(term.args) != 1 or not isinstance(term.callee, ast.Name):
         return None
     inner, op = term.args[0], find_operator(term.callee.name)
     found = None if op is None else signature_of(op)
-    return inner if isinstance(inner, s.Rest) and found is not None and not found.variadic else None
+    return inner if isinstance(inner, ast.Rest) and found is not None and not found.variadic else None
 
 
-def _by_name(arg: s.Keyword, signatures: Sequence[Signature], found: Arguments, context: Context) -> None:
+def _by_name(arg: ast.Keyword, signatures: Sequence[Signature], found: Arguments, context: Context) -> None:
     for signature in signatures:
         check_keyword(arg, signature, context)
     places = {f.position(arg.name) if arg.name not in f.attributes else None for f in signatures}
@@ -85,13 +85,13 @@ def _by_name(arg: s.Keyword, signatures: Sequence[Signature], found: Arguments, 
         raise context.error(arg.place, f"`{arg.name}` must be given once")
     if place is None:
         found.attributes.append(arg)
-    elif isinstance(arg.value, s.Rest):
+    elif isinstance(arg.value, ast.Rest):
         raise context.error(arg.value.place, f"`{arg.value.name}...` must be given by position")
     else:
         found.operands[place] = arg.value
 
 
-def _check_rest(arg: s.Rest, signatures: Sequence[Signature], context: Context, *, last: bool) -> None:
+def _check_rest(arg: ast.Rest, signatures: Sequence[Signature], context: Context, *, last: bool) -> None:
     for signature in signatures:
         if not signature.variadic:
             raise context.error(
@@ -126,13 +126,13 @@ def _plural(count: int) -> str:
     return f"{count or 'no'} operand{'' if count == 1 else 's'}"
 
 
-def check_keyword(arg: s.Keyword, signature: Signature, context: Context) -> None:
+def check_keyword(arg: ast.Keyword, signature: Signature, context: Context) -> None:
     """Raises: RuleError: The operator has neither an operand nor an attribute of this name."""
     if signature.position(arg.name) is None and arg.name not in signature.attributes:
         raise _unknown(arg, signature, context)
 
 
-def _unknown(arg: s.Keyword, signature: Signature, context: Context) -> EqsatError:
+def _unknown(arg: ast.Keyword, signature: Signature, context: Context) -> EqsatError:
     inputs = [p.name for p in signature.inputs]
     hint = did_you_mean(arg.name, (*signature.attributes, *inputs))
     if not hint:
@@ -141,14 +141,14 @@ def _unknown(arg: s.Keyword, signature: Signature, context: Context) -> EqsatErr
     return context.error(arg.place, f"`{signature.op}` has no attribute or operand `{arg.name}`", hint=hint)
 
 
-def output_index(term: s.Index, signatures: Sequence[Signature], context: Context) -> int:
+def output_index(term: ast.Index, signatures: Sequence[Signature], context: Context) -> int:
     """The output that ``Split(x)[1]`` picks.
 
     Raises:
         RuleError: There is none of this number.
     """
     index = term.index
-    if not isinstance(index, s.Number) or not isinstance(index.value, int):
+    if not isinstance(index, ast.Number) or not isinstance(index.value, int):
         raise context.error(index.place, "the number of an output is required, counted from 0")
     check_output(index.value, signatures, index.place, context)
     return index.value

@@ -1,49 +1,66 @@
-"""What a rule file says, as plain data: the reader makes it, the compiler and the checker consume it.
+"""What stands in rule files: one tree for what is written, for what it means, and for what is printed.
 
-Three small languages meet in a rule. *Patterns* (left sides, composites) match e-nodes; *templates*
-(right sides) build them; *expressions* (conditions, computed attributes, costs) are evaluated in Python
-over shapes, types, attributes and small constants, and are terms of :mod:`eqsat.rules.syntax` as they stand.
-``let`` macros are expanded by the reader and do not occur here, and neither does ``maybe(Op)(x, ...)``, which is
-``Alternatives((Op(x, ...), x))``.
+Three small languages share its terms, because the same text may stand on either side of a rule. *Patterns* (left
+sides, composites) match e-nodes; *templates* (right sides) build them; *expressions* (conditions, computed attributes,
+costs) are evaluated in Python over shapes, types, attributes and small constants. The parser makes the terms. The
+reader resolves names, expands ``let``s and macros, and makes a :class:`Match` or a :class:`Build` of what applies an
+operator (``maybe(Op)(x, ...)`` becomes the alternatives ``Op(x, ...) | x``). All else stays as it was written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import Literal as Words
 
-from eqsat.rules.syntax import Number, Place, Term
+from eqsat.rules.tree import Node, Place, Span
 from eqsat.schema.types import Attrs, OpKey
 
-Expr = Term
-"""One whose names are resolved and whose macros are expanded."""
+# ---- terms -------------------------------------------------------------------------------------
 
 
-# ---- patterns ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Var:
-    """A tensor by name: in a pattern it binds (the same name twice must be the same value), in a template it is used.
-
-    ``optional`` (``x?``, patterns only) also matches an absent input.
-    """
+class Name(Node):
+    """In a pattern a tensor that is bound (the same name twice must be the same value), elsewhere what is used."""
 
     name: str
     place: Place
-    optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wildcard:
-    """``_``: any value, not bound."""
+class Optional(Node):
+    """``b?``: a name of a pattern that also matches an absent input."""
+
+    name: str
+    place: Place
+
+
+class Wildcard(Node):
+    """``_`` of a pattern: any value, not bound."""
 
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """``xs...`` as the last operand: the remaining operands of a variadic operator, in a pattern or a template.
+class Number(Node):
+    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
+
+    value: int | float
+    text: str = field(compare=False)
+    place: Place
+
+
+class String(Node):
+    """A string; ``text`` is how it was written, with its quotes."""
+
+    value: str
+    text: str = field(compare=False)
+    place: Place
+
+
+class Truth(Node):
+    value: bool
+    place: Place
+
+
+class Rest(Node):
+    """``xs...`` as the last operand: the remaining operands of a variadic operator.
 
     ``each`` (``Abs(xs...)`` where one operand is taken, templates only) is applied to every one of them.
     """
@@ -53,8 +70,134 @@ class Rest:
     each: OpKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AttrBind:
+class Spread(Node):
+    """``**c``."""
+
+    name: str
+    place: Place
+
+
+class Parentheses(Node):
+    """``(x + y)`` as written; only the formatter sees them."""
+
+    inner: Term
+    place: Place
+
+
+class Keyword(Node):
+    """``perm=p``."""
+
+    name: str
+    value: Term
+    place: Place
+
+
+class Bind(Node):
+    """``c: Conv(x, w)``."""
+
+    name: str
+    value: Term
+    place: Place
+
+
+class Alternatives(Node):
+    """``A | B``: either matches; names bound in one alternative only are absent in the other.
+
+    The same object at two places of a pattern (a ``let`` used twice) is one value: the same alternative at both.
+
+    Attributes:
+        options: Patterns, or the terms that the reader makes patterns of.
+        bind: Name of the value, whichever matched (``c: (A | B)``, or a ``let``), or None.
+    """
+
+    options: tuple[Pattern, ...]
+    place: Place
+    bind: str | None = None
+
+
+class Apply(Node):
+    """``Conv(x, w)``; of an operator, a macro or a function. ``callee`` may itself be applied: ``maybe(Pad)(x)``."""
+
+    callee: Term
+    args: tuple[Term, ...]
+    place: Place
+
+    @property
+    def function(self) -> str:
+        """The name of what is applied; empty where it has none."""
+        return self.callee.name if isinstance(self.callee, Name) else ""
+
+
+class Index(Node):
+    of: Term
+    index: Term
+    place: Place
+
+
+class Slice(Node):
+    of: Term
+    start: Term | None
+    stop: Term | None
+    place: Place
+
+
+class Member(Node):
+    of: Term
+    name: str
+    place: Place
+
+
+class Unary(Node):
+    """``-x`` and ``not x``."""
+
+    op: str
+    operand: Term
+    place: Place
+
+
+class Binary(Node):
+    """Arithmetic, ``@``, ``and``, ``or``; ``sign`` is the place of the operator's sign."""
+
+    op: str
+    left: Term
+    right: Term
+    place: Place
+    sign: Place
+
+
+class Compare(Node):
+    first: Term
+    rest: tuple[tuple[str, Term], ...]
+    place: Place
+
+
+class Conditional(Node):
+    then: Term
+    condition: Term
+    otherwise: Term
+    place: Place
+
+
+class Sequence(Node):
+    """``[a, b]`` (``square``) or ``(a, b)``."""
+
+    items: tuple[Term, ...]
+    square: bool
+    place: Place
+
+
+class Comprehension(Node):
+    item: Term
+    variable: str
+    source: Term
+    condition: Term | None
+    place: Place
+
+
+# ---- operators, once they are known ------------------------------------------------------------
+
+
+class AttrBind(Node):
     """``perm=p`` in a pattern: binds the attribute (``name`` a new or an already bound name), or requires it
     to equal an expression (``axis=1``, ``perm=[0, 2, 1]``).
     """
@@ -65,9 +208,8 @@ class AttrBind:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """An operator pattern.
+class Match(Node):
+    """An operator of a pattern.
 
     Attributes:
         ops: One operator, or several for ``(op: Add | Mul)(x, c)``.
@@ -89,30 +231,8 @@ class Match:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """``A | B``: either matches; names bound in one alternative only are absent in the other.
-
-    The same object at two places of a pattern (a ``let`` used twice) is one value: the same alternative at both.
-
-    Attributes:
-        bind: Name of the value, whichever matched (``c: (A | B)``, or a ``let``), or None.
-    """
-
-    options: tuple[Pattern, ...]
-    place: Place
-    bind: str | None = None
-
-
-Pattern = Var | Wildcard | Number | Rest | Match | Alternatives
-
-
-# ---- templates ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """An operator to build.
+class Build(Node):
+    """An operator of a template.
 
     Attributes:
         op: The operator, or the name bound by ``(op: Add | Mul)``.
@@ -132,8 +252,7 @@ class Build:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Node):
     """A constant computed from an expression: ``split=[2, u.shape[-1]]`` for a named input, or ``tensor(expr, dtype)``.
 
     ``dtype`` None means: int64 for integers in an operand whose schema is int64, else the neighbours' type.
@@ -144,34 +263,46 @@ class Tensor:
     place: Place
 
 
-Template = Var | Number | Rest | Build | Tensor
+Literal = Number | String | Truth
+Pattern = Name | Optional | Wildcard | Number | Rest | Match | Alternatives
+Template = Name | Number | Rest | Build | Tensor
+Term = (
+    Literal | Pattern | Template | Spread | Parentheses | Keyword | AttrBind | Bind | Apply | Index | Slice | Member
+    | Unary | Binary | Compare | Conditional | Sequence | Comprehension
+)  # fmt: skip
+Expr = Term
+"""One whose names are resolved and whose macros are expanded; all applications are of functions then."""
+
+
+def negated(number: Number, place: Place) -> Number:
+    """A number with a sign."""
+    text = number.text.removeprefix("-") if number.text.startswith("-") else f"-{number.text}"
+    return Number(-number.value, text, place)
 
 
 # ---- rules and targets ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One comma-separated condition of ``where``, with the text of ``because``, if any."""
+class Condition(Node):
+    """One comma-separated condition of ``where``, with the text of ``because``, if any, and its lines in the file."""
 
     expr: Expr
     because: str | None
     place: Place
+    span: Span = field(default=Span(1, 1), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Numerics:
+class Numerics(Node):
     """How far a rule may change values: ``exact``, ``real``, ``lsb`` (within ``lsb`` units), ``approximate``."""
 
-    kind: Literal["exact", "real", "lsb", "approximate"]
+    kind: Words["exact", "real", "lsb", "approximate"]
     lsb: int = 0
 
     def __str__(self) -> str:
         return f"within {self.lsb} lsb" if self.kind == "lsb" else self.kind
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Node):
     """``left[i] = right[i]`` for each root. A ``<=>`` rule is read as two rules, the second named ``NAME.reverse``.
 
     Attributes:
@@ -188,8 +319,7 @@ class Rule:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Composite:
+class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
@@ -216,8 +346,7 @@ class Composite:
     generated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Supports:
+class Supports(Node):
     """Plain operators that a target executes one at a time; in conditions and costs ``x`` is the first operand,
     ``y`` the output, ``node`` the node, and the operands also go by their schema names.
 
@@ -230,8 +359,7 @@ class Supports:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Node):
     """What kernels of some families of generated code cost; the expressions are over the kernel as a whole.
 
     Attributes:
@@ -246,8 +374,7 @@ class Family:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Node):
     """One target file.
 
     Attributes:
@@ -275,11 +402,10 @@ class Target:
     families: tuple[Family, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFile:
+class RuleFile(Node):
     """Everything one file declares. ``egg`` is the text of a raw ``*.egg`` file."""
 
     path: str
     rules: tuple[Rule, ...] = ()
     targets: tuple[Target, ...] = ()
-    egg: str | None = field(default=None)
+    egg: str | None = None

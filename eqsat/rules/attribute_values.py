@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.facts import Kind
 from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Context
@@ -34,7 +33,7 @@ _FOUND: dict[Kind, str] = {
 }
 
 
-def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, term: s.Term, context: Context) -> None:
+def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, term: ast.Term, context: Context) -> None:
     """Checks the kind of a value, and the value itself where it is written out.
 
     Raises:
@@ -50,7 +49,7 @@ def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, ter
     fits = kind == "any" or kind in _FITS[wanted]
     if not fits or not _literal_fits(wanted, expr):
         actual = _FOUND.get(kind, "something else")
-        if isinstance(expr, s.Literal):
+        if isinstance(expr, ast.Literal):
             actual = f'"{expr.value}"' if isinstance(expr.value, str) else str(expr.value)
         raise context.error(
             term.place, f"{_WORDS[wanted]} is required as the attribute `{name}` of `{found.op}`", actual=actual
@@ -59,7 +58,7 @@ def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, ter
 
 def _literal_fits(wanted: str, expr: ast.Expr) -> bool:
     """Whether a value that is written out fits; anything computed may."""
-    if isinstance(expr, s.Literal):
+    if isinstance(expr, ast.Literal):
         value = expr.value
         match wanted:
             case "INT" | "INTS":
@@ -68,6 +67,6 @@ def _literal_fits(wanted: str, expr: ast.Expr) -> bool:
                 return isinstance(value, int | float) and not isinstance(value, bool)
             case _:
                 return isinstance(value, str)
-    if isinstance(expr, s.Sequence):
+    if isinstance(expr, ast.Sequence):
         return wanted.endswith("S") and all(_literal_fits(wanted, item) for item in expr.items)
     return True

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.callee import Function, Macro, find_callee, known
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import FACTS, Kind
@@ -30,7 +29,7 @@ class ExpressionBuilder:
     context: Context
     asked: Asked
 
-    def build(self, term: s.Term, frame: Frame, wanted: Sequence[Kind] = ()) -> ast.Expr:
+    def build(self, term: ast.Term, frame: Frame, wanted: Sequence[Kind] = ()) -> ast.Expr:
         """The expression of a term.
 
         Args:
@@ -43,49 +42,49 @@ class ExpressionBuilder:
         self.expect(kind, wanted, term)
         return expr
 
-    def expect(self, kind: Kind, wanted: Sequence[Kind], term: s.Term) -> None:
+    def expect(self, kind: Kind, wanted: Sequence[Kind], term: ast.Term) -> None:
         """Raises: RuleError: The kind is not among those wanted."""
         expect(kind, wanted, term.place, self.context)
 
-    def typed(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def typed(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
         """The expression of a term and its kind."""
         match term:
-            case s.Number() | s.Truth() | s.String():
+            case ast.Number() | ast.Truth() | ast.String():
                 kind: Kind = (
-                    "number" if isinstance(term, s.Number) else "truth" if isinstance(term, s.Truth) else "text"
+                    "number" if isinstance(term, ast.Number) else "truth" if isinstance(term, ast.Truth) else "text"
                 )
                 return term, kind
-            case s.Name():
+            case ast.Name():
                 return self._name(term, frame)
-            case s.Member():
+            case ast.Member():
                 return self._member(term, frame)
-            case s.Index():
+            case ast.Index():
                 return self._index(term, frame)
-            case s.Slice():
+            case ast.Slice():
                 of, kind = self.typed(term.of, frame)
                 self.expect(kind, ("list", "value", "tensors"), term.of)
                 start, stop = (
                     None if b is None else self.build(b, frame, ("number",)) for b in (term.start, term.stop)
                 )
-                return s.Slice(of, start, stop, term.place), kind
-            case s.Apply():
+                return ast.Slice(of, start, stop, term.place), kind
+            case ast.Apply():
                 return self._apply(term, frame)
-            case s.Unary():
+            case ast.Unary():
                 return self._unary(term, frame)
-            case s.Binary():
+            case ast.Binary():
                 return self._binary(term, frame)
-            case s.Compare():
+            case ast.Compare():
                 return self._compare(term, frame)
-            case s.Sequence():
+            case ast.Sequence():
                 items = tuple(self.build(item, frame) for item in term.items)
-                return s.Sequence(items, True, term.place), "list"
-            case s.Comprehension():
+                return ast.Sequence(items, True, term.place), "list"
+            case ast.Comprehension():
                 return self._comprehension(term, frame)
-            case s.Conditional():
+            case ast.Conditional():
                 condition = self.build(term.condition, frame, ("truth",))
                 then, kind = self.typed(term.then, frame)
                 otherwise, other = self.typed(term.otherwise, frame)
-                return s.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
+                return ast.Conditional(then, condition, otherwise, term.place), kind if kind == other else "any"
             case _:
                 raise self.context.error(
                     term.place,
@@ -94,10 +93,10 @@ class ExpressionBuilder:
                 )
 
     # -- names and members
-    def _name(self, term: s.Name, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _name(self, term: ast.Name, frame: Frame) -> tuple[ast.Expr, Kind]:
         entry = frame.lookup(term.name)
         if isinstance(entry, Local):
-            return s.Name(entry.name, term.place), entry.kind
+            return ast.Name(entry.name, term.place), entry.kind
         if isinstance(entry, Closure):
             return self.typed(entry.term, entry.frame)
         if isinstance(entry, Definition) and entry.let.parameters is None:
@@ -120,51 +119,53 @@ class ExpressionBuilder:
                     place, "a value is required", actual=f"`{name}`, an operator, which can only be built"
                 )
             kinds: dict[str, Kind] = {"tensor": "tensor", "rest": "tensors", "node": "node", "attribute": bound.value}
-            return s.Name(name, place), kinds[bound.kind]
+            return ast.Name(name, place), kinds[bound.kind]
         if name in context.symbols:
-            return s.Name(name, place), "number"
+            return ast.Name(name, place), "number"
         if name in DTYPES:
-            return s.Name(name, place), "type"
+            return ast.Name(name, place), "type"
         if name in DTYPE_LISTS:
-            return s.Name(name, place), "list"
+            return ast.Name(name, place), "list"
         hint = ""
         if isinstance(entry, Definition):
             hint = f"`{name}` is a macro: give it its {len(entry.let.parameters or ())} arguments"
         raise context.unbound(name, place, hint)
 
-    def _member(self, term: s.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _member(self, term: ast.Member, frame: Frame) -> tuple[ast.Expr, Kind]:
         of, kind = self._tensor(term.of, frame)
-        if term.name == "is_present" and isinstance(of, s.Name | s.Member):
-            return s.Member(of, term.name, term.place), "truth"
+        if term.name == "is_present" and isinstance(of, ast.Name | ast.Member):
+            return ast.Member(of, term.name, term.place), "truth"
         if kind not in ("tensor", "node", "any"):
             hint = "`xs[0].shape` is that of its first tensor" if kind == "tensors" else ""
             raise self.context.error(
                 term.place, f"a tensor or a node is required before `.{term.name}`", actual=PLAIN[kind], hint=hint
             )
         if term.name in FACTS:
-            return s.Member(of, term.name, term.place), FACTS[term.name]
-        if kind != "node" or not isinstance(of, s.Name):
+            return ast.Member(of, term.name, term.place), FACTS[term.name]
+        if kind != "node" or not isinstance(of, ast.Name):
             hint = did_you_mean(term.name, FACTS) or f"a tensor has {', '.join(f'.{f}' for f in FACTS)}"
-            if isinstance(of, s.Name):
+            if isinstance(of, ast.Name):
                 hint += f"; attributes are those of a node bound as in `{of.name}: Conv(...)`"
             raise self.context.error(term.place, f"a tensor has no `{term.name}`", hint=hint)
-        return s.Member(of, term.name, term.place), self._attribute(of.name, term)
+        return ast.Member(of, term.name, term.place), self._attribute(of.name, term)
 
-    def _tensor(self, term: s.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _tensor(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
         """The thing whose member is asked: a name, also of a ``let`` or parameter that is an operator."""
-        if isinstance(term, s.Name):
+        if isinstance(term, ast.Name):
             entry = frame.lookup(term.name)
             if isinstance(entry, Closure | Definition):
                 name = self.asked(entry)
                 if name is not None:
                     self.context.referenced.add(name)
                     bound = self.context.bindings.get(name)
-                    return s.Name(name, term.place), "node" if bound is not None and bound.kind == "node" else "tensor"
+                    return ast.Name(
+                        name, term.place
+                    ), "node" if bound is not None and bound.kind == "node" else "tensor"
                 if isinstance(entry, Closure):
                     return self._tensor(entry.term, entry.frame)
         return self.typed(term, frame)
 
-    def _attribute(self, node: str, term: s.Member) -> Kind:
+    def _attribute(self, node: str, term: ast.Member) -> Kind:
         """The kind of a node's attribute."""
         ops = self.context.bindings[node].ops
         if not ops:
@@ -184,30 +185,30 @@ class ExpressionBuilder:
             )
         return kinds.pop() if len(kinds) == 1 else "any"
 
-    def _index(self, term: s.Index, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _index(self, term: ast.Index, frame: Frame) -> tuple[ast.Expr, Kind]:
         of, kind = self.typed(term.of, frame)
         self.expect(kind, ("list", "value", "tensors"), term.of)
         index = self.build(term.index, frame, ("number",))
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
         result = results.get(kind, "any")
-        if isinstance(of, s.Member) and of.name == "shape":
+        if isinstance(of, ast.Member) and of.name == "shape":
             result = "number"
-        return s.Index(of, index, term.place), result
+        return ast.Index(of, index, term.place), result
 
     # -- operators
-    def _unary(self, term: s.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _unary(self, term: ast.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
         if term.op == "not":
-            return s.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
+            return ast.Unary("not", self.build(term.operand, frame, ("truth",)), term.place), "truth"
         operand, kind = self.typed(term.operand, frame)
         self.expect(kind, ("number", "value"), term.operand)
-        if isinstance(operand, s.Number):
-            return s.negated(operand, term.place), "number"
-        return s.Unary("-", operand, term.place), kind
+        if isinstance(operand, ast.Number):
+            return ast.negated(operand, term.place), "number"
+        return ast.Unary("-", operand, term.place), kind
 
-    def _binary(self, term: s.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _binary(self, term: ast.Binary, frame: Frame) -> tuple[ast.Expr, Kind]:
         if term.op in ("and", "or"):
             left, right = (self.build(side, frame, ("truth",)) for side in (term.left, term.right))
-            return s.Binary(term.op, left, right, term.place, term.sign), "truth"
+            return ast.Binary(term.op, left, right, term.place, term.sign), "truth"
         if term.op == "@":
             raise self.context.error(term.sign, "an expression is required", actual="`@`, a product of tensors")
         left, a = self.typed(term.left, frame)
@@ -221,9 +222,9 @@ class ExpressionBuilder:
                 term.sign, f"`{term.op}` must have operands that fit", actual=f"{PLAIN[a]} and {PLAIN[b]}"
             )
         kind: Kind = a if a == b else "value" if "value" in (a, b) else "list" if "list" in (a, b) else "any"
-        return s.Binary(term.op, left, right, term.place, term.sign), kind
+        return ast.Binary(term.op, left, right, term.place, term.sign), kind
 
-    def _compare(self, term: s.Compare, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _compare(self, term: ast.Compare, frame: Frame) -> tuple[ast.Expr, Kind]:
         first, before = self.typed(term.first, frame)
         self.expect(before, (), term.first)
         rest = []
@@ -238,9 +239,9 @@ class ExpressionBuilder:
                 check_comparison(op, (before, previous.place), (kind, operand.place), self.context)
             rest.append((op, expr))
             before, previous = kind, operand
-        return s.Compare(first, tuple(rest), term.place), "truth"
+        return ast.Compare(first, tuple(rest), term.place), "truth"
 
-    def _apply(self, term: s.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
             inner = self.context.parameters(callee.definition, term, frame)
@@ -268,7 +269,7 @@ class ExpressionBuilder:
         args = []
         kinds = []
         for i, arg in enumerate(term.args):
-            if isinstance(arg, s.Keyword | s.Spread | s.Rest | s.Optional):
+            if isinstance(arg, ast.Keyword | ast.Spread | ast.Rest | ast.Optional):
                 raise self.context.error(
                     arg.place, f"the arguments of `{callee.name}` must be expressions by position", actual=_what(arg)
                 )
@@ -277,23 +278,23 @@ class ExpressionBuilder:
             args.append(expr)
             kinds.append(kind)
         result = function.result or kinds[0]
-        return s.Apply(s.Name(callee.name, term.callee.place), tuple(args), term.place), result
+        return ast.Apply(ast.Name(callee.name, term.callee.place), tuple(args), term.place), result
 
-    def _comprehension(self, term: s.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:
+    def _comprehension(self, term: ast.Comprehension, frame: Frame) -> tuple[ast.Expr, Kind]:
         source, kind = self.typed(term.source, frame)
         self.expect(kind, ("list", "value", "tensors"), term.source)
         # The variable must not hide a name of the rule that a macro's argument brings inside.
         taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
         name = self.context.fresh(term.variable) if term.variable in taken else term.variable
         results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
-        if (isinstance(source, s.Member) and source.name == "shape") or (
-            isinstance(source, s.Apply) and source.function == "range"
+        if (isinstance(source, ast.Member) and source.name == "shape") or (
+            isinstance(source, ast.Apply) and source.function == "range"
         ):
             results["list"] = "number"
         inner = frame.define(term.variable, Local(name, results.get(kind, "any")))
         condition = None if term.condition is None else self.build(term.condition, inner, ("truth",))
         item = self.build(term.item, inner)
-        return s.Comprehension(item, name, source, condition, term.place), "list"
+        return ast.Comprehension(item, name, source, condition, term.place), "list"
 
 
 def _locals(frame: Frame) -> list[Local]:
@@ -306,19 +307,19 @@ def _locals(frame: Frame) -> list[Local]:
     return found
 
 
-def _what(term: s.Term) -> str:
+def _what(term: ast.Term) -> str:
     match term:
-        case s.Optional():
+        case ast.Optional():
             return f"`{term.name}?`, an optional operand"
-        case s.Rest():
+        case ast.Rest():
             return f"`{term.name}...`, remaining operands"
-        case s.Spread():
+        case ast.Spread():
             return f"`**{term.name}`, attributes"
-        case s.Keyword():
+        case ast.Keyword():
             return f"`{term.name}=`, a named operand"
-        case s.Bind():
+        case ast.Bind():
             return f"`{term.name}:`, a named pattern"
-        case s.Choice():
+        case ast.Alternatives():
             return "`|`, alternatives of a pattern"
         case _:
             return "another form"

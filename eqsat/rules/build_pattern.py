@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.arguments import output_index, read_arguments
 from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, Operators, find_callee, known
 from eqsat.rules.classify import is_tensor
@@ -31,7 +30,7 @@ class Deferred:
     ``variable`` is the operand that must equal it; or ``match`` and ``attribute`` are what it constrains.
     """
 
-    term: s.Term
+    term: ast.Term
     frame: Frame
     place: ast.Place
     variable: str = ""
@@ -55,7 +54,7 @@ class PatternBuilder:
     _operators: int = 0
     _anonymous: int = 0
 
-    def build(self, term: s.Term, frame: Frame, *, optional: bool = False) -> ast.Pattern:
+    def build(self, term: ast.Term, frame: Frame, *, optional: bool = False) -> ast.Pattern:
         """The pattern of a term.
 
         Args:
@@ -65,53 +64,53 @@ class PatternBuilder:
             RuleError: It is none.
         """
         match term:
-            case s.Name():
+            case ast.Name():
                 return self._name(term, frame, optional)
-            case s.Optional():
+            case ast.Optional():
                 return self._optional(term, optional)
-            case s.Bind():
+            case ast.Bind():
                 return self._bind(self.build(term.value, frame, optional=optional), term.name, term.place)
-            case s.Choice():
+            case ast.Alternatives():
                 options = tuple(self.build(option, frame, optional=optional) for option in term.options)
                 return ast.Alternatives(options, term.place)
-            case s.Apply():
+            case ast.Apply():
                 return self._apply(term, frame, optional)
-            case s.Index():
+            case ast.Index():
                 return self._index(term, frame)
-            case s.Number():
+            case ast.Number():
                 return term
-            case s.Unary(op="-", operand=s.Number() as number):
-                return s.negated(number, term.place)
-            case s.Unary(op="-") if is_tensor(term, frame, self.context):
+            case ast.Unary(op="-", operand=ast.Number() as number):
+                return ast.negated(number, term.place)
+            case ast.Unary(op="-") if is_tensor(term, frame, self.context):
                 return self._match(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
-            case s.Binary() if is_tensor(term, frame, self.context):
+            case ast.Binary() if is_tensor(term, frame, self.context):
                 return self._binary(term, frame)
-            case s.Rest():
+            case ast.Rest():
                 raise self.context.error(
                     term.place,
                     "an operand is required",
                     actual=f"`{term.name}...`, which must be the last operand of a variadic operator",
                 )
-            case s.Spread():
+            case ast.Spread():
                 raise self.context.error(term.place, "a pattern is required", actual=_WRONG_SPREAD)
-            case s.Compare():
+            case ast.Compare():
                 raise self.context.error(
                     term.place, "a pattern is required", actual="a condition", hint="conditions belong into `where`"
                 )
-            case s.Conditional() if is_tensor(term, frame, self.context):
+            case ast.Conditional() if is_tensor(term, frame, self.context):
                 raise self.context.error(
                     term.place,
                     "a pattern is required",
                     actual="`if`",
                     hint="alternatives of a pattern are written `A | B`",
                 )
-            case s.Keyword():
+            case ast.Keyword():
                 raise self.context.error(term.place, "a pattern is required", actual=f"`{term.name}=`")
             case _:
                 return self._constant(term, frame)
 
     # -- names
-    def _name(self, term: s.Name, frame: Frame, optional: bool) -> ast.Pattern:
+    def _name(self, term: ast.Name, frame: Frame, optional: bool) -> ast.Pattern:
         context = self.context
         if term.name == "_":
             return ast.Wildcard(term.place)
@@ -132,9 +131,9 @@ class PatternBuilder:
         bound = context.bindings.get(term.name)
         if bound is None or bound.kind != "node":
             context.bind(term.name, Binding("tensor", term.place))
-        return ast.Var(term.name, term.place)
+        return ast.Name(term.name, term.place)
 
-    def _let(self, entry: Definition, term: s.Name, optional: bool) -> ast.Pattern:
+    def _let(self, entry: Definition, term: ast.Name, optional: bool) -> ast.Pattern:
         """A ``let`` is one subterm: the same value wherever it is used, which then has its name."""
         if entry in self._memo:
             entry.used = True
@@ -151,7 +150,7 @@ class PatternBuilder:
                 pattern = replace(pattern, bind=name)
                 context.bindings[name] = _node(pattern, entry.let.place)
             context.pattern_names[entry] = pattern.bind or ""
-        elif isinstance(pattern, ast.Var):
+        elif isinstance(pattern, ast.Name):
             context.pattern_names[entry] = pattern.name
         self._memo[entry] = pattern
         return pattern
@@ -169,7 +168,7 @@ class PatternBuilder:
             if isinstance(arg, ast.Wildcard):
                 name = self.context.fresh("operand")
                 self.context.bind(name, Binding("tensor", arg.place))
-                args[i] = ast.Var(name, arg.place)
+                args[i] = ast.Name(name, arg.place)
         attrs = list(pattern.attrs)
         named = {bind.attribute for bind in attrs}
         for attribute in signatures[0].always_present:
@@ -179,7 +178,7 @@ class PatternBuilder:
                 attrs.append(ast.AttrBind(attribute, name, None, pattern.place))
         return replace(pattern, args=tuple(args), attrs=tuple(attrs))
 
-    def _optional(self, term: s.Optional, optional: bool) -> ast.Pattern:
+    def _optional(self, term: ast.Optional, optional: bool) -> ast.Pattern:
         if not optional:
             raise self.context.error(
                 term.place,
@@ -190,9 +189,9 @@ class PatternBuilder:
         if term.name == "_":
             # Each one stands for itself; names of the language have no dots.
             self._anonymous += 1
-            return ast.Var(f"_.{self._anonymous}", term.place, optional=True)
+            return ast.Optional(f"_.{self._anonymous}", term.place)
         self.context.bind(term.name, Binding("tensor", term.place))
-        return ast.Var(term.name, term.place, optional=True)
+        return ast.Optional(term.name, term.place)
 
     def _bind(self, pattern: ast.Pattern, name: str, place: ast.Place) -> ast.Pattern:
         if name == "_":
@@ -207,7 +206,7 @@ class PatternBuilder:
         return replace(pattern, bind=name)
 
     # -- operators
-    def _apply(self, term: s.Apply, frame: Frame, optional: bool) -> ast.Pattern:
+    def _apply(self, term: ast.Apply, frame: Frame, optional: bool) -> ast.Pattern:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
             inner = self.context.parameters(callee.definition, term, frame)
@@ -220,11 +219,11 @@ class PatternBuilder:
                 term.place, "a pattern is required", actual="`tensor(...)`, which builds a constant"
             )
         if isinstance(callee, BoundOperator):
-            callee = Operators(callee.ops, term.callee.name if isinstance(term.callee, s.Name) else None)
+            callee = Operators(callee.ops, term.callee.name if isinstance(term.callee, ast.Name) else None)
         pattern = self._operator(callee, term, frame)
         if not callee.maybe:
             return pattern
-        if not term.args or isinstance(term.args[0], s.Keyword | s.Rest):
+        if not term.args or isinstance(term.args[0], ast.Keyword | ast.Rest):
             raise self.context.error(
                 term.place,
                 "maybe(...) must have a first operand, which stands for the whole where the operator is not there",
@@ -232,7 +231,7 @@ class PatternBuilder:
         # The operand is built once more, so that names in it are bound whichever way it goes.
         return ast.Alternatives((pattern, pattern.args[0] or ast.Wildcard(term.place)), term.place)
 
-    def _operator(self, callee: Operators, term: s.Apply, frame: Frame) -> ast.Match:
+    def _operator(self, callee: Operators, term: ast.Apply, frame: Frame) -> ast.Match:
         context = self.context
         self._count(term.place)
         signatures = [known(op) for op in callee.ops]
@@ -246,33 +245,33 @@ class PatternBuilder:
         return ast.Match(callee.ops, callee.name, args, tuple(a for a in attrs if a is not None), None, 0, term.place)
 
     def _operand(
-        self, term: s.Term | None, position: int, signatures: list[Signature], frame: Frame
+        self, term: ast.Term | None, position: int, signatures: list[Signature], frame: Frame
     ) -> ast.Pattern | None:
         if term is None:
             return None
-        if isinstance(term, s.Rest):
+        if isinstance(term, ast.Rest):
             self.context.bind(term.name, Binding("rest", term.place))
             return ast.Rest(term.name, term.place)
         return self.build(term, frame, optional=all(f.parameter(position).optional for f in signatures))
 
-    def _attribute(self, arg: s.Keyword, signatures: list[Signature], frame: Frame) -> ast.AttrBind | None:
+    def _attribute(self, arg: ast.Keyword, signatures: list[Signature], frame: Frame) -> ast.AttrBind | None:
         """``perm=p`` binds, ``perm=[0, 1]`` requires, ``perm=_`` says nothing."""
         context = self.context
         term, inner = context.resolve(arg.value, frame)
         while (
-            isinstance(term, s.Name)
+            isinstance(term, ast.Name)
             and isinstance(entry := inner.lookup(term.name), Definition)
             and entry.let.parameters is None
         ):
             with context.expanding(entry, term.place):
                 term, inner = context.resolve(entry.let.body, entry.frame)
-        if isinstance(term, s.Name) and term.name not in DTYPES:
+        if isinstance(term, ast.Name) and term.name not in DTYPES:
             if term.name == "_":
                 return None
             kinds: set[Kind] = {ATTRIBUTE_KINDS.get(f.attributes[arg.name], "any") for f in signatures}
             context.bind(term.name, Binding("attribute", term.place, value=kinds.pop() if len(kinds) == 1 else "any"))
             return ast.AttrBind(arg.name, term.name, None, arg.place)
-        if isinstance(term, s.Optional | s.Rest | s.Bind | s.Choice | s.Spread):
+        if isinstance(term, ast.Optional | ast.Rest | ast.Bind | ast.Alternatives | ast.Spread):
             raise context.error(arg.value.place, f"a name or an expression is required as the attribute `{arg.name}`")
         placeholder = ast.AttrBind(arg.name, None, None, arg.place)
         self.attributes[id(placeholder)] = Deferred(
@@ -284,7 +283,7 @@ class PatternBuilder:
         self._count(place)
         return ast.Match((op,), None, args, (), None, 0, place)
 
-    def _binary(self, term: s.Binary, frame: Frame) -> ast.Pattern:
+    def _binary(self, term: ast.Binary, frame: Frame) -> ast.Pattern:
         if term.op not in SUGAR:
             raise self.context.error(
                 term.sign,
@@ -295,7 +294,7 @@ class PatternBuilder:
         args = (self.build(term.left, frame), self.build(term.right, frame))
         return self._match(OpKey("", SUGAR[term.op]), args, term.place)
 
-    def _index(self, term: s.Index, frame: Frame) -> ast.Pattern:
+    def _index(self, term: ast.Index, frame: Frame) -> ast.Pattern:
         if not is_tensor(term.of, frame, self.context):
             return self._constant(term, frame)
         pattern = self.build(term.of, frame)
@@ -307,15 +306,15 @@ class PatternBuilder:
         if output == pattern.output:
             return pattern
         # A name of the node is that of its first output.
-        named = isinstance(term.of, s.Bind)
+        named = isinstance(term.of, ast.Bind)
         return replace(pattern, output=output, bind=pattern.bind if named else None)
 
-    def _constant(self, term: s.Term, frame: Frame) -> ast.Pattern:
+    def _constant(self, term: ast.Term, frame: Frame) -> ast.Pattern:
         """An expression as an operand: a constant with exactly this value."""
         name = self.context.fresh("constant")
         self.context.bindings[name] = Binding("tensor", term.place)
         self.operands.append(Deferred(term, frame, term.place, variable=name))
-        return ast.Var(name, term.place)
+        return ast.Name(name, term.place)
 
     def _count(self, place: ast.Place) -> None:
         self._operators += 1

@@ -160,11 +160,11 @@ def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[
     return [found[n] for n in names]
 
 
-def _targets(term: s.Term, context: Context) -> list[s.Name]:
-    terms = term.items if isinstance(term, s.Sequence) and not term.square else (term,)
+def _targets(term: ast.Term, context: Context) -> list[ast.Name]:
+    terms = term.items if isinstance(term, ast.Sequence) and not term.square else (term,)
     for part in terms:
-        if not isinstance(part, s.Name) or part.name == "_":
+        if not isinstance(part, ast.Name) or part.name == "_":
             raise context.error(part.place, "the name of a root is required before `=`")
     if not terms:
         raise context.error(term.place, "the name of a root is required before `=`")
-    return [t for t in terms if isinstance(t, s.Name)]
+    return [t for t in terms if isinstance(t, ast.Name)]

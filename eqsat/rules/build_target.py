@@ -157,7 +157,7 @@ def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
     )
 
 
-def _number(term: s.Term, place: ast.Place, sources: Sources, *, least_exclusive: bool) -> float:
+def _number(term: ast.Term, place: ast.Place, sources: Sources, *, least_exclusive: bool) -> float:
     builder = Builder.over(Frame(), sources, [])
     expr = builder.templates.expressions.build(term, builder.frame, ("number",))
     try:

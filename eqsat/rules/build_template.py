@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.arguments import as_rest, output_index, read_arguments
 from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_expression import ExpressionBuilder
@@ -34,7 +33,7 @@ class TemplateBuilder:
     def __post_init__(self) -> None:
         self.expressions = ExpressionBuilder(self.context, self._ask)
 
-    def build(self, term: s.Term, frame: Frame) -> ast.Template:
+    def build(self, term: ast.Term, frame: Frame) -> ast.Template:
         """The template of a term.
 
         Raises:
@@ -43,29 +42,29 @@ class TemplateBuilder:
         if not is_tensor(term, frame, self.context):
             return self._constant(term, frame)
         match term:
-            case s.Name():
+            case ast.Name():
                 return self._name(term, frame)
-            case s.Optional():
+            case ast.Optional():
                 return self._variable(term.name, term.place)
-            case s.Apply():
+            case ast.Apply():
                 return self._apply(term, frame)
-            case s.Index():
+            case ast.Index():
                 return self._index(term, frame)
-            case s.Unary(op="-"):
+            case ast.Unary(op="-"):
                 return self._operator(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
-            case s.Binary():
+            case ast.Binary():
                 return self._binary(term, frame)
-            case s.Rest():
+            case ast.Rest():
                 raise self._error(term, f"`{term.name}...`, which must be the last operand of a variadic operator")
-            case s.Spread():
+            case ast.Spread():
                 raise self._error(term, f"`**{term.name}` outside of an operator")
-            case s.Keyword():
+            case ast.Keyword():
                 raise self._error(term, f"`{term.name}=` outside of an operator")
-            case s.Bind():
+            case ast.Bind():
                 raise self._error(
                     term, f"`{term.name}:`, which binds in patterns", "name a part of the right side with `let`"
                 )
-            case s.Choice():
+            case ast.Alternatives():
                 raise self._error(term, "`|`, which chooses between patterns", "write one rule for each right side")
             case _:
                 raise self._error(term, "`if` between tensors", "write one rule for each case, with a condition")
@@ -83,13 +82,13 @@ class TemplateBuilder:
         name = template.name if template.name in self._asked else None
         return replace(template, args=args, name=name)
 
-    def _error(self, term: s.Term, actual: str, hint: str = "") -> Exception:
+    def _error(self, term: ast.Term, actual: str, hint: str = "") -> Exception:
         return self.context.error(
             term.place, "an operator, a name or a constant to build is required", actual=actual, hint=hint
         )
 
     # -- names
-    def _name(self, term: s.Name, frame: Frame) -> ast.Template:
+    def _name(self, term: ast.Name, frame: Frame) -> ast.Template:
         context = self.context
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
@@ -128,7 +127,7 @@ class TemplateBuilder:
                 place, "an operand is required", actual=f"`{name}`, an operator", hint=f"write `{name}(...)`"
             )
         context.referenced.add(name)
-        return ast.Var(name, place)
+        return ast.Name(name, place)
 
     def _named(self, template: ast.Template, entry: Definition | Closure) -> ast.Template:
         """Gives an operator the name under which expressions may ask for its type."""
@@ -157,7 +156,7 @@ class TemplateBuilder:
             term, frame = context.resolve(entry.let.body, entry.frame)
         else:
             term, frame = context.resolve(entry.term, entry.frame)
-        if isinstance(term, s.Name):
+        if isinstance(term, ast.Name):
             inner = frame.lookup(term.name)
             if isinstance(inner, Definition) and inner is not entry:
                 return self._ask(inner)
@@ -179,7 +178,7 @@ class TemplateBuilder:
         return name
 
     # -- operators
-    def _apply(self, term: s.Apply, frame: Frame) -> ast.Template:
+    def _apply(self, term: ast.Apply, frame: Frame) -> ast.Template:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
             inner = self.context.parameters(callee.definition, term, frame)
@@ -200,7 +199,7 @@ class TemplateBuilder:
             )
         return self._build(callee.ops[0], callee.ops, term, frame)
 
-    def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: s.Apply, frame: Frame) -> ast.Template:
+    def _build(self, op: OpKey | str, ops: tuple[OpKey, ...], term: ast.Apply, frame: Frame) -> ast.Template:
         context = self.context
         signatures = [known(o) for o in ops]
         given = read_arguments(term, signatures, context)
@@ -211,7 +210,7 @@ class TemplateBuilder:
             self._check_required(found, {name for name, _ in attrs}, spread, term)
         return self._sized(ast.Build(op, args, attrs, spread, 0, term.place))
 
-    def _check_required(self, found: Signature, attrs: set[str], spread: tuple[str, ...], term: s.Apply) -> None:
+    def _check_required(self, found: Signature, attrs: set[str], spread: tuple[str, ...], term: ast.Apply) -> None:
         taken = {name for node in spread for op in self.context.bindings[node].ops for name in known(op).attributes}
         for name in found.required:
             if name not in attrs and name not in taken:
@@ -219,7 +218,7 @@ class TemplateBuilder:
                     term.place, f"`{found.op}` needs its attribute `{name}` to be built", hint=f"write `{name}=...`"
                 )
 
-    def _operand(self, term: s.Term | None, frame: Frame) -> ast.Template | None:
+    def _operand(self, term: ast.Term | None, frame: Frame) -> ast.Template | None:
         rest = None if term is None else as_rest(term)
         if rest is None:
             return None if term is None else self.build(term, frame)
@@ -228,9 +227,9 @@ class TemplateBuilder:
             raise self.context.unbound(rest.name, rest.place)
         if bound.kind != "rest":
             raise self.context.error(rest.place, f"`{rest.name}` must be bound as `{rest.name}...`")
-        return ast.Rest(rest.name, rest.place, self._each(term, frame) if isinstance(term, s.Apply) else None)
+        return ast.Rest(rest.name, rest.place, self._each(term, frame) if isinstance(term, ast.Apply) else None)
 
-    def _each(self, term: s.Apply, frame: Frame) -> OpKey:
+    def _each(self, term: ast.Apply, frame: Frame) -> OpKey:
         """The operator of ``Abs(xs...)``."""
         callee = find_callee(term.callee, frame, self.context)
         if not isinstance(callee, Operators) or len(callee.ops) != 1 or known(callee.ops[0]).least_inputs > 1:
@@ -238,7 +237,7 @@ class TemplateBuilder:
         self._check_required(known(callee.ops[0]), set(), (), term)
         return callee.ops[0]
 
-    def _spread(self, arg: s.Spread) -> str:
+    def _spread(self, arg: ast.Spread) -> str:
         bound = self.context.bindings.get(arg.name)
         if bound is None:
             raise self.context.unbound(arg.name, arg.place)
@@ -252,10 +251,10 @@ class TemplateBuilder:
         self.context.referenced.add(arg.name)
         return arg.name
 
-    def _attribute(self, arg: s.Keyword, signatures: list[Signature], frame: Frame) -> ast.Expr:
+    def _attribute(self, arg: ast.Keyword, signatures: list[Signature], frame: Frame) -> ast.Expr:
         if is_tensor(arg.value, frame, self.context):
             term, _ = self.context.resolve(arg.value, frame)
-            if isinstance(term, s.Name) and term.name not in self.context.bindings:
+            if isinstance(term, ast.Name) and term.name not in self.context.bindings:
                 raise self.context.unbound(term.name, term.place)
         expr, kind = self.expressions.typed(arg.value, frame)
         self.expressions.expect(kind, (), arg.value)
@@ -264,7 +263,7 @@ class TemplateBuilder:
             check_attribute(arg.name, found, expr, kind, arg.value, self.context)
         return expr
 
-    def _binary(self, term: s.Binary, frame: Frame) -> ast.Template:
+    def _binary(self, term: ast.Binary, frame: Frame) -> ast.Template:
         if term.op not in SUGAR:
             raise self.context.error(
                 term.sign,
@@ -279,10 +278,10 @@ class TemplateBuilder:
     def _operator(self, op: OpKey, args: tuple[ast.Template, ...], place: ast.Place) -> ast.Build:
         return self._sized(ast.Build(op, args, (), (), 0, place))
 
-    def _index(self, term: s.Index, frame: Frame) -> ast.Template:
+    def _index(self, term: ast.Index, frame: Frame) -> ast.Template:
         built = self.build(term.of, frame)
         if not isinstance(built, ast.Build):
-            hint = "its other outputs are matched on the left: `Split(x)[1]`" if isinstance(built, ast.Var) else ""
+            hint = "its other outputs are matched on the left: `Split(x)[1]`" if isinstance(built, ast.Name) else ""
             raise self.context.error(
                 term.place, "an operator is required before `[...]`, which picks one of its outputs", hint=hint
             )
@@ -291,21 +290,21 @@ class TemplateBuilder:
         return built if output == built.output else self._sized(replace(built, output=output, name=None))
 
     # -- constants
-    def _constant(self, term: s.Term, frame: Frame) -> ast.Template:
-        if isinstance(term, s.Unary) and term.op == "-" and isinstance(term.operand, s.Number):
-            return s.negated(term.operand, term.place)
-        if isinstance(term, s.Number):
+    def _constant(self, term: ast.Term, frame: Frame) -> ast.Template:
+        if isinstance(term, ast.Unary) and term.op == "-" and isinstance(term.operand, ast.Number):
+            return ast.negated(term.operand, term.place)
+        if isinstance(term, ast.Number):
             return term
         expr, kind = self.expressions.typed(term, frame)
         self.expressions.expect(kind, ("number", "list", "value", "truth"), term)
         forbid_constness(expr, self.context)
-        if isinstance(expr, s.Number):
+        if isinstance(expr, ast.Number):
             return replace(expr, place=term.place)
         return ast.Tensor(expr, None, term.place)
 
-    def _tensor(self, term: s.Apply, frame: Frame) -> ast.Template:
+    def _tensor(self, term: ast.Apply, frame: Frame) -> ast.Template:
         """``tensor(value, dtype)``."""
-        if not 1 <= len(term.args) <= 2 or any(isinstance(a, s.Keyword | s.Spread | s.Rest) for a in term.args):
+        if not 1 <= len(term.args) <= 2 or any(isinstance(a, ast.Keyword | ast.Spread | ast.Rest) for a in term.args):
             raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")
         value = self.expressions.build(term.args[0], frame, ("number", "list", "value", "truth"))
         forbid_constness(value, self.context)
@@ -314,7 +313,7 @@ class TemplateBuilder:
         dtype, kind = self.expressions.typed(term.args[1], frame)
         self.expressions.expect(kind, ("type", "number"), term.args[1])
         if kind != "type":
-            dtype = s.Apply(s.Name("element_type", dtype.place), (dtype,), dtype.place)
+            dtype = ast.Apply(ast.Name("element_type", dtype.place), (dtype,), dtype.place)
         return ast.Tensor(value, dtype, term.place)
 
     def _sized(self, template: ast.Build) -> ast.Build:

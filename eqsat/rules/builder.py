@@ -49,7 +49,7 @@ class Builder:
         return cls(context, frame, PatternBuilder(context), TemplateBuilder(context))
 
     def root(
-        self, term: s.Term, name: str | None = None, place: ast.Place | None = None
+        self, term: ast.Term, name: str | None = None, place: ast.Place | None = None
     ) -> ast.Match | ast.Alternatives:
         """A pattern that is an operator, or alternatives of operators."""
         pattern = self.patterns.build(term, self.frame)
@@ -109,10 +109,10 @@ class Builder:
         expr = self.templates.expressions.build(deferred.term, deferred.frame, ("number", "list", "value", "truth"))
         forbid_constness(expr, self.context)
         place = deferred.place
-        variable = s.Name(deferred.variable, place)
-        same = s.Compare(s.Member(variable, "value", place), (("==", expr),), place)
-        absent = s.Unary("not", s.Member(variable, "is_present", place), place)
-        return ast.Condition(s.Binary("or", absent, same, place, place), None, place)
+        variable = ast.Name(deferred.variable, place)
+        same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
+        absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
+        return ast.Condition(ast.Binary("or", absent, same, place, place), None, place)
 
     def conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses of a rule or composite, which the e-graph answers."""

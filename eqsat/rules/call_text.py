@@ -31,7 +31,7 @@ def read_call(call: s.Call, builder: Builder) -> tuple[str | ast.Expr, ...]:
     return tuple(parts)
 
 
-def _split(string: s.String, builder: Builder) -> list[str | ast.Expr]:
+def _split(string: ast.String, builder: Builder) -> list[str | ast.Expr]:
     text, parts, literal, i = string.value, [], "", 0
     while i < len(text):
         if text[i : i + 2] in ("{{", "}}"):
@@ -51,7 +51,7 @@ def _split(string: s.String, builder: Builder) -> list[str | ast.Expr]:
     return [p for p in (*parts, literal) if p != ""]
 
 
-def _closing(text: str, start: int, string: s.String, builder: Builder) -> int:
+def _closing(text: str, start: int, string: ast.String, builder: Builder) -> int:
     end = text.find("}", start)
     if end < 0:
         raise builder.context.error(
@@ -60,7 +60,7 @@ def _closing(text: str, start: int, string: s.String, builder: Builder) -> int:
     return end
 
 
-def _hole(text: str, string: s.String, offset: int, builder: Builder) -> ast.Expr:
+def _hole(text: str, string: ast.String, offset: int, builder: Builder) -> ast.Expr:
     place = _at(string, offset)
     if not text.strip():
         raise builder.context.error(place, "an expression is required between `{` and `}`")
@@ -69,7 +69,7 @@ def _hole(text: str, string: s.String, offset: int, builder: Builder) -> ast.Exp
     return expr
 
 
-def _at(string: s.String, offset: int) -> ast.Place:
+def _at(string: ast.String, offset: int) -> ast.Place:
     """The place of a character of a string; escapes before it count twice."""
     written, i, seen = string.text[1:-1], 0, 0
     while seen < offset and i < len(written):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
 from eqsat.ops.sets import operator_sets
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
 from eqsat.rules.ast import Place
 from eqsat.rules.functions import FUNCTIONS
 from eqsat.rules.operators import Signature, find_operator, operator_hint, signature
@@ -50,23 +50,23 @@ class Constant:
 Callee = Operators | BoundOperator | Macro | Function | Constant
 
 
-def dotted_name(term: s.Term) -> str | None:
+def dotted_name(term: ast.Term) -> str | None:
     """``com.microsoft.Gelu`` as text, None for any other term."""
-    if isinstance(term, s.Name):
+    if isinstance(term, ast.Name):
         return term.name
-    if isinstance(term, s.Member):
+    if isinstance(term, ast.Member):
         of = dotted_name(term.of)
         return None if of is None else f"{of}.{term.name}"
     return None
 
 
-def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
+def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
     """What a term in the place of an operator means.
 
     Raises:
         RuleError: It is no operator, macro or function.
     """
-    if isinstance(term, s.Name):
+    if isinstance(term, ast.Name):
         entry = frame.lookup(term.name)
         if isinstance(entry, Definition):
             return Macro(entry) if entry.let.parameters is not None else Operators(_of_let(entry, term.place, context))
@@ -81,7 +81,7 @@ def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
     name = dotted_name(term)
     if name is not None:
         return Operators((operator(name, term.place, context, frame),))
-    if isinstance(term, s.Apply) and isinstance(term.callee, s.Name) and term.callee.name == "maybe":
+    if isinstance(term, ast.Apply) and isinstance(term.callee, ast.Name) and term.callee.name == "maybe":
         if len(term.args) != 1:
             raise context.error(term.place, "one operator is required in maybe(...)", actual=str(len(term.args)))
         ops, name = _choice(term.args[0], frame, context)
@@ -90,11 +90,11 @@ def find_callee(term: s.Term, frame: Frame, context: Context) -> Callee:
     return Operators(ops, name)
 
 
-def _choice(term: s.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey, ...], str | None]:
+def _choice(term: ast.Term, frame: Frame, context: Context) -> tuple[tuple[OpKey, ...], str | None]:
     name = None
-    if isinstance(term, s.Bind):
+    if isinstance(term, ast.Bind):
         name, term = term.name, term.value
-    options = term.options if isinstance(term, s.Choice) else (term,)
+    options = term.options if isinstance(term, ast.Alternatives) else (term,)
     ops: list[OpKey] = []
     for option in options:
         text = dotted_name(option)
@@ -112,7 +112,7 @@ def _of_let(entry: Definition, place: Place, context: Context) -> tuple[OpKey, .
     """The operators that a ``let`` lists: ``let pointwise = Relu | Tanh``."""
     with context.expanding(entry, place):
         body = entry.let.body
-        options = body.options if isinstance(body, s.Choice) else (body,)
+        options = body.options if isinstance(body, ast.Alternatives) else (body,)
         if not all(_is_operator_name(option, entry.frame) for option in options):
             raise context.error(
                 place,
@@ -124,7 +124,7 @@ def _of_let(entry: Definition, place: Place, context: Context) -> tuple[OpKey, .
     return ops
 
 
-def _is_operator_name(term: s.Term, frame: Frame) -> bool:
+def _is_operator_name(term: ast.Term, frame: Frame) -> bool:
     text = dotted_name(term)
     if text is None:
         return False

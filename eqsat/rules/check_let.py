@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.arguments import check_keyword
 from eqsat.rules.callee import dotted_name, known, operator
@@ -23,7 +24,7 @@ def check_let(let: s.Let, frame: Frame, sources: Sources) -> None:
     context = Context(sources)
     hidden = set(let.parameters or ())
     for term in walk(let.body):
-        if not isinstance(term, s.Apply):
+        if not isinstance(term, ast.Apply):
             continue
         name = dotted_name(term.callee)
         # Other words may be macros, functions, or operators that a rule binds.
@@ -31,11 +32,11 @@ def check_let(let: s.Let, frame: Frame, sources: Sources) -> None:
             continue
         found = known(operator(name, term.callee.place, context, frame))
         for arg in term.args:
-            if isinstance(arg, s.Keyword):
+            if isinstance(arg, ast.Keyword):
                 check_keyword(arg, found, context)
 
 
-def walk(term: s.Term) -> Iterator[s.Term]:
+def walk(term: ast.Term) -> Iterator[ast.Term]:
     """A term and all its parts."""
     yield term
     for part in _parts(term):
@@ -43,31 +44,31 @@ def walk(term: s.Term) -> Iterator[s.Term]:
             yield from walk(part)
 
 
-def _parts(term: s.Term) -> tuple[s.Term | None, ...]:
+def _parts(term: ast.Term) -> tuple[ast.Term | None, ...]:
     match term:
-        case s.Keyword() | s.Bind():
+        case ast.Keyword() | ast.Bind():
             return (term.value,)
-        case s.Choice():
+        case ast.Alternatives():
             return term.options
-        case s.Apply():
+        case ast.Apply():
             return (term.callee, *term.args)
-        case s.Index():
+        case ast.Index():
             return (term.of, term.index)
-        case s.Slice():
+        case ast.Slice():
             return (term.of, term.start, term.stop)
-        case s.Member():
+        case ast.Member():
             return (term.of,)
-        case s.Unary():
+        case ast.Unary():
             return (term.operand,)
-        case s.Binary():
+        case ast.Binary():
             return (term.left, term.right)
-        case s.Compare():
+        case ast.Compare():
             return (term.first, *(e for _, e in term.rest))
-        case s.Conditional():
+        case ast.Conditional():
             return (term.then, term.condition, term.otherwise)
-        case s.Sequence():
+        case ast.Sequence():
             return term.items
-        case s.Comprehension():
+        case ast.Comprehension():
             return (term.item, term.source, term.condition)
         case _:
             return ()

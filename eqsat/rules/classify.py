@@ -6,36 +6,36 @@ everything behind a member access (``w.rank - 2``) are expressions.
 
 from __future__ import annotations
 
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.functions import FUNCTIONS
 from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
 
 
-def is_tensor(term: s.Term, frame: Frame, context: Context) -> bool:
+def is_tensor(term: ast.Term, frame: Frame, context: Context) -> bool:
     """Whether a term is a tensor; unbound names are, so that they are reported as such."""
     match term:
-        case s.Name():
+        case ast.Name():
             return _is_name_tensor(term, frame, context)
-        case s.Apply():
+        case ast.Apply():
             return _is_application_tensor(term, frame, context)
-        case s.Index():
+        case ast.Index():
             return is_tensor(term.of, frame, context)
-        case s.Unary():
+        case ast.Unary():
             return term.op == "-" and is_tensor(term.operand, frame, context)
-        case s.Binary():
+        case ast.Binary():
             if term.op in ("and", "or"):
                 return False
             return term.op == "@" or is_tensor(term.left, frame, context) or is_tensor(term.right, frame, context)
-        case s.Conditional():
+        case ast.Conditional():
             return is_tensor(term.then, frame, context) or is_tensor(term.otherwise, frame, context)
-        case s.Optional() | s.Rest() | s.Bind() | s.Choice() | s.Spread() | s.Keyword():
+        case ast.Optional() | ast.Rest() | ast.Bind() | ast.Alternatives() | ast.Spread() | ast.Keyword():
             return True
         case _:
             return False
 
 
-def _is_name_tensor(term: s.Name, frame: Frame, context: Context) -> bool:
+def _is_name_tensor(term: ast.Name, frame: Frame, context: Context) -> bool:
     entry = frame.lookup(term.name)
     if isinstance(entry, Local):
         return entry.kind in ("tensor", "tensors")
@@ -52,8 +52,8 @@ def _is_name_tensor(term: s.Name, frame: Frame, context: Context) -> bool:
     return term.name not in DTYPES and term.name not in DTYPE_LISTS and term.name not in context.symbols
 
 
-def _is_application_tensor(term: s.Apply, frame: Frame, context: Context) -> bool:
-    if not isinstance(term.callee, s.Name):
+def _is_application_tensor(term: ast.Apply, frame: Frame, context: Context) -> bool:
+    if not isinstance(term.callee, ast.Name):
         return True
     name = term.callee.name
     entry = frame.lookup(name)

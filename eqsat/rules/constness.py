@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.scope import Context
-from eqsat.rules.trees import parts
+from eqsat.rules.tree import parts
 from eqsat.rules.uses import uses
 
 
@@ -32,7 +31,7 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
 
 
 def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
-    if isinstance(expr, s.Binary) and expr.op == "and":
+    if isinstance(expr, ast.Binary) and expr.op == "and":
         yield from _conjuncts(expr.left)
         yield from _conjuncts(expr.right)
     else:
@@ -42,11 +41,11 @@ def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
 def check_requires_constness(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: It does more than to require that named values are constant."""
     names: tuple[ast.Expr, ...] = ()
-    if isinstance(expr, s.Apply) and expr.function == "const":
+    if isinstance(expr, ast.Apply) and expr.function == "const":
         names = expr.args
-    elif isinstance(expr, s.Member) and expr.name == "is_const":
+    elif isinstance(expr, ast.Member) and expr.name == "is_const":
         names = (expr.of,)
-    bad = next((n for n in names if not isinstance(n, s.Name)), None)
+    bad = next((n for n in names if not isinstance(n, ast.Name)), None)
     if bad is not None or not names:
         raise context.error(
             (bad or _asking(expr)).place,
@@ -65,8 +64,8 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
 
 def _asking(expr: ast.Expr) -> ast.Expr:
     """The part that asks."""
-    if isinstance(expr, s.Apply) and expr.function == "const":
+    if isinstance(expr, ast.Apply) and expr.function == "const":
         return expr
-    if isinstance(expr, s.Member) and expr.name == "is_const":
+    if isinstance(expr, ast.Member) and expr.name == "is_const":
         return expr
     return next((found for child in parts(expr) if uses(found := _asking(child)).consts), expr)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Composite, Expr, Place, Rule
 from eqsat.rules.dtypes import dtype_name
@@ -13,7 +14,7 @@ from eqsat.rules.format import print_clauses
 from eqsat.rules.format_clauses import print_composite, print_rule
 from eqsat.rules.print_term import flat
 from eqsat.rules.quoting import quote
-from eqsat.rules.unparse import Unparser
+from eqsat.rules.written import built_parts, named_parts
 from eqsat.schema.types import Attrs, OpKey
 
 _ONE_LINE = s.Span(1, 1)
@@ -77,51 +78,50 @@ def _numerics(definition: Rule | Composite) -> s.Numerics:
     return s.Numerics(kind, None, "", definition.place)
 
 
-def _lets(terms: dict[str, s.Term], place: Place) -> tuple[s.Let, ...]:
+def _lets(terms: dict[str, ast.Term], place: Place) -> tuple[s.Let, ...]:
     return tuple(s.Let(name, None, term, place, _ONE_LINE) for name, term in terms.items())
 
 
 def _where(definition: Rule | Composite) -> tuple[s.Where, ...]:
-    conditions = tuple(s.Condition(c.expr, c.because, c.place, _ONE_LINE) for c in definition.where)
-    return (s.Where(conditions, _ONE_LINE),) if conditions else ()
+    return (s.Where(definition.where, _ONE_LINE),) if definition.where else ()
 
 
 def _rule(rule: Rule) -> s.Rule:
-    unparser = Unparser()
-    for root in rule.left:
-        unparser.count(root)
-    names = [None if len(rule.left) == 1 or r.bind is None else s.Name(r.bind, r.place) for r in rule.left]
-    terms = [(unparser.root if name else unparser.pattern)(r) for name, r in zip(names, rule.left, strict=True)]
-    right = [unparser.template(t) for t in rule.right]
+    names = [None if len(rule.left) == 1 or r.bind is None else ast.Name(r.bind, r.place) for r in rule.left]
+    left, before = named_parts(rule.left)
+    right, after = built_parts(rule.right)
+    # The name of a root stands before its `=`, and not in it.
+    left = [
+        replace(r, bind=None) if name and not isinstance(r, ast.Name) else r
+        for name, r in zip(names, left, strict=True)
+    ]
     return s.Rule(
         rule.name,
         _numerics(rule),
-        _lets(unparser.before, rule.place),
-        tuple(s.Root(name, term, _ONE_LINE) for name, term in zip(names, terms, strict=True)),
+        _lets(before, rule.place),
+        tuple(s.Root(name, term, _ONE_LINE) for name, term in zip(names, left, strict=True)),
         False,
         tuple(s.Root(name, term, _ONE_LINE) for name, term in zip(names, right, strict=True)),
-        (*_lets(unparser.after, rule.place), *_where(rule)),
+        (*_lets(after, rule.place), *_where(rule)),
         rule.place,
         _ONE_LINE,
     )
 
 
-def _annotation(op: OpKey, attrs: Attrs, place: Place) -> s.Term:
+def _annotation(op: OpKey, attrs: Attrs, place: Place) -> ast.Term:
     if not attrs:
-        return s.Name(op.name, place)
+        return ast.Name(op.name, place)
     words = ((n, dtype_name(ir.DataType(v)) if n == "dtype" and isinstance(v, int) else str(v)) for n, v in attrs)
-    arguments = tuple(s.Keyword(name, s.Name(word, place), place) for name, word in words)
-    return s.Apply(s.Name(op.name, place), arguments, place)
+    arguments = tuple(ast.Keyword(name, ast.Name(word, place), place) for name, word in words)
+    return ast.Apply(ast.Name(op.name, place), arguments, place)
 
 
 def _composite(composite: Composite) -> s.Composite:
-    unparser = Unparser()
-    unparser.count(composite.pattern)
-    pattern = unparser.pattern(composite.pattern)
+    (pattern,), before = named_parts([composite.pattern])
     cost = () if composite.cost is None else (s.Cost(composite.cost, _ONE_LINE),)
     call: tuple[s.Call, ...] = ()
     if composite.call is not None:
-        string = s.String(composite.call, quote(composite.call), composite.place)
+        string = ast.String(composite.call, quote(composite.call), composite.place)
         call = (s.Call((string,), _ONE_LINE),)
     annotate: tuple[s.Annotate, ...] = ()
     if composite.annotations:
@@ -130,7 +130,7 @@ def _composite(composite: Composite) -> s.Composite:
         composite.generated,
         composite.name,
         _numerics(composite),
-        _lets(unparser.before, composite.place),
+        _lets(before, composite.place),
         pattern,
         _ONE_LINE,
         (*_where(composite), *cost, *call, *annotate),

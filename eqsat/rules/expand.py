@@ -13,8 +13,8 @@ from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.ops.properties import is_commutative
-from eqsat.rules.ast import Alternatives, Match, Pattern, Rest, Var, Wildcard
-from eqsat.rules.trees import without_places
+from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Rest, Wildcard
+from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 
 MOST_CLAUSES = 1024
@@ -79,7 +79,7 @@ def _ways(patterns: Sequence[Pattern | None], seen: dict[object, int]) -> int:
     """How many choices there are at most, contradictory ones included. ``seen`` has what is chosen only once."""
     total = 1
     for pattern in patterns:
-        if isinstance(pattern, Var) and pattern.optional:
+        if isinstance(pattern, Optional):
             total *= 1 if pattern.name in seen else 2
             seen[pattern.name] = 2
         elif isinstance(pattern, Match | Alternatives):
@@ -139,7 +139,7 @@ def _all(patterns: Sequence[Pattern | None], state: _State) -> Iterator[tuple[li
 
 def _expansions(pattern: Pattern | None, state: _State) -> _Options:
     match pattern:
-        case Var(optional=True):
+        case Optional():
             yield from _optional(pattern, state)
         case Match():
             yield from _match(pattern, state)
@@ -149,11 +149,11 @@ def _expansions(pattern: Pattern | None, state: _State) -> _Options:
             yield pattern, state
 
 
-def _optional(pattern: Var, state: _State) -> _Options:
+def _optional(pattern: Optional, state: _State) -> _Options:
     for present in (True, False):
         if state.present.get(pattern.name, present) is present:
             chosen = replace(state, present={**state.present, pattern.name: present})
-            yield (replace(pattern, optional=False) if present else None), chosen
+            yield (Name(pattern.name, pattern.place) if present else None), chosen
 
 
 def _match(pattern: Match, state: _State) -> _Options:
@@ -199,8 +199,8 @@ def _named(plain: Pattern | None, bind: str | None) -> tuple[Pattern | None, str
             return replace(plain, bind=bind), None
         return plain, None if plain.bind == bind else plain.bind
     if isinstance(plain, Wildcard):
-        return Var(bind, plain.place), None
-    return plain, plain.name if isinstance(plain, Var) and plain.name != bind else None
+        return Name(bind, plain.place), None
+    return plain, plain.name if isinstance(plain, Name) and plain.name != bind else None
 
 
 def _clause(plain: list[Pattern | None], state: _State, names: set[str]) -> Clause | None:
@@ -223,7 +223,7 @@ def _clause(plain: list[Pattern | None], state: _State, names: set[str]) -> Clau
 def _names(pattern: Pattern | None) -> set[str]:
     """All names that a pattern binds."""
     match pattern:
-        case Var() | Rest():
+        case Name() | Optional() | Rest():
             return {pattern.name}
         case Match():
             found = {n for n in (pattern.bind, pattern.op_name) if n is not None}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.effort import Env
 from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknown
@@ -81,33 +80,33 @@ def _value(expr: ast.Expr, env: Env) -> Any:
 
 def _found(expr: ast.Expr, env: Env) -> Any:
     match expr:
-        case s.Number() | s.String() | s.Truth():
+        case ast.Number() | ast.String() | ast.Truth():
             return expr.value
-        case s.Name():
+        case ast.Name():
             return _name(expr.name, env)
-        case s.Member():
+        case ast.Member():
             return _member(expr, env)
-        case s.Index():
+        case ast.Index():
             return _index(_value(expr.of, env), _value(expr.index, env))
-        case s.Slice():
+        case ast.Slice():
             return _slice(expr, env)
-        case s.Apply():
+        case ast.Apply():
             return _call(expr, env)
-        case s.Unary(op="not"):
+        case ast.Unary(op="not"):
             return not _truth(expr.operand, env)
-        case s.Unary():
+        case ast.Unary():
             return negate(_value(expr.operand, env))
-        case s.Binary(op="and" | "or"):
+        case ast.Binary(op="and" | "or"):
             return _logic(expr, env)
-        case s.Binary():
+        case ast.Binary():
             return arithmetic(expr.op, _value(expr.left, env), _value(expr.right, env))
-        case s.Compare():
+        case ast.Compare():
             return _compare(expr, env)
-        case s.Sequence():
+        case ast.Sequence():
             return tuple(_value(item, env) for item in expr.items)
-        case s.Comprehension():
+        case ast.Comprehension():
             return _comprehension(expr, env)
-        case s.Conditional():
+        case ast.Conditional():
             return _value(expr.then if _truth(expr.condition, env) else expr.otherwise, env)
         case _:
             raise TypeError(f"{expr!r} is no expression")
@@ -126,7 +125,7 @@ def _name(name: str, env: Env) -> Any:
     raise Unknown(f"`{name}` is absent")
 
 
-def _member(expr: s.Member, env: Env) -> Any:
+def _member(expr: ast.Member, env: Env) -> Any:
     if expr.name == "is_present":
         return _is_present(expr.of, env)
     of = _value(expr.of, env)
@@ -146,7 +145,7 @@ def _member(expr: s.Member, env: Env) -> Any:
 
 
 def _is_present(of: ast.Expr, env: Env) -> bool:
-    if isinstance(of, s.Name) and of.name not in env:
+    if isinstance(of, ast.Name) and of.name not in env:
         return False
     try:
         found = _value(of, env)
@@ -190,7 +189,7 @@ def _index(of: Any, index: Any) -> Any:
     raise Unknown("an item of a list is required")
 
 
-def _slice(expr: s.Slice, env: Env) -> Any:
+def _slice(expr: ast.Slice, env: Env) -> Any:
     of = _value(expr.of, env)
     bounds = [None if b is None else _value(b, env) for b in (expr.start, expr.stop)]
     if not all(b is None or is_whole(b) for b in bounds):
@@ -201,7 +200,7 @@ def _slice(expr: s.Slice, env: Env) -> Any:
     return tuple(items(of)[slice(*bounds)])
 
 
-def _call(expr: s.Apply, env: Env) -> Any:
+def _call(expr: ast.Apply, env: Env) -> Any:
     function = FUNCTIONS[expr.function]
     args = [_argument(expr.function, arg, env) for arg in expr.args]
     try:
@@ -211,12 +210,12 @@ def _call(expr: s.Apply, env: Env) -> Any:
 
 
 def _argument(function: str, arg: ast.Expr, env: Env) -> Any:
-    if function == "const" and isinstance(arg, s.Name) and arg.name not in env:
+    if function == "const" and isinstance(arg, ast.Name) and arg.name not in env:
         return TensorFacts(None, None, True, False)
     return _value(arg, env)
 
 
-def _logic(expr: s.Binary, env: Env) -> bool:
+def _logic(expr: ast.Binary, env: Env) -> bool:
     settles = expr.op == "or"
     doubt: Unknown | None = None
     for side in (expr.left, expr.right):
@@ -230,7 +229,7 @@ def _logic(expr: s.Binary, env: Env) -> bool:
     return not settles
 
 
-def _compare(expr: s.Compare, env: Env) -> bool:
+def _compare(expr: ast.Compare, env: Env) -> bool:
     left = _value(expr.first, env)
     pairs: list[tuple[str, Any, Any]] = []
     for op, operand in expr.rest:
@@ -272,7 +271,7 @@ def _compare_two(op: str, a: Any, b: Any) -> bool:
             return not contains(b, a)
 
 
-def _comprehension(expr: s.Comprehension, env: Env) -> tuple[Any, ...]:
+def _comprehension(expr: ast.Comprehension, env: Env) -> tuple[Any, ...]:
     source: Sequence[Any] = items(_value(expr.source, env))
     results: list[Any] = []
     inner = Env(env, env.effort)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lark import Token
 
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
 from eqsat.rules.ast import Place
 
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
@@ -28,9 +28,9 @@ class InfixReader:
 
     def __init__(
         self,
-        row: list[s.Term | Token],
+        row: list[ast.Term | Token],
         place: Callable[[Token], Place],
-        made: Callable[..., s.Term],
+        made: Callable[..., ast.Term],
         error: Callable[[Token], Exception],
     ) -> None:
         self.row = row
@@ -39,7 +39,7 @@ class InfixReader:
         self.error = error
         self.position = 0
 
-    def read(self, least: int = 0) -> s.Term:
+    def read(self, least: int = 0) -> ast.Term:
         """The term that begins here, up to the first sign that binds less tightly than ``least``."""
         left = self._operand(least)
         while (sign := self._sign()) is not None:
@@ -52,7 +52,7 @@ class InfixReader:
             self.position += 1
             # A power binds its right side as loosely as a sign: 2 ** -x.
             right = self.read(_UNARY if level == _POWER else level + 1)
-            node = s.Binary(sign.value, left, right, left.place, self.place(sign))
+            node = ast.Binary(sign.value, left, right, left.place, self.place(sign))
             left = self.made(node, left, right)
         return left
 
@@ -61,7 +61,7 @@ class InfixReader:
         assert found is None or isinstance(found, Token)
         return found
 
-    def _operand(self, least: int) -> s.Term:
+    def _operand(self, least: int) -> ast.Term:
         token = self.row[self.position]
         self.position += 1
         if not isinstance(token, Token):
@@ -69,10 +69,10 @@ class InfixReader:
         if token.type == "NOT" and least > _NOT:
             raise self.error(token)
         operand = self.read(_NOT if token.type == "NOT" else _UNARY)
-        return self.made(s.Unary(token.value, operand, self.place(token)), operand)
+        return self.made(ast.Unary(token.value, operand, self.place(token)), operand)
 
-    def _comparison(self, first: s.Term) -> s.Term:
-        rest: list[tuple[str, s.Term]] = []
+    def _comparison(self, first: ast.Term) -> ast.Term:
+        rest: list[tuple[str, ast.Term]] = []
         while (sign := self._sign()) is not None and sign.value not in _LEVELS:
             self.position += 1
             words = sign.value
@@ -80,4 +80,4 @@ class InfixReader:
                 words = "not in"
                 self.position += 1
             rest.append((words, self.read(_SUM)))
-        return self.made(s.Compare(first, tuple(rest), first.place), first, *(e for _, e in rest))
+        return self.made(ast.Compare(first, tuple(rest), first.place), first, *(e for _, e in rest))

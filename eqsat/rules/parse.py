@@ -10,6 +10,7 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, VisitError
 
 from eqsat.errors import EqsatError
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.layout import Layout
@@ -59,7 +60,7 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
         raise
 
 
-def parse_term(text: str, place: Place, sources: Sources) -> s.Term:
+def parse_term(text: str, place: Place, sources: Sources) -> ast.Term:
     """A single expression that stands at a place inside a string, such as the hole of a C call.
 
     Raises:

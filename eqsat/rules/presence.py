@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eqsat.errors import EqsatError
-from eqsat.rules.ast import Build, Match, Pattern, Template, Var
+from eqsat.rules.ast import Build, Match, Name, Pattern, Template
 from eqsat.rules.callee import known
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
@@ -36,7 +36,7 @@ def check_presence(template: Template, clause: Clause, context: Context) -> None
 
 
 def _is_present(template: Template, clause: Clause, context: Context) -> bool:
-    if isinstance(template, Var):
+    if isinstance(template, Name):
         return template.name not in clause.absent
     if not isinstance(template, Build):
         return True
@@ -85,7 +85,7 @@ def _missing(template: Build, what: str, name: str, context: Context) -> EqsatEr
 
 
 def _absent_name(template: Template | None, clause: Clause) -> str:
-    if isinstance(template, Var):
+    if isinstance(template, Name):
         return template.name if template.name in clause.absent else ""
     if isinstance(template, Build):
         return next((n for n in (_absent_name(a, clause) for a in template.args) if n), "")

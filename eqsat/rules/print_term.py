@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.rules import syntax as s
+from eqsat.rules import ast
+from eqsat.rules.written import as_written
 
 WIDTH = 120
 """Lines are broken beyond this many characters."""
@@ -15,92 +16,95 @@ _LEVELS = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER} | dict.fr
 )
 
 
-def level(term: s.Term) -> int:
+def level(term: ast.Term) -> int:
     """How tightly the outermost part of a term binds."""
-    match term:
-        case s.Bind():
+    match as_written(term):
+        case ast.Bind():
             return _BIND
-        case s.Conditional():
+        case ast.Conditional():
             return _CONDITIONAL
-        case s.Choice():
+        case ast.Alternatives():
             return _CHOICE
-        case s.Number() if term.text.startswith("-"):
+        case ast.Number(text=text) if text.startswith("-"):
             return _UNARY
-        case s.Binary():
-            return _LEVELS[term.op]
-        case s.Unary():
-            return _NOT if term.op == "not" else _UNARY
-        case s.Compare():
+        case ast.Binary(op=op):
+            return _LEVELS[op]
+        case ast.Unary(op=op):
+            return _NOT if op == "not" else _UNARY
+        case ast.Compare():
             return _COMPARE
-        case s.Apply() | s.Index() | s.Slice() | s.Member():
+        case ast.Apply() | ast.Index() | ast.Slice() | ast.Member():
             return _POSTFIX
         case _:
             return _ATOM
 
 
-def flat(term: s.Term, least: int = _BIND) -> str:
+def flat(term: ast.Term, least: int = _BIND) -> str:
     """A term on one line, in parentheses if it binds less tightly than ``least``."""
     text = _flat(term)
     return f"({text})" if level(term) < least else text
 
 
-def _flat(term: s.Term) -> str:
+def _flat(term: ast.Term) -> str:
+    term = as_written(term)
     match term:
-        case s.Name():
+        case ast.Name():
             return term.name
-        case s.Number() | s.String():
+        case ast.Number() | ast.String():
             return term.text
-        case s.Truth():
+        case ast.Truth():
             return "true" if term.value else "false"
-        case s.Optional():
+        case ast.Optional():
             return f"{term.name}?"
-        case s.Rest():
+        case ast.Rest():
             return f"{term.name}..."
-        case s.Spread():
+        case ast.Spread():
             return f"**{term.name}"
-        case s.Parentheses():
+        case ast.Parentheses():
             return f"({flat(term.inner)})"
-        case s.Keyword():
+        case ast.Keyword():
             return f"{term.name}={flat(term.value)}"
-        case s.Bind():
+        case ast.Bind():
             return f"{term.name}: {flat(term.value)}"
-        case s.Choice():
+        case ast.Alternatives():
             return " | ".join(flat(option, _OR) for option in term.options)
-        case s.Apply():
+        case ast.Apply():
             return f"{flat(term.callee, _POSTFIX)}({', '.join(flat(a) for a in term.args)})"
-        case s.Index():
+        case ast.Index():
             return f"{flat(term.of, _POSTFIX)}[{flat(term.index, _CONDITIONAL)}]"
-        case s.Slice():
+        case ast.Slice():
             start, stop = ("" if b is None else flat(b, _CONDITIONAL) for b in (term.start, term.stop))
-            simple = all(b is None or isinstance(b, s.Number) or level(b) == _ATOM for b in (term.start, term.stop))
+            simple = all(b is None or isinstance(b, ast.Number) or level(b) == _ATOM for b in (term.start, term.stop))
             bounds = f"{start}:{stop}" if simple else f"{start} : {stop}".strip()
             return f"{flat(term.of, _POSTFIX)}[{bounds}]"
-        case s.Member():
+        case ast.Member():
             return f"{flat(term.of, _POSTFIX)}.{term.name}"
-        case s.Unary():
+        case ast.Unary():
             return f"not {flat(term.operand, _NOT)}" if term.op == "not" else f"-{flat(term.operand, _UNARY)}"
-        case s.Binary(op="**"):
+        case ast.Binary(op="**"):
             return f"{flat(term.left, _POSTFIX)} ** {flat(term.right, _UNARY)}"
-        case s.Binary():
+        case ast.Binary():
             own = _LEVELS[term.op]
             return f"{flat(term.left, own)} {term.op} {flat(term.right, own + 1)}"
-        case s.Compare():
+        case ast.Compare():
             return " ".join([flat(term.first, _SUM), *(f"{op} {flat(e, _SUM)}" for op, e in term.rest)])
-        case s.Conditional():
+        case ast.Conditional():
             then, condition = flat(term.then, _CHOICE), flat(term.condition, _CHOICE)
             return f"{then} if {condition} else {flat(term.otherwise, _CONDITIONAL)}"
-        case s.Sequence():
+        case ast.Sequence():
             items = ", ".join(flat(item) for item in term.items)
             if term.square:
                 return f"[{items}]"
             return f"({items},)" if len(term.items) == 1 else f"({items})"
-        case s.Comprehension():
+        case ast.Comprehension():
             condition = "" if term.condition is None else f" if {flat(term.condition, _OR)}"
             source = flat(term.source, _OR)
             return f"[{flat(term.item, _CONDITIONAL)} for {term.variable} in {source}{condition}]"
+        case _:
+            raise TypeError(f"{term!r} is not written anywhere")
 
 
-def lines(term: s.Term, first: int, indent: int, least: int = _BIND) -> list[str]:
+def lines(term: ast.Term, first: int, indent: int, least: int = _BIND) -> list[str]:
     """A term on as few lines as fit.
 
     Args:
@@ -116,34 +120,35 @@ def lines(term: s.Term, first: int, indent: int, least: int = _BIND) -> list[str
     if level(term) < least:
         inner = lines(term, first + 1, indent + 1)
         return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [f"({inner[0]})"]
+    term = as_written(term)
     match term:
-        case s.Bind():
+        case ast.Bind():
             return _prefixed(f"{term.name}: ", lines(term.value, first + len(term.name) + 2, indent))
-        case s.Keyword():
+        case ast.Keyword():
             return _prefixed(f"{term.name}=", lines(term.value, first + len(term.name) + 1, indent))
-        case s.Parentheses():
+        case ast.Parentheses():
             inner = lines(term.inner, first + 1, indent + 1)
             return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [text]
-        case s.Choice() if all(isinstance(option, s.Name | s.Member) for option in term.options):
+        case ast.Alternatives() if all(isinstance(option, ast.Name | ast.Member) for option in term.options):
             return _fill([flat(option) for option in term.options], first, indent)
-        case s.Choice():
+        case ast.Alternatives():
             return _chain(
                 [("", option) for option in term.options[:1]] + [("| ", o) for o in term.options[1:]],
                 first,
                 indent,
                 _OR,
             )
-        case s.Binary(op="and" | "or" | "+" | "-" | "*" | "/" | "@"):
+        case ast.Binary(op="and" | "or" | "+" | "-" | "*" | "/" | "@"):
             return _chain(_operands(term), first, indent, _LEVELS[term.op] + 1, fill=True)
-        case s.Apply():
+        case ast.Apply():
             callee = lines(term.callee, first, indent, _POSTFIX)
             if len(callee) > 1:
                 return [*callee[:-1], f"{callee[-1]}({', '.join(flat(a) for a in term.args)})"]
             return _bracketed(f"{callee[0]}(", term.args, ")", indent)
-        case s.Sequence() if len(term.items) > 1:
+        case ast.Sequence() if len(term.items) > 1:
             opening, closing = ("[", "]") if term.square else ("(", ")")
             return _bracketed(opening, term.items, closing, indent)
-        case s.Index():
+        case ast.Index():
             inner = lines(term.of, first, indent, _POSTFIX)
             return [*inner[:-1], f"{inner[-1]}[{flat(term.index, _CONDITIONAL)}]"]
         case _:
@@ -154,18 +159,18 @@ def _prefixed(prefix: str, inner: list[str]) -> list[str]:
     return [prefix + inner[0], *inner[1:]]
 
 
-def _operands(term: s.Binary) -> list[tuple[str, s.Term]]:
+def _operands(term: ast.Binary) -> list[tuple[str, ast.Term]]:
     """Operands of a chain of one precedence, each with the sign before it."""
-    chain: list[tuple[str, s.Term]] = []
-    step: s.Term = term
-    while isinstance(step, s.Binary) and _LEVELS[step.op] == _LEVELS[term.op] and step.op != "**":
+    chain: list[tuple[str, ast.Term]] = []
+    step: ast.Term = term
+    while isinstance(step, ast.Binary) and _LEVELS[step.op] == _LEVELS[term.op] and step.op != "**":
         chain.append((f"{step.op} ", step.right))
         step = step.left
     return [("", step), *chain[::-1]]
 
 
 def _chain(
-    parts: Sequence[tuple[str, s.Term]], first: int, indent: int, least: int, *, fill: bool = False
+    parts: Sequence[tuple[str, ast.Term]], first: int, indent: int, least: int, *, fill: bool = False
 ) -> list[str]:
     """Operands below each other, each line beginning with a sign; with ``fill`` as many a line as fit."""
     result: list[str] = []
@@ -199,7 +204,7 @@ def _fill(names: Sequence[str], first: int, indent: int) -> list[str]:
     return result
 
 
-def _bracketed(opening: str, items: Sequence[s.Term], closing: str, indent: int) -> list[str]:
+def _bracketed(opening: str, items: Sequence[ast.Term], closing: str, indent: int) -> list[str]:
     """Items between brackets: on one line of their own if they fit, else one below the other."""
     inside = indent + 4
     row = ", ".join(flat(item) for item in items)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.errors import EqsatError
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
@@ -47,7 +48,7 @@ class Closure:
     """The term given for a parameter, with the scope it was written in."""
 
     parameter: str
-    term: s.Term
+    term: ast.Term
     frame: Frame
 
 
@@ -222,7 +223,7 @@ class Context:
             if not definition.local:
                 self.sources.expanding.pop()
 
-    def parameters(self, definition: Definition, call: s.Apply, frame: Frame) -> Frame:
+    def parameters(self, definition: Definition, call: ast.Apply, frame: Frame) -> Frame:
         """The frame in which a macro's body is read for a call.
 
         Raises:
@@ -231,7 +232,7 @@ class Context:
         wanted = definition.let.parameters
         assert wanted is not None
         for arg in call.args:
-            if isinstance(arg, s.Keyword | s.Spread | s.Rest):
+            if isinstance(arg, ast.Keyword | ast.Spread | ast.Rest):
                 raise self.error(arg.place, f"the arguments of the macro `{definition.name}` must be terms by position")
         if len(call.args) != len(wanted):
             raise self.error(
@@ -245,9 +246,9 @@ class Context:
             inner = inner.define(name, Closure(name, arg, frame))
         return inner
 
-    def resolve(self, term: s.Term, frame: Frame) -> tuple[s.Term, Frame]:
+    def resolve(self, term: ast.Term, frame: Frame) -> tuple[ast.Term, Frame]:
         """Follows names of parameters to the term given for them."""
-        while isinstance(term, s.Name):
+        while isinstance(term, ast.Name):
             entry = frame.lookup(term.name)
             if not isinstance(entry, Closure):
                 break

@@ -9,6 +9,7 @@ from lark import Token, v_args
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive
 
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Place
 from eqsat.rules.infix import InfixReader
@@ -40,7 +41,7 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         self.keep_parentheses = keep_parentheses
         # By identity; the nodes are kept so that no identity is used again.
         self._depths: dict[int, int] = {}
-        self._nodes: list[s.Term] = []
+        self._nodes: list[ast.Term] = []
 
     def _place(self, at: Meta | Token) -> Place:
         return Place(self.source.name, at.line or 1, at.column or 1)
@@ -62,49 +63,49 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         return value
 
     # -- atoms
-    def name(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Name(str(c[0]), self._place(meta))
+    def name(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Name(str(c[0]), self._place(meta))
 
-    def optional(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Optional(str(c[0]), self._place(meta))
+    def optional(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Optional(str(c[0]), self._place(meta))
 
-    def rest(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Rest(str(c[0]), self._place(meta))
+    def rest(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Rest(str(c[0]), self._place(meta))
 
-    def number(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Number(self._numeric(c[0]), str(c[0]), self._place(meta))
+    def number(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Number(self._numeric(c[0]), str(c[0]), self._place(meta))
 
-    def infinity(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Number(math.inf, "inf", self._place(meta))
+    def infinity(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Number(math.inf, "inf", self._place(meta))
 
-    def string(self, meta: Meta, c: list[Any]) -> s.Term:
+    def string(self, meta: Meta, c: list[Any]) -> ast.Term:
         return self._string(c[0])
 
-    def _string(self, token: Token) -> s.String:
-        return s.String(unescape(token[1:-1]), str(token), self._place(token))
+    def _string(self, token: Token) -> ast.String:
+        return ast.String(unescape(token[1:-1]), str(token), self._place(token))
 
-    def truth(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Truth(c[0].type == "TRUE", self._place(meta))
+    def truth(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Truth(c[0].type == "TRUE", self._place(meta))
 
-    def parenthesis(self, meta: Meta, c: list[Any]) -> s.Term:
-        keep = self.keep_parentheses and not isinstance(c[1], s.Parentheses)
-        return self._made(s.Parentheses(c[1], self._place(meta)), c[1]) if keep else c[1]
+    def parenthesis(self, meta: Meta, c: list[Any]) -> ast.Term:
+        keep = self.keep_parentheses and not isinstance(c[1], ast.Parentheses)
+        return self._made(ast.Parentheses(c[1], self._place(meta)), c[1]) if keep else c[1]
 
-    def tuple(self, meta: Meta, c: list[Any]) -> s.Term:
+    def tuple(self, meta: Meta, c: list[Any]) -> ast.Term:
         items = tuple(x for x in c[1:] if x is not None)
-        return self._made(s.Sequence(items, False, self._place(meta)), *items)
+        return self._made(ast.Sequence(items, False, self._place(meta)), *items)
 
-    def list(self, meta: Meta, c: list[Any]) -> s.Term:
+    def list(self, meta: Meta, c: list[Any]) -> ast.Term:
         items = tuple(x for x in c[1:] if x is not None)
-        return self._made(s.Sequence(items, True, self._place(meta)), *items)
+        return self._made(ast.Sequence(items, True, self._place(meta)), *items)
 
-    def comprehension(self, meta: Meta, c: list[Any]) -> s.Term:
+    def comprehension(self, meta: Meta, c: list[Any]) -> ast.Term:
         _, item, variable, _, source, condition = c
-        node = s.Comprehension(item, str(variable), source, condition, self._place(meta))
+        node = ast.Comprehension(item, str(variable), source, condition, self._place(meta))
         return self._made(node, item, source, condition)
 
     # -- operators
-    def _made(self, node: s.Term, *parts: s.Term | None) -> s.Term:
+    def _made(self, node: ast.Term, *parts: ast.Term | None) -> ast.Term:
         """A node of these parts, unless it is too deep for what walks it recursively."""
         depth = 1 + max((self._depths.get(id(part), 0) for part in parts), default=0)
         if depth > DEEPEST:
@@ -121,7 +122,7 @@ class Surface(Transformer_NonRecursive[Token, Any]):
             hint="name its parts with `let`, each by itself",
         )
 
-    def infix(self, meta: Meta, c: list[Any]) -> s.Term:
+    def infix(self, meta: Meta, c: list[Any]) -> ast.Term:
         def misplaced(token: Token) -> Exception:
             return self.sources.error(
                 self._place(token), "a value is required", actual="`not`", hint="put `not ...` into parentheses"
@@ -131,35 +132,35 @@ class Surface(Transformer_NonRecursive[Token, Any]):
             raise self._too_deep(self._place(meta))
         return InfixReader(c, self._place, self._made, misplaced).read()
 
-    def apply(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Apply(c[0], c[2] or (), self._place(meta)), c[0], *(c[2] or ()))
+    def apply(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Apply(c[0], c[2] or (), self._place(meta)), c[0], *(c[2] or ()))
 
     def arguments(self, meta: Meta, c: list[Any]) -> Any:
         return tuple(x for x in c if x is not None)
 
-    def index(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Index(c[0], c[2], self._place(meta)), c[0], c[2])
+    def index(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Index(c[0], c[2], self._place(meta)), c[0], c[2])
 
-    def slice(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Slice(c[0], c[2], c[3], self._place(meta)), c[0], c[2], c[3])
+    def slice(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Slice(c[0], c[2], c[3], self._place(meta)), c[0], c[2], c[3])
 
-    def member(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Member(c[0], str(c[1]), self._place(meta)), c[0])
+    def member(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Member(c[0], str(c[1]), self._place(meta)), c[0])
 
-    def choice(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Choice(tuple(c), self._place(meta)), *c)
+    def choice(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Alternatives(tuple(c), self._place(meta)), *c)
 
-    def conditional(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Conditional(c[0], c[1], c[2], self._place(meta)), *c)
+    def conditional(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Conditional(c[0], c[1], c[2], self._place(meta)), *c)
 
-    def bind(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Bind(str(c[0]), c[1], self._place(meta)), c[1])
+    def bind(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Bind(str(c[0]), c[1], self._place(meta)), c[1])
 
-    def keyword(self, meta: Meta, c: list[Any]) -> s.Term:
-        return self._made(s.Keyword(str(c[0]), c[1], self._place(meta)), c[1])
+    def keyword(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return self._made(ast.Keyword(str(c[0]), c[1], self._place(meta)), c[1])
 
-    def spread(self, meta: Meta, c: list[Any]) -> s.Term:
-        return s.Spread(str(c[1]), self._place(meta))
+    def spread(self, meta: Meta, c: list[Any]) -> ast.Term:
+        return ast.Spread(str(c[1]), self._place(meta))
 
     # -- clauses
     def dotted(self, meta: Meta, c: list[Any]) -> tuple[str, Place]:
@@ -237,7 +238,7 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         section = str(c[0]) if isinstance(c[0], Token) else ""
         return s.Setting(section, tuple(c[1:] if section else c), self._place(meta), self._span(meta))
 
-    def assignment(self, meta: Meta, c: list[Any]) -> tuple[str, s.Term, Place]:
+    def assignment(self, meta: Meta, c: list[Any]) -> tuple[str, ast.Term, Place]:
         return str(c[0]), c[1], self._place(meta)
 
     def summary(self, meta: Meta, c: list[Any]) -> s.Text:
@@ -273,7 +274,7 @@ class Surface(Transformer_NonRecursive[Token, Any]):
             self._span(meta),
         )
 
-    def pattern(self, meta: Meta, c: list[Any]) -> tuple[s.Term, s.Span]:
+    def pattern(self, meta: Meta, c: list[Any]) -> tuple[ast.Term, s.Span]:
         return c[0], self._span(meta)
 
     def target(self, meta: Meta, c: list[Any]) -> s.Target:

@@ -1,249 +1,15 @@
-"""What stands in a rule file: its terms and declarations, as the grammar sees them and as the formatter prints them.
+"""The declarations of a rule file as they are written: the parser makes them, the reader and the formatter take them.
 
-One set of node types serves patterns, templates and expressions, because the same text may stand on either side of a
-rule. An expression stays what it is here, with its names resolved and its macros expanded (``build_expression``);
-``build_pattern`` and ``build_template`` make the patterns and templates of :mod:`eqsat.rules.ast` of it.
+Their terms are those of :mod:`eqsat.rules.ast`, which also has what the reader makes of declarations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from eqsat.rules.ast import Condition, String, Term
+from eqsat.rules.tree import Node, Place, Span
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something stands in a rule file; lines and columns count from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
-
-
-# ---- terms -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
-
-    value: int | float
-    text: str = field(compare=False)
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class String:
-    """A string; ``text`` is how it was written, with its quotes."""
-
-    value: str
-    text: str = field(compare=False)
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    value: bool
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Optional:
-    """``b?``."""
-
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """``xs...``."""
-
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """``**c``."""
-
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Parentheses:
-    """``(x + y)`` as written; only the formatter sees them."""
-
-    inner: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Keyword:
-    """``perm=p``."""
-
-    name: str
-    value: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """``c: Conv(x, w)``."""
-
-    name: str
-    value: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """``A | B``."""
-
-    options: tuple[Term, ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """``Conv(x, w)``; of an operator, a macro or a function. ``callee`` may itself be applied: ``maybe(Pad)(x)``."""
-
-    callee: Term
-    args: tuple[Term, ...]
-    place: Place
-
-    @property
-    def function(self) -> str:
-        """The name of what is applied; empty where it has none."""
-        return self.callee.name if isinstance(self.callee, Name) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    of: Term
-    index: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    of: Term
-    start: Term | None
-    stop: Term | None
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    of: Term
-    name: str
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    """``-x`` and ``not x``."""
-
-    op: str
-    operand: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """Arithmetic, ``@``, ``and``, ``or``; ``sign`` is the place of the operator's sign."""
-
-    op: str
-    left: Term
-    right: Term
-    place: Place
-    sign: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    first: Term
-    rest: tuple[tuple[str, Term], ...]
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Conditional:
-    then: Term
-    condition: Term
-    otherwise: Term
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """``[a, b]`` (``square``) or ``(a, b)``."""
-
-    items: tuple[Term, ...]
-    square: bool
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Comprehension:
-    item: Term
-    variable: str
-    source: Term
-    condition: Term | None
-    place: Place
-
-
-Term = (
-    Name
-    | Number
-    | String
-    | Truth
-    | Optional
-    | Rest
-    | Spread
-    | Parentheses
-    | Keyword
-    | Bind
-    | Choice
-    | Apply
-    | Index
-    | Slice
-    | Member
-    | Unary
-    | Binary
-    | Compare
-    | Conditional
-    | Sequence
-    | Comprehension
-)
-
-Literal = Number | String | Truth
-Expression = (
-    Literal | Name | Member | Index | Slice | Apply | Unary | Binary | Compare | Sequence | Comprehension | Conditional
-)
-"""What may be evaluated once names are resolved and macros expanded; all applications are of functions then."""
-
-
-def negated(number: Number, place: Place) -> Number:
-    """A number with a sign."""
-    text = number.text.removeprefix("-") if number.text.startswith("-") else f"-{number.text}"
-    return Number(-number.value, text, place)
-
-
-# ---- declarations ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(Node):
     """``let NAME = body`` or, with ``parameters``, a macro. ``place`` is that of the name."""
 
     name: str
@@ -253,8 +19,7 @@ class Let:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Node):
     """A root of a rule's side: ``value`` or ``target = value``."""
 
     target: Term | None
@@ -262,8 +27,7 @@ class Root:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Numerics:
+class Numerics(Node):
     """A numerics class as written: ``within 2 lsb`` is ("within", 2, "lsb")."""
 
     word: str
@@ -272,44 +36,31 @@ class Numerics:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    expr: Term
-    because: str | None
-    place: Place
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Node):
     conditions: tuple[Condition, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Node):
     expr: Term
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Node):
     """A call's text; several strings in a row are joined. ``texts`` keeps them apart, each with its place."""
 
     texts: tuple[String, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Annotate:
+class Annotate(Node):
     """What a composite's result bears, in order."""
 
     terms: tuple[Term, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Node):
     name: str
     numerics: Numerics
     before: tuple[Let, ...]
@@ -321,8 +72,7 @@ class Rule:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Node):
     """``peak int8 = 4e12, uint8 = 4e12``: a section or "", and assignments."""
 
     section: str
@@ -331,8 +81,7 @@ class Setting:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Node):
     """``summary "..."``."""
 
     name: str
@@ -341,8 +90,7 @@ class Text:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Supports:
+class Supports(Node):
     """``supports A, B``; ``ops`` is None for ``*``."""
 
     ops: tuple[tuple[str, Place], ...] | None
@@ -351,8 +99,7 @@ class Supports:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Node):
     """``family a, b``; ``names`` is None for ``*``."""
 
     names: tuple[tuple[str, Place], ...] | None
@@ -361,8 +108,7 @@ class Family:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Composite:
+class Composite(Node):
     """A coarse kernel; ``generated`` where the word is ``kernel`` instead of ``composite``."""
 
     generated: bool
@@ -376,8 +122,7 @@ class Composite:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Node):
     name: str
     is_host: bool
     items: tuple[Setting | Text | Supports | Family | Let | Composite, ...]
@@ -388,14 +133,5 @@ class Target:
 Declaration = Rule | Target | Let
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """First and last line of a clause (1-based, inclusive)."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Node):
     declarations: tuple[Declaration, ...]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.callee import known
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expand import Clause
@@ -54,7 +53,7 @@ class _Checker:
 
     def pattern(self, pattern: ast.Pattern | None) -> _Type | None:
         match pattern:
-            case ast.Var():
+            case ast.Name():
                 return self._named(pattern.name, pattern.place)
             case ast.Number():
                 return _Type(_NUMBERS, pattern.place)
@@ -68,13 +67,13 @@ class _Checker:
 
     def template(self, template: ast.Template | None) -> _Type | None:
         match template:
-            case ast.Var():
+            case ast.Name():
                 return None if template.name in self.clause.absent else self._named(template.name, template.place)
             case ast.Number():
                 return _Type(_NUMBERS, template.place)
             case ast.Tensor():
                 dtype = template.dtype
-                if isinstance(dtype, s.Name) and dtype.name in DTYPES:
+                if isinstance(dtype, ast.Name) and dtype.name in DTYPES:
                     name = dtype_name(DTYPES[dtype.name])
                     return _Type(frozenset((f"tensor({_ONNX.get(name, name)})",)), template.place)
                 return _Type(_NUMBERS | {"tensor(bool)"}, template.place)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import FACTS
-from eqsat.rules.trees import parts
+from eqsat.rules.tree import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +54,18 @@ class _Collector:
     def visit(self, expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> None:
         """``local`` gives for each comprehension variable the names it may stand for."""
         match expr:
-            case s.Name():
+            case ast.Name():
                 if expr.name not in local and expr.name not in DTYPES and expr.name not in DTYPE_LISTS:
                     self.names.add(expr.name)
-            case s.Member():
+            case ast.Member():
                 self._member(expr, local)
-            case s.Apply(function="const"):
+            case ast.Apply(function="const"):
                 for arg in expr.args:
                     self.consts |= _bases(arg, local)
-            case s.Apply():
+            case ast.Apply():
                 for arg in expr.args:
                     self.visit(arg, local)
-            case s.Comprehension():
+            case ast.Comprehension():
                 self.visit(expr.source, local)
                 inner = {**local, expr.variable: _bases(expr.source, local)}
                 for part in (expr.condition, expr.item):
@@ -76,7 +75,7 @@ class _Collector:
                 for child in parts(expr):
                     self.visit(child, local)
 
-    def _member(self, expr: s.Member, local: Mapping[str, frozenset[str]]) -> None:
+    def _member(self, expr: ast.Member, local: Mapping[str, frozenset[str]]) -> None:
         bases = _bases(expr.of, local)
         match expr.name:
             case "value":
@@ -89,22 +88,22 @@ class _Collector:
                 self.types |= bases
             case _:
                 self.attrs |= bases
-        if isinstance(expr.of, s.Index):
+        if isinstance(expr.of, ast.Index):
             self.visit(expr.of.index, local)
-        elif isinstance(expr.of, s.Member):
+        elif isinstance(expr.of, ast.Member):
             self.visit(expr.of, local)
 
 
 def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """The tensors that an expression without a fact of its own may stand for."""
     match expr:
-        case s.Name():
+        case ast.Name():
             return local.get(expr.name, frozenset((expr.name,)))
-        case s.Index() | s.Slice():
+        case ast.Index() | ast.Slice():
             return _bases(expr.of, local)
-        case s.Apply(function="zip" | "reversed"):
+        case ast.Apply(function="zip" | "reversed"):
             return frozenset().union(*(_bases(a, local) for a in expr.args))
-        case s.Conditional():
+        case ast.Conditional():
             return _bases(expr.then, local) | _bases(expr.otherwise, local)
         case _:
             return frozenset()

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from math import floor, log10
 
 from eqsat.errors import TargetError
+from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.ast import Expr, Place
 from eqsat.rules.parse import parse
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.trees import replaced, walk
+from eqsat.rules.tree import replaced, walk
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _DIGITS = 3
@@ -68,14 +69,14 @@ def numerals(text: str, name: str, host: str) -> list[Numeral]:
 
 
 def _let(item: s.Let) -> Iterator[Numeral]:
-    if item.parameters is None and isinstance(item.body, s.Number):
+    if item.parameters is None and isinstance(item.body, ast.Number):
         yield Numeral(item.name, True, float(item.body.value), item.body.text, item.body.place)
 
 
 def _setting(item: object) -> Iterator[Numeral]:
     if isinstance(item, s.Setting):
         for name, term, _ in item.assignments:
-            if isinstance(term, s.Number):
+            if isinstance(term, ast.Number):
                 yield Numeral(f"{item.section} {name}".strip(), False, float(term.value), term.text, term.place)
 
 
@@ -112,7 +113,7 @@ def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
     """An expression with other numbers at some places of its file."""
 
     def change(node: object) -> object:
-        if not isinstance(node, s.Number) or node.place not in values:
+        if not isinstance(node, ast.Number) or node.place not in values:
             return None
         return replace(node, value=values[node.place], text=str(values[node.place]))
 
@@ -121,7 +122,7 @@ def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
 
 def places(expr: Expr) -> frozenset[Place]:
     """Where the numbers of an expression stand."""
-    return frozenset(x.place for x in walk(expr) if isinstance(x, s.Number))
+    return frozenset(x.place for x in walk(expr) if isinstance(x, ast.Number))
 
 
 def _plain(text: str) -> str:

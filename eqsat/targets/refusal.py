@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.expand import operators
 from eqsat.rules.expression import holds
 from eqsat.rules.print_term import flat
@@ -53,7 +52,7 @@ def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
 def _failing(condition: ast.Condition, env: Mapping[str, object]) -> ast.Expr:
     """Of ``a and b`` the side that fails."""
     expr = condition.expr
-    while isinstance(expr, s.Binary) and expr.op == "and":
+    while isinstance(expr, ast.Binary) and expr.op == "and":
         left = ast.Condition(expr.left, None, condition.place)
         expr = expr.right if holds((left,), env) is None else expr.left
     return expr

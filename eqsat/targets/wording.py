@@ -8,12 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.dtypes import dtype_name
 from eqsat.rules.expression import TensorFacts, Unknown, evaluate
 from eqsat.rules.facts import FACTS
 from eqsat.rules.print_term import flat
-from eqsat.rules.trees import parts
+from eqsat.rules.tree import parts
 from eqsat.schema.types import TensorType
 
 _LONGEST_LIST = 12
@@ -38,15 +37,15 @@ def findings(expr: ast.Expr, env: Mapping[str, object]) -> str:
 def _looked_at(expr: ast.Expr, local: frozenset[str]) -> Iterable[ast.Expr]:
     """The facts and attributes that an expression asks for, without those of comprehension variables."""
     match expr:
-        case s.Member(of=s.Name(name=name)) if name not in local:
+        case ast.Member(of=ast.Name(name=name)) if name not in local:
             yield expr
-        case s.Apply(function="const"):
+        case ast.Apply(function="const"):
             for arg in expr.args:
-                if isinstance(arg, s.Name) and arg.name not in local:
-                    yield s.Member(arg, "is_const", arg.place)
-        case s.Apply(function="len", args=(s.Name(),)):
+                if isinstance(arg, ast.Name) and arg.name not in local:
+                    yield ast.Member(arg, "is_const", arg.place)
+        case ast.Apply(function="len", args=(ast.Name(),)):
             yield expr
-        case s.Comprehension():
+        case ast.Comprehension():
             yield from _looked_at(expr.source, local)
             yield from _looked_at(expr.item, local | {expr.variable})
         case _:
@@ -55,7 +54,7 @@ def _looked_at(expr: ast.Expr, local: frozenset[str]) -> Iterable[ast.Expr]:
 
 
 def _found(part: ast.Expr, env: Mapping[str, object]) -> str:
-    if isinstance(part, s.Member) and isinstance(part.of, s.Name) and part.name in FACTS:
+    if isinstance(part, ast.Member) and isinstance(part.of, ast.Name) and part.name in FACTS:
         facts = env.get(part.of.name)
         if isinstance(facts, TensorFacts) and part.name not in ("is_const", "is_present"):
             if not facts.is_present:

@@ -129,7 +129,7 @@ def as_pattern(data: Any) -> ast.Pattern:
     if data == "_":
         return ast.Wildcard(place)
     if isinstance(data, str):
-        return ast.Var(data, place)
+        return ast.Name(data, place)
     if data[0] == "|":
         return ast.Alternatives((as_pattern(data[1]), as_pattern(data[2])), place)
     return ast.Match((OpKey("", data[0]),), None, tuple(map(as_pattern, data[1:])), (), None, 0, place)

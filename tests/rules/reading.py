@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.reader import read_text
 
 MARK = "‸"
@@ -37,9 +36,9 @@ def target(items: str = "", *, head: str = "target t") -> ast.Target:
 def expression(text: str, *, given: str = "n: Conv(x, w, b?)") -> ast.Expr:
     """An expression over the names that a pattern binds, of whatever kind."""
     cost = composite(f"{given}\n        cost len([{text}])").cost
-    assert isinstance(cost, s.Apply)
+    assert isinstance(cost, ast.Apply)
     items = cost.args[0]
-    assert isinstance(items, s.Sequence)
+    assert isinstance(items, ast.Sequence)
     return items.items[0]
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eqsat.errors import RuleError
-from eqsat.rules.ast import Alternatives, Match, Pattern, Place, Var, Wildcard
+from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Place, Wildcard
 from eqsat.rules.describe import describe
-from eqsat.rules.expand import Clause, expand, without_places
+from eqsat.rules.expand import Clause, expand
+from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 from tests.rules.reading import pattern, rule
 
@@ -24,9 +25,8 @@ def texts(text: str) -> list[str]:
 def describe_clause(clause: Clause) -> str:
     (root,) = clause.roots
     from eqsat.rules.print_term import flat
-    from eqsat.rules.unparse import Unparser
 
-    return flat(Unparser().pattern(root))
+    return flat(root)
 
 
 def test_textual_order() -> None:
@@ -120,10 +120,9 @@ Bindings = dict[str, object]
 def matches(found: Pattern | None, term: Term | None, bound: Bindings) -> Iterator[Bindings]:
     """All ways to match, by search through the alternatives as docs/rules.md describes them."""
     if found is None or term is None:
-        optional = isinstance(found, Var) and found.optional
         if found is None and term is None:
             yield bound
-        elif optional and bound.get(found.name, None) is None:
+        elif isinstance(found, Optional) and bound.get(found.name, None) is None:
             yield {**bound, found.name: None}
         elif isinstance(found, Alternatives):
             for option in found.options:
@@ -132,7 +131,7 @@ def matches(found: Pattern | None, term: Term | None, bound: Bindings) -> Iterat
     match found:
         case Wildcard():
             yield bound
-        case Var():
+        case Name() | Optional():
             if found.name not in bound or bound[found.name] == term:
                 yield {**bound, found.name: term}
         case Alternatives():
@@ -164,7 +163,8 @@ def random_pattern(rng: random.Random, depth: int, *, optional: bool = False) ->
     kind = rng.random()
     if depth == 0 or kind < 0.3:
         name = rng.choice(NAMES)
-        return Var(name, PLACE, optional=optional and rng.random() < 0.6) if rng.random() < 0.85 else Wildcard(PLACE)
+        kind = Optional if optional and rng.random() < 0.6 else Name
+        return kind(name, PLACE) if rng.random() < 0.85 else Wildcard(PLACE)
     if kind < 0.5:
         options = (random_pattern(rng, depth - 1, optional=optional) for _ in range(rng.randint(1, 3)))
         return Alternatives(tuple(options), PLACE)
@@ -194,9 +194,9 @@ def instance(rng: random.Random, found: Pattern | None, values: dict[str, Term |
     match found:
         case None:
             return None
-        case Var():
-            if found.optional and rng.random() < 0.4:
-                return None
+        case Optional() if rng.random() < 0.4:
+            return None
+        case Name() | Optional():
             return values.setdefault(found.name, random_term(rng, 1))
         case Wildcard():
             return random_term(rng, 1)
@@ -245,6 +245,6 @@ def count_matches(seed: int) -> int:
 
 def _all_matches(found: Pattern | None) -> list[Match]:
     if not isinstance(found, Match):
-        assert found is None or isinstance(found, Var | Wildcard)
+        assert found is None or isinstance(found, Name | Wildcard)
         return []
     return [found, *itertools.chain.from_iterable(_all_matches(a) for a in found.args)]

@@ -8,10 +8,10 @@ import pytest
 
 from eqsat.errors import RuleError, TargetError
 from eqsat.rules.describe import describe, format_composite, format_rule
-from eqsat.rules.expand import without_places
 from eqsat.rules.format import format_file
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_text
+from eqsat.rules.tree import without_places
 from tests.rules.reading import composite, rule
 
 SHIPPED = sorted(rules_dir().rglob("*.rules")) + sorted(rules_dir().rglob("*.target"))

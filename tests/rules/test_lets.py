@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Alternatives, Build, Match, Var
+from eqsat.rules.ast import Alternatives, Build, Match, Name
 from eqsat.rules.describe import format_expression
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
-from eqsat.rules.trees import without_places
+from eqsat.rules.tree import without_places
 from tests.rules.reading import composite, pattern, rule, target
 
 
@@ -67,7 +67,7 @@ def test_a_name_for_several_outputs_is_one_node() -> None:
     assert isinstance(second, Match)
     assert (first.output, second.output) == (0, 1)
     assert same(first.args, second.args)
-    assert isinstance(first.args[1], Var), "an unnamed operand must be the same one for both outputs"
+    assert isinstance(first.args[1], Name), "an unnamed operand must be the same one for both outputs"
     assert same(first.attrs, second.attrs)
 
 
@@ -176,7 +176,7 @@ def test_the_type_of_an_argument_that_is_a_name_is_that_of_the_name() -> None:
 
 def test_pattern_lets_may_be_used_on_the_right() -> None:
     found = rule("let m = MatMul(x, w)\n    Relu(m + b)  =>  Max(m + b, 0)")
-    assert isinstance(found.right[0].args[0].args[0], Var)
+    assert isinstance(found.right[0].args[0].args[0], Name)
 
 
 def test_lets_of_both_directions() -> None:

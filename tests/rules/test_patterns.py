@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Alternatives, AttrBind, Match, Rest, Var, Wildcard
+from eqsat.rules.ast import Alternatives, AttrBind, Match, Name, Number, Optional, Rest, Sequence, Wildcard
 from eqsat.rules.describe import format_expression
-from eqsat.rules.syntax import Name, Number, Sequence
-from eqsat.rules.trees import without_places
+from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 from tests.rules.reading import composite, pattern, rule
 
@@ -24,7 +23,7 @@ def args(text: str) -> tuple:
 
 def test_variables_and_wildcards() -> None:
     x, y = args("Add(x, x)")
-    assert isinstance(x, Var)
+    assert isinstance(x, Name)
     assert same(x, y)
     assert isinstance(args("Add(x, _)")[1], Wildcard)
 
@@ -45,24 +44,23 @@ def test_a_number_may_stand_first() -> None:
 
 def test_operands_by_position_and_name() -> None:
     x, low, high = args("Clip(x, max=hi)")
-    assert isinstance(x, Var)
+    assert isinstance(x, Name)
     assert low is None
-    assert isinstance(high, Var)
+    assert isinstance(high, Name)
     assert len(args("Clip(x, min=lo)")) == 2
     assert len(args("Clip(x)")) == 1
 
 
 def test_optional_operand() -> None:
     b = args("Conv(x, w, b?)")[2]
-    assert isinstance(b, Var)
-    assert b.optional
-    assert not args("Conv(x, w, b)")[2].optional
+    assert isinstance(b, Optional)
+    assert isinstance(args("Conv(x, w, b)")[2], Name)
 
 
 def test_remaining_operands() -> None:
     assert isinstance(args("Concat(xs..., axis=0)")[0], Rest)
     first, rest = args("Sum(x, others...)")
-    assert isinstance(first, Var)
+    assert isinstance(first, Name)
     assert rest.name == "others"
 
 
@@ -111,7 +109,7 @@ def test_bound_node() -> None:
     spread = rule("Relu(c: Conv(x, w))  =>  Relu(Conv(x, w, **c))").right[0]
     assert spread.args[0].spread == ("c",)
     value = rule("Relu(c: Conv(x, w))  =>  Max(c, 0)").right[0]
-    assert isinstance(value.args[0], Var)
+    assert isinstance(value.args[0], Name)
 
 
 def test_outputs() -> None:
@@ -140,7 +138,7 @@ def test_optional_node() -> None:
     pad, plain = maybe.options
     assert isinstance(pad, Match)
     assert len(pad.args) == 3
-    assert isinstance(plain, Var)
+    assert isinstance(plain, Name)
     assert plain.name == "x"
 
 
@@ -155,7 +153,7 @@ def test_alternatives_bind_looser_than_arithmetic() -> None:
     found = pattern("Relu(c + r | c)")
     assert isinstance(found, Match)
     assert isinstance(found.args[0], Alternatives)
-    assert [type(o) for o in found.args[0].options] == [Match, Var]
+    assert [type(o) for o in found.args[0].options] == [Match, Name]
 
 
 def test_named_alternatives() -> None:
@@ -173,7 +171,7 @@ def test_signs(text: str, operator: str) -> None:
     found = pattern(text)
     assert isinstance(found, Match)
     assert found.ops == (OpKey("", operator),)
-    assert all(isinstance(a, Var) for a in found.args)
+    assert all(isinstance(a, Name) for a in found.args)
 
 
 def test_precedence_is_that_of_arithmetic() -> None:
@@ -192,7 +190,7 @@ def test_an_operand_may_be_a_constant_value() -> None:
     found = composite("ReduceMean(x, [2, 3])")
     assert isinstance(found.pattern, Match)
     operand = found.pattern.args[1]
-    assert isinstance(operand, Var)
+    assert isinstance(operand, Name)
     (condition,) = found.where
     name = operand.name
     assert format_expression(condition.expr) == f"not {name}.is_present or {name}.value == [2, 3]"
@@ -235,8 +233,6 @@ def test_unnamed_optional_operands_are_each_their_own() -> None:
     found = pattern("Slice(x, s, e, _?, _?)")
     assert isinstance(found, Match)
     axes, steps = found.args[3:]
-    assert isinstance(axes, Var)
-    assert isinstance(steps, Var)
-    assert axes.optional
-    assert steps.optional
+    assert isinstance(axes, Optional)
+    assert isinstance(steps, Optional)
     assert axes.name != steps.name

@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from eqsat.rules.ast import Alternatives, Match
+from eqsat.rules.ast import Alternatives, Apply, Match, Member, Name
 from eqsat.rules.describe import format_expression
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file, read_text
-from eqsat.rules.syntax import Apply, Member, Name
 from eqsat.schema.types import OpKey
 from tests.rules.reading import target
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rules.ast import Build, Rest, Template, Tensor, Var
+from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, Template, Tensor
 from eqsat.rules.describe import format_expression
-from eqsat.rules.syntax import Apply, Name, Number, Sequence
 from eqsat.schema.types import OpKey
 from tests.rules.reading import rule
 
@@ -25,7 +24,7 @@ def test_numbers_take_part_in_operators() -> None:
     found = built("x + x  =>  2 * x")
     assert found.op == OpKey("", "Mul")
     assert isinstance(found.args[0], Number)
-    assert isinstance(found.args[1], Var)
+    assert isinstance(found.args[1], Name)
 
 
 def test_negative_numbers_are_numbers_and_negated_tensors_operators() -> None:
@@ -113,7 +112,7 @@ def test_operators_that_the_pattern_bound() -> None:
 
 
 def test_a_right_side_may_be_a_variable_or_a_number() -> None:
-    assert isinstance(right("Identity(x)  =>  x"), Var)
+    assert isinstance(right("Identity(x)  =>  x"), Name)
     assert isinstance(right("x - x  =>  0"), Number)
 
 

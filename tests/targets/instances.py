@@ -74,7 +74,7 @@ class _Maker:
 
     def collect(self, pattern: ast.Pattern | None) -> None:
         match pattern:
-            case ast.Var():
+            case ast.Name():
                 self.leaves.setdefault(pattern.name, len(self.leaves))
             case ast.Match():
                 for arg in pattern.args:
@@ -87,7 +87,7 @@ class _Maker:
     def value(self, pattern: ast.Pattern | None) -> int | None:
         if pattern is None:
             return None
-        if isinstance(pattern, ast.Var):
+        if isinstance(pattern, ast.Name):
             return self.leaves[pattern.name]
         assert isinstance(pattern, ast.Match)
         if pattern not in self.made:

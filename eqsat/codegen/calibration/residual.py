@@ -13,7 +13,6 @@ import numpy as np
 
 from eqsat.codegen.predict import Prediction
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
 from eqsat.rules.expression import evaluate
 from eqsat.targets.numbers import places, substituted
 
@@ -51,24 +50,24 @@ class Residual:
         if not places(expr) & self._free:
             return self._fixed(expr)
         match expr:
-            case s.Number() | s.String() | s.Truth():
+            case ast.Number() | ast.String() | ast.Truth():
                 return values[expr.place]
-            case s.Binary() if expr.op in _ARITHMETIC:
+            case ast.Binary() if expr.op in _ARITHMETIC:
                 return _ARITHMETIC[expr.op](self._value(expr.left, values), self._value(expr.right, values))
-            case s.Unary(op="-"):
+            case ast.Unary(op="-"):
                 return -self._value(expr.operand, values)
-            case s.Conditional():
+            case ast.Conditional():
                 condition = self._value(expr.condition, values)
                 return np.where(condition, self._value(expr.then, values), self._value(expr.otherwise, values))
-            case s.Compare(rest=((op, right),)) if op in _COMPARISONS:
+            case ast.Compare(rest=((op, right),)) if op in _COMPARISONS:
                 return _COMPARISONS[op](self._value(expr.first, values), self._value(right, values))
-            case s.Apply(function="min" | "max") if len(expr.args) > 1:
+            case ast.Apply(function="min" | "max") if len(expr.args) > 1:
                 extreme = np.minimum if expr.function == "min" else np.maximum
                 found = self._value(expr.args[0], values)
                 for arg in expr.args[1:]:
                     found = extreme(found, self._value(arg, values))
                 return found
-            case s.Apply() if expr.function in _FUNCTIONS and len(expr.args) == 1:
+            case ast.Apply() if expr.function in _FUNCTIONS and len(expr.args) == 1:
                 return _FUNCTIONS[expr.function](self._value(expr.args[0], values))
             case _:
                 whole = substituted(expr, values)

@@ -1,0 +1,107 @@
+"""What all trees of the rule language have in common: nodes with places, walked and changed in one way.
+
+A node is a frozen dataclass whose fields hold other nodes, tuples of them, or plain values. Each question about a tree
+is a short function over :func:`walk`, :func:`parts` or :func:`replaced`; none needs a case for each kind of node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache
+from typing import Any, ClassVar, dataclass_transform
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a rule file; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """First and last line of a clause (1-based, inclusive)."""
+
+    first: int
+    last: int
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Node:
+    """A part of a tree; each class of nodes is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+def parts(node: Node) -> Iterator[Any]:
+    """The nodes that a node is directly made of, in the order of its fields."""
+    for name in _fields(type(node)):
+        yield from _nodes(getattr(node, name))
+
+
+def walk(tree: Any, *, once: bool = False) -> Iterator[Any]:
+    """All nodes of a tree, or of a tuple of trees, each before its parts.
+
+    Args:
+        once: Whether an object that stands at several places is met at the first only. What a ``let`` names is one
+            object however often it is used, so that a tree can have exponentially more nodes than objects.
+    """
+    seen: set[int] = set()
+
+    def visit(value: Any) -> Iterator[Any]:
+        for node in _nodes(value):
+            if once:
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+            yield node
+            for name in _fields(type(node)):
+                yield from visit(getattr(node, name))
+
+    return visit(tree)
+
+
+def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree with other nodes in it.
+
+    Args:
+        change: What stands in the place of a node, a :class:`Place` included; None for what it is.
+    """
+    found = change(tree)
+    if found is not None:
+        return found
+    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
+        return tuple(replaced(item, change) for item in tree)
+    if isinstance(tree, Node):
+        return replace(tree, **{name: replaced(getattr(tree, name), change) for name in _fields(type(tree))})
+    return tree
+
+
+def without_places(tree: Any) -> Any:
+    """A tree (or a tuple of them) with all places equal, to compare what is said and not where."""
+    return replaced(tree, lambda node: _NOWHERE if isinstance(node, Place) else None)
+
+
+_NOWHERE = Place("", 0, 0)
+
+
+@cache
+def _fields(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _nodes(value: object) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif isinstance(value, Node):
+        yield value
