@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from eqsat.egraph.compile import Compiler
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.query import node_of, trim
-from eqsat.rules.ast import Composite, Match, Pattern, Rest, Rule
+from eqsat.rules.ast import Composite, Match, Rest, Rule, operands
 from eqsat.rules.expand import Clause, expand
+from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 _REST = 2  # operands that `xs...` stands for in the text
@@ -48,7 +49,7 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
 
 
 def _needed(clause: Clause) -> Iterator[Constructor]:
-    matches = [match for root in clause.roots for match in _matches(root)]
+    matches = [part for part in walk(clause.roots, operands) if isinstance(part, Match)]
     outputs: dict[Match, int] = {}
     for match in matches:
         outputs[node_of(match)] = max(outputs.get(node_of(match), 0), match.output + 1 if match.output else 0)
@@ -57,10 +58,3 @@ def _needed(clause: Clause) -> Iterator[Constructor]:
         rest = bool(args) and isinstance(args[-1], Rest)
         inputs = len(args) - 1 + _REST if rest else len(args)
         yield Constructor(match.ops[0], inputs, outputs[node_of(match)])
-
-
-def _matches(pattern: Pattern | None) -> Iterator[Match]:
-    if isinstance(pattern, Match):
-        yield pattern
-        for argument in pattern.args:
-            yield from _matches(argument)

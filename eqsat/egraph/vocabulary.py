@@ -44,7 +44,7 @@ class Vocabulary:
         largest = min(2 * max((c.inputs for c in self.constructors.values()), default=1) + 8, MOST_OPERANDS)
         compiler = Compiler(self._by_op)
         clauses: list[CompiledClause] = []
-        read = [operators(rule.left) for rule in rules]
+        read = [operators(*rule.left) for rule in rules]
         known: list[tuple[int, ...]] = [()] * len(rules)
         compiled: list[list[CompiledClause]] = [[] for _ in rules]
         size = -1

@@ -9,29 +9,22 @@ from __future__ import annotations
 
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.rules import ast
+from eqsat.rules.tree import walk
 
 
 def places_annotations(rule: ast.Rule) -> bool:
     """Whether applying the rule adds annotations."""
-    bound: set[str] = set()
-    left = sum(_matched(root, bound) for root in rule.left)
-    return sum(_built(root, bound) for root in rule.right) > left
+    bound = {m.op_name for m in walk(rule.left, ast.operands, once=True) if isinstance(m, ast.Match) and _annotates(m)}
+    built = [t.op for t in walk(rule.right, ast.operands) if isinstance(t, ast.Build)]
+    return sum(op in ANNOTATIONS or op in bound for op in built) > sum(map(_matched, rule.left))
 
 
-def _matched(pattern: ast.Pattern | None, bound: set[str]) -> int:
-    """How many annotations a pattern matches; operators that may be one are added to ``bound`` by their name."""
+def _annotates(match: ast.Match) -> bool:
+    return any(op in ANNOTATIONS for op in match.ops)
+
+
+def _matched(pattern: ast.Pattern | None) -> int:
+    """How many annotations a pattern matches, whichever of its alternatives it is."""
     if isinstance(pattern, ast.Alternatives):
-        return max((_matched(option, bound) for option in pattern.options), default=0)
-    if not isinstance(pattern, ast.Match):
-        return 0
-    is_annotation = any(op in ANNOTATIONS for op in pattern.ops)
-    if is_annotation and pattern.op_name is not None:
-        bound.add(pattern.op_name)
-    return is_annotation + sum(_matched(argument, bound) for argument in pattern.args)
-
-
-def _built(template: ast.Template | None, bound: set[str]) -> int:
-    if not isinstance(template, ast.Build):
-        return 0
-    is_annotation = template.op in bound if isinstance(template.op, str) else template.op in ANNOTATIONS
-    return is_annotation + sum(_built(argument, bound) for argument in template.args)
+        return max(map(_matched, pattern.options), default=0)
+    return _annotates(pattern) + sum(map(_matched, pattern.args)) if isinstance(pattern, ast.Match) else 0

@@ -9,6 +9,7 @@ operator (``maybe(Op)(x, ...)`` becomes the alternatives ``Op(x, ...) | x``). Al
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal as Words
 
@@ -272,6 +273,21 @@ Term = (
 )  # fmt: skip
 Expr = Term
 """One whose names are resolved and whose macros are expanded; all applications are of functions then."""
+
+
+def operands(node: Pattern | Template) -> tuple[Pattern | Template | None, ...]:
+    """The patterns or templates that one is made of, without the expressions of its attributes."""
+    if isinstance(node, Match | Build):
+        return node.args
+    return node.options if isinstance(node, Alternatives) else ()
+
+
+def plain(pattern: Pattern) -> Iterator[Pattern]:
+    """What stands there without alternatives: each of them, in order, or the pattern itself."""
+    for option in pattern.options if isinstance(pattern, Alternatives) else ():
+        yield from plain(option)
+    if not isinstance(pattern, Alternatives):
+        yield pattern
 
 
 def negated(number: Number, place: Place) -> Number:

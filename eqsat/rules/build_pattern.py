@@ -323,12 +323,9 @@ class PatternBuilder:
 
 
 def _node(pattern: ast.Match | ast.Alternatives, place: ast.Place) -> Binding:
-    return Binding("node", place, tuple(dict.fromkeys(_operators_of(pattern))))
+    return Binding("node", place, operators_of(pattern))
 
 
-def _operators_of(pattern: ast.Pattern) -> list[OpKey]:
-    if isinstance(pattern, ast.Match):
-        return list(pattern.ops)
-    if isinstance(pattern, ast.Alternatives):
-        return [op for option in pattern.options for op in _operators_of(option)]
-    return []
+def operators_of(pattern: ast.Pattern) -> tuple[OpKey, ...]:
+    """The operators that the root of a pattern may be."""
+    return tuple(dict.fromkeys(op for p in ast.plain(pattern) if isinstance(p, ast.Match) for op in p.ops))

@@ -9,15 +9,16 @@ from typing import cast
 from eqsat.errors import RuleError
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
+from eqsat.rules.arguments import check_keyword
 from eqsat.rules.attribute_values import check_attribute
-from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder
+from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder, operators_of
 from eqsat.rules.build_template import TemplateBuilder
-from eqsat.rules.callee import known
-from eqsat.rules.check_let import check_let
+from eqsat.rules.callee import dotted_name, known, operator
 from eqsat.rules.constness import forbid_constness, split_constness
 from eqsat.rules.expand import Clause, expand, extent
 from eqsat.rules.scope import DEEPEST, Binding, Context, Definition, Frame
 from eqsat.rules.source import Sources
+from eqsat.rules.tree import walk
 from eqsat.schema.opset import did_you_mean
 
 _CLASSES = {
@@ -60,7 +61,7 @@ class Builder:
                 f"a pattern of at most {MOST_OPERATORS} operators, nested at most {DEEPEST} deep, is required",
                 actual=f"{count if count < 10**9 else 'billions'}, nested {depth} deep, with all `let`s written out",
             )
-        bad = _bare(pattern)
+        bad = next((p for p in ast.plain(pattern) if not isinstance(p, ast.Match)), None)
         if bad is not None:
             raise self.context.error(
                 term.place if bad is pattern else bad.place,
@@ -73,8 +74,7 @@ class Builder:
         assert isinstance(pattern, ast.Match | ast.Alternatives)
         if name is None or place is None:
             return pattern
-        ops = tuple(dict.fromkeys(o for m in operators(pattern) for o in m.ops))
-        self.context.bind(name, Binding("node", place, ops))
+        self.context.bind(name, Binding("node", place, operators_of(pattern)))
         if pattern.bind is not None:
             return ast.Alternatives((pattern,), pattern.place, name)
         return replace(pattern, bind=name)
@@ -164,25 +164,9 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
             )
         seen[let.name] = let.place
         if not local:
-            check_let(let, frame, sources)
+            _check_let(let, frame, sources)
         frame = frame.define(let.name, Definition(let, frame, local))
     return frame
-
-
-def _bare(pattern: ast.Pattern) -> ast.Pattern | None:
-    """The part of a pattern that could match any value, None if there is none."""
-    if isinstance(pattern, ast.Match):
-        return None
-    if isinstance(pattern, ast.Alternatives):
-        return next((found for found in map(_bare, pattern.options) if found is not None), None)
-    return pattern
-
-
-def operators(pattern: ast.Pattern) -> list[ast.Match]:
-    """The operators that a root may be."""
-    if isinstance(pattern, ast.Match):
-        return [pattern]
-    return [m for option in pattern.options for m in operators(option)] if isinstance(pattern, ast.Alternatives) else []
 
 
 def _fill(
@@ -224,3 +208,24 @@ def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
             hint=did_you_mean(found.word, _CLASSES),
         )
     return _CLASSES[found.word]
+
+
+def _check_let(let: s.Let, frame: Frame, sources: Sources) -> None:
+    """Checks the operators in the body of a ``let`` that many rules may use, and their attributes.
+
+    What its parameters are, and the names it leaves to the rule, is known only where it is used.
+
+    Raises:
+        RuleError: There is no such operator, or it has no such attribute.
+    """
+    context = Context(sources)
+    hidden = set(let.parameters or ())
+    for term in walk(let.body):
+        name = dotted_name(term.callee) if isinstance(term, ast.Apply) else None
+        # Other words may be macros, functions, or operators that a rule binds.
+        if name is None or name in hidden or not name.rpartition(".")[2][:1].isupper() or frame.lookup(name):
+            continue
+        found = known(operator(name, term.callee.place, context, frame))
+        for arg in term.args:
+            if isinstance(arg, ast.Keyword):
+                check_keyword(arg, found, context)

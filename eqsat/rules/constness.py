@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from eqsat.rules import ast
 from eqsat.rules.scope import Context
-from eqsat.rules.tree import parts
+from eqsat.rules.tree import walk
 from eqsat.rules.uses import uses
 
 
@@ -40,11 +40,7 @@ def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
 
 def check_requires_constness(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: It does more than to require that named values are constant."""
-    names: tuple[ast.Expr, ...] = ()
-    if isinstance(expr, ast.Apply) and expr.function == "const":
-        names = expr.args
-    elif isinstance(expr, ast.Member) and expr.name == "is_const":
-        names = (expr.of,)
+    names = _names(expr)
     bad = next((n for n in names if not isinstance(n, ast.Name)), None)
     if bad is not None or not names:
         raise context.error(
@@ -64,8 +60,11 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
 
 def _asking(expr: ast.Expr) -> ast.Expr:
     """The part that asks."""
+    return next((part for part in walk(expr) if _names(part)), expr)
+
+
+def _names(expr: ast.Expr) -> tuple[ast.Expr, ...]:
+    """Of what it is asked whether it is constant, in ``const(x, y)`` and ``x.is_const``."""
     if isinstance(expr, ast.Apply) and expr.function == "const":
-        return expr
-    if isinstance(expr, ast.Member) and expr.name == "is_const":
-        return expr
-    return next((found for child in parts(expr) if uses(found := _asking(child)).consts), expr)
+        return expr.args
+    return (expr.of,) if isinstance(expr, ast.Member) and expr.name == "is_const" else ()

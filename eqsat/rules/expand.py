@@ -13,8 +13,8 @@ from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.ops.properties import is_commutative
-from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Rest, Wildcard
-from eqsat.rules.tree import without_places
+from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Rest, Template, Wildcard, operands
+from eqsat.rules.tree import walk, without_places
 from eqsat.schema.types import OpKey
 
 MOST_CLAUSES = 1024
@@ -49,7 +49,7 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
     Raises:
         RuleError: There are too many, or a root can be a bare variable.
     """
-    names = set().union(*(_names(root) for root in roots)) if roots else set()
+    names = _names(*roots)
     if _ways(roots, {}) > MOST_CLAUSES:
         raise RuleError(
             f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
@@ -213,30 +213,28 @@ def _clause(plain: list[Pattern | None], state: _State, names: set[str]) -> Clau
                 "an operator is required as the root of a pattern", place=str(root.place), actual="a bare value"
             )
         roots.append(root)
-    bound = set().union(*(_names(root) for root in roots)) | set(state.operators) | set(state.aliases)
+    bound = _names(*roots) | set(state.operators) | set(state.aliases)
     if any(not present and name in bound for name, present in state.present.items()):
         return None
     operators = {name: op for name, op in state.operators.items() if name in bound}
     return Clause(tuple(roots), frozenset(names - bound), operators, dict(state.aliases))
 
 
-def _names(pattern: Pattern | None) -> set[str]:
-    """All names that a pattern binds."""
-    match pattern:
-        case Name() | Optional() | Rest():
-            return {pattern.name}
-        case Match():
-            found = {n for n in (pattern.bind, pattern.op_name) if n is not None}
-            found |= {a.name for a in pattern.attrs if a.name is not None}
-            return found.union(*(_names(arg) for arg in pattern.args))
-        case Alternatives():
-            found = {pattern.bind} if pattern.bind is not None else set()
-            return found.union(*(_names(option) for option in pattern.options))
-        case _:
-            return set()
+def _names(*roots: Pattern) -> set[str]:
+    """All names that patterns bind."""
+    found: set[str | None] = set()
+    for part in walk(roots, operands, once=True):
+        match part:
+            case Name() | Optional() | Rest():
+                found.add(part.name)
+            case Match():
+                found.update((part.bind, part.op_name, *(bind.name for bind in part.attrs)))
+            case Alternatives():
+                found.add(part.bind)
+    return {name for name in found if name is not None}
 
 
-def extent(pattern: Pattern | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
+def extent(pattern: Pattern | Template | None, seen: dict[int, tuple[int, int]] | None = None) -> tuple[int, int]:
     """Operators of a pattern and its depth, as it looks once every ``let`` is written out.
 
     A ``let`` that is used twice is one object, so that this takes no longer than the text; a walk over all operators
@@ -246,30 +244,16 @@ def extent(pattern: Pattern | None, seen: dict[int, tuple[int, int]] | None = No
     if not isinstance(pattern, Match | Alternatives):
         return 0, 0
     if id(pattern) not in seen:
-        parts = pattern.args if isinstance(pattern, Match) else pattern.options
-        below = [extent(part, seen) for part in parts]
+        below = [extent(part, seen) for part in operands(pattern)]
         depth = max((d for _, d in below), default=0)
         seen[id(pattern)] = isinstance(pattern, Match) + sum(count for count, _ in below), depth + 1
     return seen[id(pattern)]
 
 
-def operators(patterns: Sequence[Pattern | None]) -> tuple[OpKey, ...]:
+def operators(*patterns: Pattern) -> tuple[OpKey, ...]:
     """All operators that stand in patterns, each once."""
-    found: dict[OpKey, None] = {}
-    seen: set[int] = set()
-    todo = list(patterns)
-    while todo:
-        pattern = todo.pop()
-        if not isinstance(pattern, Match | Alternatives) or id(pattern) in seen:
-            continue
-        # What a `let` names stands there as one object however often it is used.
-        seen.add(id(pattern))
-        if isinstance(pattern, Match):
-            found.update(dict.fromkeys(pattern.ops))
-            todo += pattern.args
-        else:
-            todo += pattern.options
-    return tuple(found)
+    matches = (part for part in walk(patterns, operands, once=True) if isinstance(part, Match))
+    return tuple(dict.fromkeys(op for match in matches for op in match.ops))
 
 
 def _key(clause: Clause) -> Any:

@@ -6,13 +6,12 @@ negation absent as well. Operators take it where their operand is optional; anyw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from eqsat.errors import EqsatError
-from eqsat.rules.ast import Build, Match, Name, Pattern, Template
+from eqsat.rules.ast import Build, Match, Name, Template, operands
 from eqsat.rules.callee import known
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
+from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 _SUMS = (OpKey("", "Add"), OpKey("", "Sub"))
@@ -46,7 +45,8 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
             raise _missing(template, f"the operator `{op}`", op, context)
         op = clause.operators[op]
     for name in template.spread:
-        if clause.aliases.get(name, name) not in _nodes(clause.roots):
+        node = clause.aliases.get(name, name)
+        if not any(isinstance(part, Match) and part.bind == node for part in walk(clause.roots, operands)):
             raise _missing(template, f"the attributes of `{name}`", name, context)
     there = [a is not None and _is_present(a, clause, context) for a in template.args]
     if op in _SUMS and len(there) == 2:
@@ -69,12 +69,6 @@ def _is_present(template: Template, clause: Clause, context: Context) -> bool:
     return True
 
 
-def _nodes(patterns: Iterable[Pattern | None]) -> set[str]:
-    """Names of the operators that patterns match."""
-    matches = [p for p in patterns if isinstance(p, Match)]
-    return {m.bind for m in matches if m.bind is not None}.union(*(_nodes(m.args) for m in matches))
-
-
 def _missing(template: Build, what: str, name: str, context: Context) -> EqsatError:
     return context.error(
         template.place,
@@ -84,9 +78,6 @@ def _missing(template: Build, what: str, name: str, context: Context) -> EqsatEr
     )
 
 
-def _absent_name(template: Template | None, clause: Clause) -> str:
-    if isinstance(template, Name):
-        return template.name if template.name in clause.absent else ""
-    if isinstance(template, Build):
-        return next((n for n in (_absent_name(a, clause) for a in template.args) if n), "")
-    return ""
+def _absent_name(template: Template, clause: Clause) -> str:
+    names = (part.name for part in walk(template, operands) if isinstance(part, Name))
+    return next((name for name in names if name in clause.absent), "")

@@ -42,16 +42,16 @@ class Node:
         dataclass(frozen=True)(cls)
 
 
-def parts(node: Node) -> Iterator[Any]:
+def parts(node: Node) -> tuple[Any, ...]:
     """The nodes that a node is directly made of, in the order of its fields."""
-    for name in _fields(type(node)):
-        yield from _nodes(getattr(node, name))
+    return tuple(part for name in _fields(type(node)) for part in _nodes(getattr(node, name)))
 
 
-def walk(tree: Any, *, once: bool = False) -> Iterator[Any]:
+def walk(tree: Any, into: Callable[[Any], Any] = parts, *, once: bool = False) -> Iterator[Any]:
     """All nodes of a tree, or of a tuple of trees, each before its parts.
 
     Args:
+        into: Which parts of a node are visited.
         once: Whether an object that stands at several places is met at the first only. What a ``let`` names is one
             object however often it is used, so that a tree can have exponentially more nodes than objects.
     """
@@ -64,8 +64,7 @@ def walk(tree: Any, *, once: bool = False) -> Iterator[Any]:
                     continue
                 seen.add(id(node))
             yield node
-            for name in _fields(type(node)):
-                yield from visit(getattr(node, name))
+            yield from visit(into(node))
 
     return visit(tree)
 
