@@ -61,13 +61,8 @@ class Answerer:
         """The answer to a signature, None where the clause does not apply."""
         clause = self.clause
         facts, attrs = self._facts(key)
-        if not self._numbers_match(facts):
-            return None
-        env = self._env(facts, attrs)
-        try:
-            if not self._bind(env, attrs):
-                return None
-        except Unknown:
+        env = self.names(facts, attrs)
+        if env is None:
             return None
         conditions = [c for c in clause.definition.where if not const_names(c)]
         if holds(conditions, env) is not None:
@@ -89,6 +84,21 @@ class Answerer:
         except TypeMismatch as error:
             self.mismatches += 1
             self.mismatch = self.mismatch or str(error)
+            return None
+
+    def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | None:
+        """What the pattern's names are, None where a number or an attribute is another one than the pattern says.
+
+        Args:
+            facts: By egglog variable.
+            attrs: By egglog variable.
+        """
+        if not self._numbers_match(facts):
+            return None
+        env = self._env(facts, attrs)
+        try:
+            return env if self._bind(env, attrs) else None
+        except Unknown:
             return None
 
     def _root_type(self, facts: Mapping[str, TensorFacts], root: str) -> TensorType:

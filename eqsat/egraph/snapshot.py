@@ -5,7 +5,8 @@ Read once from egglog; everything after it (cost, extraction, plan) works on thi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -34,6 +35,7 @@ class Snapshot:
         rules: Names by rule number.
         quantized: Per approximation the class of its integers.
         unfit: E-nodes of constants that are too much to be computed beforehand.
+        ids: egglog's value of a class -> its number here.
     """
 
     nodes: list[ENode]
@@ -47,6 +49,7 @@ class Snapshot:
     tables: Tables
     quantized: tuple[int, ...] = ()
     unfit: frozenset[int] = frozenset()
+    ids: Mapping[Any, int] = field(default_factory=dict)
 
 
 _NO_OP = OpKey("", "")
@@ -116,6 +119,7 @@ class Reader:
             saturation.tables,
             tuple(refs[len(encoding.values) + k] for k in range(len(saturation.approximations))),
             unfit,
+            self.ids,
         )
 
     def _class(self, value: Any) -> int:

@@ -96,7 +96,7 @@ def collect(
         seconds=dict(seconds),
         kernels=kernels,
         regions=rows,
-        host_operators=_host_rows(assembled, priced.pricing),
+        host_operators=_host_rows(assembled, priced.pricing, saturation),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
     )
@@ -170,9 +170,9 @@ def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[R
     return costs
 
 
-def _host_rows(assembled: Assembled, pricing: Pricing) -> tuple[report.HostRow, ...]:
+def _host_rows(assembled: Assembled, pricing: Pricing, saturation: Saturation) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
-    near_misses = NearMisses(pricing.snapshot, pricing.facts)
+    near_misses = NearMisses(saturation, pricing.snapshot, pricing.facts)
     rows = []
     for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
         if node.target != 0 or node.op in ANNOTATIONS:
