@@ -22,7 +22,7 @@ class InfixReader:
     """Reads one row.
 
     Args:
-        made: Called with each node and its parts; returns the node (it limits the depth).
+        made: Called with each node; returns the node (it limits the depth).
         error: Makes the error for a ``not`` where none can stand.
     """
 
@@ -30,7 +30,7 @@ class InfixReader:
         self,
         row: list[ast.Term | Token],
         place: Callable[[Token], Place],
-        made: Callable[..., ast.Term],
+        made: Callable[[ast.Term], ast.Term],
         error: Callable[[Token], Exception],
     ) -> None:
         self.row = row
@@ -53,7 +53,7 @@ class InfixReader:
             # A power binds its right side as loosely as a sign: 2 ** -x.
             right = self.read(_UNARY if level == _POWER else level + 1)
             node = ast.Binary(sign.value, left, right, left.place, self.place(sign))
-            left = self.made(node, left, right)
+            left = self.made(node)
         return left
 
     def _sign(self) -> Token | None:
@@ -69,7 +69,7 @@ class InfixReader:
         if token.type == "NOT" and least > _NOT:
             raise self.error(token)
         operand = self.read(_NOT if token.type == "NOT" else _UNARY)
-        return self.made(ast.Unary(token.value, operand, self.place(token)), operand)
+        return self.made(ast.Unary(token.value, operand, self.place(token)))
 
     def _comparison(self, first: ast.Term) -> ast.Term:
         rest: list[tuple[str, ast.Term]] = []
@@ -80,4 +80,4 @@ class InfixReader:
                 words = "not in"
                 self.position += 1
             rest.append((words, self.read(_SUM)))
-        return self.made(ast.Compare(first, tuple(rest), first.place), first, *(e for _, e in rest))
+        return self.made(ast.Compare(first, tuple(rest), first.place))

@@ -1,8 +1,9 @@
-"""lark's parse tree to the surface syntax of :mod:`eqsat.rules.syntax`, one method a grammar rule."""
+"""lark's parse tree to terms and declarations: most grammar rules are a node of their parts, the others a method."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lark import Token, v_args
@@ -11,10 +12,13 @@ from lark.visitors import Transformer_NonRecursive
 
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
-from eqsat.rules.ast import Place
 from eqsat.rules.infix import InfixReader
 from eqsat.rules.quoting import unescape
 from eqsat.rules.source import Source, Sources
+from eqsat.rules.tree import Place, Span, parts
+
+DEEPEST = 60
+"""How deep terms may be nested; what is built from them is walked recursively."""
 
 
 def _number(text: str) -> int | float:
@@ -22,8 +26,30 @@ def _number(text: str) -> int | float:
     return int(plain) if plain.isdigit() else float(plain)
 
 
-DEEPEST = 60
-"""How deep terms may be nested; what is built from them is walked recursively."""
+def _given(items: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(item for item in items if item is not None)
+
+
+_TERMS: dict[str, Callable[..., ast.Term]] = {
+    "name": ast.Name,
+    "optional": ast.Optional,
+    "rest": ast.Rest,
+    "spread": ast.Spread,
+    "infinity": lambda place: ast.Number(math.inf, "inf", place),
+    "tuple": lambda *c: ast.Sequence(_given(c[:-1]), False, c[-1]),
+    "list": lambda *c: ast.Sequence(_given(c[:-1]), True, c[-1]),
+    "comprehension": ast.Comprehension,
+    "apply": lambda callee, args, place: ast.Apply(callee, args or (), place),
+    "index": ast.Index,
+    "slice": ast.Slice,
+    "member": ast.Member,
+    "choice": lambda *c: ast.Alternatives(c[:-1], c[-1]),
+    "conditional": ast.Conditional,
+    "bind": ast.Bind,
+    "keyword": ast.Keyword,
+}
+"""Made of the parts of a grammar rule, without words and signs, and of its place."""
+_LISTS = ("arguments", "roots", "operators")
 
 
 @v_args(meta=True)
@@ -46,8 +72,8 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def _place(self, at: Meta | Token) -> Place:
         return Place(self.source.name, at.line or 1, at.column or 1)
 
-    def _span(self, meta: Meta) -> s.Span:
-        return s.Span(meta.line, meta.end_line)
+    def _span(self, meta: Meta) -> Span:
+        return Span(meta.line, meta.end_line)
 
     def _numeric(self, token: Token) -> int | float:
         if len(token) > 400:
@@ -62,21 +88,15 @@ class Surface(Transformer_NonRecursive[Token, Any]):
             )
         return value
 
-    # -- atoms
-    def name(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return ast.Name(str(c[0]), self._place(meta))
-
-    def optional(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return ast.Optional(str(c[0]), self._place(meta))
-
-    def rest(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return ast.Rest(str(c[0]), self._place(meta))
+    # -- terms
+    def __default__(self, data: str, children: list[Any], meta: Meta) -> Any:
+        if data in _LISTS:
+            return _given(children)
+        kept = [str(x) if isinstance(x, Token) else x for x in children if not isinstance(x, Token) or x.type == "NAME"]
+        return self._made(_TERMS[data](*kept, self._place(meta)))
 
     def number(self, meta: Meta, c: list[Any]) -> ast.Term:
         return ast.Number(self._numeric(c[0]), str(c[0]), self._place(meta))
-
-    def infinity(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return ast.Number(math.inf, "inf", self._place(meta))
 
     def string(self, meta: Meta, c: list[Any]) -> ast.Term:
         return self._string(c[0])
@@ -89,29 +109,16 @@ class Surface(Transformer_NonRecursive[Token, Any]):
 
     def parenthesis(self, meta: Meta, c: list[Any]) -> ast.Term:
         keep = self.keep_parentheses and not isinstance(c[1], ast.Parentheses)
-        return self._made(ast.Parentheses(c[1], self._place(meta)), c[1]) if keep else c[1]
+        return self._made(ast.Parentheses(c[1], self._place(meta))) if keep else c[1]
 
-    def tuple(self, meta: Meta, c: list[Any]) -> ast.Term:
-        items = tuple(x for x in c[1:] if x is not None)
-        return self._made(ast.Sequence(items, False, self._place(meta)), *items)
-
-    def list(self, meta: Meta, c: list[Any]) -> ast.Term:
-        items = tuple(x for x in c[1:] if x is not None)
-        return self._made(ast.Sequence(items, True, self._place(meta)), *items)
-
-    def comprehension(self, meta: Meta, c: list[Any]) -> ast.Term:
-        _, item, variable, _, source, condition = c
-        node = ast.Comprehension(item, str(variable), source, condition, self._place(meta))
-        return self._made(node, item, source, condition)
-
-    # -- operators
-    def _made(self, node: ast.Term, *parts: ast.Term | None) -> ast.Term:
-        """A node of these parts, unless it is too deep for what walks it recursively."""
-        depth = 1 + max((self._depths.get(id(part), 0) for part in parts), default=0)
-        if depth > DEEPEST:
-            raise self._too_deep(node.place)
-        self._depths[id(node)] = depth
-        self._nodes.append(node)
+    def _made(self, node: ast.Term) -> ast.Term:
+        """A node, unless it is too deep for what walks it recursively."""
+        inner = parts(node)
+        if inner:
+            self._depths[id(node)] = 1 + max(self._depths.get(id(part), 0) for part in inner)
+            self._nodes.append(node)
+            if self._depths[id(node)] > DEEPEST:
+                raise self._too_deep(node.place)
         return node
 
     def _too_deep(self, place: Place) -> Exception:
@@ -131,36 +138,6 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         if sum(isinstance(x, Token) for x in c) > 2 * DEEPEST:
             raise self._too_deep(self._place(meta))
         return InfixReader(c, self._place, self._made, misplaced).read()
-
-    def apply(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Apply(c[0], c[2] or (), self._place(meta)), c[0], *(c[2] or ()))
-
-    def arguments(self, meta: Meta, c: list[Any]) -> Any:
-        return tuple(x for x in c if x is not None)
-
-    def index(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Index(c[0], c[2], self._place(meta)), c[0], c[2])
-
-    def slice(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Slice(c[0], c[2], c[3], self._place(meta)), c[0], c[2], c[3])
-
-    def member(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Member(c[0], str(c[1]), self._place(meta)), c[0])
-
-    def choice(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Alternatives(tuple(c), self._place(meta)), *c)
-
-    def conditional(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Conditional(c[0], c[1], c[2], self._place(meta)), *c)
-
-    def bind(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Bind(str(c[0]), c[1], self._place(meta)), c[1])
-
-    def keyword(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._made(ast.Keyword(str(c[0]), c[1], self._place(meta)), c[1])
-
-    def spread(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return ast.Spread(str(c[1]), self._place(meta))
 
     # -- clauses
     def dotted(self, meta: Meta, c: list[Any]) -> tuple[str, Place]:
@@ -198,9 +175,6 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def root(self, meta: Meta, c: list[Any]) -> s.Root:
         first, second = c
         return s.Root(None, first, self._span(meta)) if second is None else s.Root(first, second, self._span(meta))
-
-    def roots(self, meta: Meta, c: list[Any]) -> Any:
-        return tuple(c)
 
     def condition(self, meta: Meta, c: list[Any]) -> s.Condition:
         because = None if c[1] is None else self._string(c[1]).value
@@ -244,9 +218,6 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def summary(self, meta: Meta, c: list[Any]) -> s.Text:
         return s.Text(str(c[0]), self._string(c[1]), self._place(meta), self._span(meta))
 
-    def operators(self, meta: Meta, c: list[Any]) -> Any:
-        return tuple(c)
-
     def supports(self, meta: Meta, c: list[Any]) -> s.Supports:
         ops = None if isinstance(c[1], Token) else c[1]
         return s.Supports(ops, tuple(c[2:]), self._place(meta), self._span(meta))
@@ -274,7 +245,7 @@ class Surface(Transformer_NonRecursive[Token, Any]):
             self._span(meta),
         )
 
-    def pattern(self, meta: Meta, c: list[Any]) -> tuple[ast.Term, s.Span]:
+    def pattern(self, meta: Meta, c: list[Any]) -> tuple[ast.Term, Span]:
         return c[0], self._span(meta)
 
     def target(self, meta: Meta, c: list[Any]) -> s.Target:

@@ -7,59 +7,19 @@ from collections.abc import Iterable
 from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-RESERVED = frozenset(
-    (
-        "rule",
-        "let",
-        "where",
-        "because",
-        "target",
-        "host",
-        "composite",
-        "supports",
-        "cost",
-        "call",
-        "annotate",
-        "within",
-        "and",
-        "or",
-        "not",
-        "in",
-        "if",
-        "else",
-        "for",
-        "true",
-        "false",
-        "inf",
-    )
-)
+RESERVED = frozenset((
+    "rule", "let", "where", "because", "target", "host", "composite", "supports", "cost", "call", "annotate", "within",
+    "and", "or", "not", "in", "if", "else", "for", "true", "false", "inf",
+))  # fmt: skip
 """Words that cannot be names."""
 
-_INFIX = frozenset(
-    (
-        "PLUS",
-        "STAR",
-        "SLASH",
-        "FLOOR",
-        "PERCENT",
-        "AT",
-        "COMPARATOR",
-        "OR",
-        "AND",
-        "IN",
-        "NOT",
-        "POWER",
-        "VBAR",
-        "IF",
-        "DOT",
-        "PAREN",
-        "SQUARE",
-        "MINUS",
-    )
-)
-_TERM = frozenset(
-    ("NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT")
-)
+_INFIX = frozenset((
+    "PLUS", "STAR", "SLASH", "FLOOR", "PERCENT", "AT", "COMPARATOR", "OR", "AND", "IN", "NOT", "POWER", "VBAR", "IF",
+    "DOT", "PAREN", "SQUARE", "MINUS",
+))  # fmt: skip
+_TERM = frozenset((
+    "NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT",
+))  # fmt: skip
 _AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"))
 _DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "LET_FILE"))
 _GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
