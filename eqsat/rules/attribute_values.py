@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eqsat.rules import ast
 from eqsat.rules.facts import Kind
+from eqsat.rules.kinds import PLAIN, TENSORS
 from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Context
 
@@ -23,14 +24,6 @@ _WORDS = {
     "FLOATS": "a list of numbers",
     "STRINGS": "a list of strings",
 }
-_FOUND: dict[Kind, str] = {
-    "number": "a number",
-    "text": "a string",
-    "truth": "true or false",
-    "list": "a list",
-    "type": "an element type",
-    "value": "the contents of a tensor",
-}
 
 
 def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, term: ast.Term, context: Context) -> None:
@@ -48,7 +41,7 @@ def check_attribute(name: str, found: Signature, expr: ast.Expr, kind: Kind, ter
         )
     fits = kind == "any" or kind in _FITS[wanted]
     if not fits or not _literal_fits(wanted, expr):
-        actual = _FOUND.get(kind, "something else")
+        actual = "something else" if kind in TENSORS else PLAIN[kind]
         if isinstance(expr, ast.Literal):
             actual = f'"{expr.value}"' if isinstance(expr.value, str) else str(expr.value)
         raise context.error(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
@@ -187,37 +187,40 @@ def _check_complete(
 
 def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
     builder = Builder.over(frame, sources, [])
-    context = builder.context
-    ops: list[OpKey] = []
-    named: list[str] = []
-    for name, place in item.ops or ():
-        if name in named:
-            raise context.error(place, "each operator must be listed once", actual=f"`{name}` twice")
-        named.append(name)
-        ops += [op for op in operators(name, place, context, frame) if op not in ops]
-    _bind_operands(ops, item.place, context)
-    where = builder.plain_conditions(item.after)
-    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
-    return ast.Supports(tuple(ops), tuple(where), cost, item.place)
+    named = [operators(name, place, builder.context, frame) for name, place in _names(item.ops, "operator", sources)]
+    ops = tuple(dict.fromkeys(op for found in named for op in found))
+    where, cost = _conditions_and_cost(item, ops, builder, COST_SYMBOLS)
+    return ast.Supports(ops, where, cost, item.place)
 
 
 def _family(item: s.Family, frame: Frame, sources: Sources) -> ast.Family:
-    builder = Builder.over(frame, sources, [])
-    context = builder.context
-    names: list[str] = []
-    for name, place in item.names or ():
-        if name in names:
-            raise context.error(place, "each family must be listed once", actual=f"`{name}` twice")
-        names.append(name)
-    _bind_operands([], item.place, context)
-    where = builder.plain_conditions(item.after)
-    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder, FAMILY_SYMBOLS)
+    names = tuple(name for name, _ in _names(item.names, "family", sources))
+    where, cost = _conditions_and_cost(item, (), Builder.over(frame, sources, []), FAMILY_SYMBOLS)
     if cost is None:
-        raise context.error(item.place, "a `family` must say its `cost`")
-    return ast.Family(tuple(names), tuple(where), cost, item.place)
+        raise sources.error(item.place, "a `family` must say its `cost`")
+    return ast.Family(names, where, cost, item.place)
 
 
-def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None:
+def _names(
+    listed: Sequence[tuple[str, ast.Place]] | None, what: str, sources: Sources
+) -> Iterator[tuple[str, ast.Place]]:
+    """The names that an entry lists, none for ``*``; each only once."""
+    seen: set[str] = set()
+    for name, place in listed or ():
+        if name in seen:
+            raise sources.error(place, f"each {what} must be listed once", actual=f"`{name}` twice")
+        seen.add(name)
+        yield name, place
+
+
+def _conditions_and_cost(
+    item: s.Supports | s.Family, ops: Sequence[OpKey], builder: Builder, symbols: tuple[str, ...]
+) -> tuple[tuple[ast.Condition, ...], ast.Expr | None]:
+    _bind_operands(ops, item.place, builder.context)
+    return tuple(builder.plain_conditions(item.after)), _cost(item.after, builder, symbols)
+
+
+def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> None:
     """Names in conditions on a plain operator: ``x``, ``y``, ``node``, and the schema's of operands and results."""
     context.bindings["x"] = Binding("tensor", place)
     context.bindings["y"] = Binding("tensor", place)
@@ -231,14 +234,15 @@ def _bind_operands(ops: list[OpKey], place: ast.Place, context: Context) -> None
             context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
 
 
-def _cost(clauses: Sequence[s.Cost], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
-    if not clauses:
+def _cost(clauses: Sequence[object], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
+    costs = [c for c in clauses if isinstance(c, s.Cost)]
+    if not costs:
         return None
-    if len(clauses) > 1:
-        raise builder.context.error(clauses[1].expr.place, "`cost` must be given once")
+    if len(costs) > 1:
+        raise builder.context.error(costs[1].expr.place, "`cost` must be given once")
     builder.context.symbols = symbols
     builder.templates.in_condition = True
-    expr = builder.templates.expressions.build(clauses[0].expr, builder.frame, ("number",))
+    expr = builder.templates.expressions.build(costs[0].expr, builder.frame, ("number",))
     builder.templates.in_condition = False
     builder.context.symbols = ()
     return expr
@@ -250,7 +254,7 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
     builder = Builder.over(frame, sources, lets)
     roots, conditions = builder.resolve([builder.root(item.pattern)])
     conditions += builder.conditions(item.after)
-    cost = _cost([c for c in item.after if isinstance(c, s.Cost)], builder)
+    cost = _cost(item.after, builder)
     calls = [c for c in item.after if isinstance(c, s.Call)]
     if len(calls) > 1:
         raise sources.error(

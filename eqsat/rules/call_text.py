@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
 from eqsat.rules.builder import Builder
 from eqsat.rules.parse import parse_term
 from eqsat.rules.scope import Binding
 
+_PARTS = re.compile(r"\{\{|\}\}|\{[^}]*\}|[{}]|[^{}]+")
 RESULT = "y"
 """Name of the composite's result in its call, unless the pattern binds it otherwise."""
 
@@ -31,33 +35,23 @@ def read_call(call: s.Call, builder: Builder) -> tuple[str | ast.Expr, ...]:
     return tuple(parts)
 
 
-def _split(string: ast.String, builder: Builder) -> list[str | ast.Expr]:
-    text, parts, literal, i = string.value, [], "", 0
-    while i < len(text):
-        if text[i : i + 2] in ("{{", "}}"):
-            literal += text[i]
-            i += 2
-        elif text[i] == "{":
-            end = _closing(text, i, string, builder)
-            parts += [literal, _hole(text[i + 1 : end], string, i + 1, builder)]
-            literal, i = "", end + 1
-        elif text[i] == "}":
-            raise builder.context.error(
-                _at(string, i), "a `{` is required before `}`", hint="write `}}` for a brace of C"
-            )
+def _split(string: ast.String, builder: Builder) -> Iterator[str | ast.Expr]:
+    for part in _PARTS.finditer(string.value):
+        text = part.group()
+        if text in ("{{", "}}"):
+            yield text[0]
+        elif text == "{":
+            raise _error(string, part, "a `}` is required after `{`", "write `{{` for a brace of C", builder)
+        elif text == "}":
+            raise _error(string, part, "a `{` is required before `}`", "write `}}` for a brace of C", builder)
+        elif text.startswith("{"):
+            yield _hole(text[1:-1], string, part.start() + 1, builder)
         else:
-            literal += text[i]
-            i += 1
-    return [p for p in (*parts, literal) if p != ""]
+            yield text
 
 
-def _closing(text: str, start: int, string: ast.String, builder: Builder) -> int:
-    end = text.find("}", start)
-    if end < 0:
-        raise builder.context.error(
-            _at(string, start), "a `}` is required after `{`", hint="write `{{` for a brace of C"
-        )
-    return end
+def _error(string: ast.String, part: re.Match[str], requirement: str, hint: str, builder: Builder) -> Exception:
+    return builder.context.error(_at(string, part.start()), requirement, hint=hint)
 
 
 def _hole(text: str, string: ast.String, offset: int, builder: Builder) -> ast.Expr:

@@ -33,7 +33,7 @@ PLAIN: dict[Kind, str] = {
     "node": "a node",
     "any": "something unknown",
 }
-_TENSORS: tuple[Kind, ...] = ("tensor", "tensors", "node")
+TENSORS: tuple[Kind, ...] = ("tensor", "tensors", "node")
 
 
 def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -> None:
@@ -45,10 +45,10 @@ def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -
     Raises:
         RuleError: The kind is not among those wanted.
     """
-    if kind in wanted or (kind == "any" and wanted) or ("any" in wanted and kind not in _TENSORS):
+    if kind in wanted or (kind == "any" and wanted) or ("any" in wanted and kind not in TENSORS):
         return
-    asks_tensor = any(w in _TENSORS for w in wanted)
-    if kind in _TENSORS and not asks_tensor:
+    asks_tensor = any(w in TENSORS for w in wanted)
+    if kind in TENSORS and not asks_tensor:
         raise context.error(
             place,
             "a value that is known when rules run is required",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 from eqsat.rules import ast
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
@@ -32,36 +32,32 @@ class Uses:
     presence: tuple[str, ...] = ()
 
 
+_MEMBERS = {"value": "values", "is_const": "consts", "is_present": "presence"}
+
+
 def uses(*exprs: ast.Expr) -> Uses:
     """What evaluating the expressions may look at."""
     found = _Collector()
     for expr in exprs:
         found.visit(expr, {})
-    return Uses(
-        *(tuple(sorted(s)) for s in (found.types, found.values, found.attrs, found.names, found.consts, found.presence))
-    )
+    return Uses(**{kind: tuple(sorted(names)) for kind, names in found.names.items()})
 
 
-@dataclass
 class _Collector:
-    types: set[str] = field(default_factory=set)
-    values: set[str] = field(default_factory=set)
-    attrs: set[str] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
-    consts: set[str] = field(default_factory=set)
-    presence: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.names: dict[str, set[str]] = {f.name: set() for f in fields(Uses)}
 
     def visit(self, expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> None:
         """``local`` gives for each comprehension variable the names it may stand for."""
         match expr:
             case ast.Name():
                 if expr.name not in local and expr.name not in DTYPES and expr.name not in DTYPE_LISTS:
-                    self.names.add(expr.name)
+                    self.names["names"].add(expr.name)
             case ast.Member():
                 self._member(expr, local)
             case ast.Apply(function="const"):
                 for arg in expr.args:
-                    self.consts |= _bases(arg, local)
+                    self.names["consts"] |= _bases(arg, local)
             case ast.Apply():
                 for arg in expr.args:
                     self.visit(arg, local)
@@ -76,18 +72,8 @@ class _Collector:
                     self.visit(child, local)
 
     def _member(self, expr: ast.Member, local: Mapping[str, frozenset[str]]) -> None:
-        bases = _bases(expr.of, local)
-        match expr.name:
-            case "value":
-                self.values |= bases
-            case "is_const":
-                self.consts |= bases
-            case "is_present":
-                self.presence |= bases
-            case name if name in FACTS:
-                self.types |= bases
-            case _:
-                self.attrs |= bases
+        kind = _MEMBERS.get(expr.name, "types" if expr.name in FACTS else "attrs")
+        self.names[kind] |= _bases(expr.of, local)
         if isinstance(expr.of, ast.Index):
             self.visit(expr.of.index, local)
         elif isinstance(expr.of, ast.Member):

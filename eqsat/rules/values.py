@@ -163,7 +163,10 @@ def equal(a: object, b: object) -> bool:
             return True
         raise Unknown("a dimension is not known")
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return _equal_arrays(a, b)
+        pairs = _pairs(a, b)
+        # A number equals no array without elements, an array without elements does.
+        lists = all(isinstance(x, np.ndarray | tuple | list) for x in (a, b))
+        return pairs is not None and (lists or bool(pairs)) and all_known(lambda pair: equal(*pair), pairs)
     if isinstance(a, tuple | list) and isinstance(b, tuple | list):
         if len(a) != len(b):
             return False
@@ -195,16 +198,6 @@ def _single(value: float) -> float:
         return float(np.float32(value))
 
 
-def _equal_arrays(a: object, b: object) -> bool:
-    for array, other in ((a, b), (b, a)):
-        if isinstance(array, np.ndarray) and not isinstance(other, np.ndarray | tuple | list):
-            return array.size > 0 and all(equal(v, other) for v in array.flat)
-    left, right = (x if isinstance(x, np.ndarray) else _nested(x) for x in (a, b))
-    if left is None or right is None or left.shape != right.shape:
-        return False
-    return all_known(lambda pair: equal(*pair), zip(left.flat, right.flat, strict=True))
-
-
 def _nested(value: object) -> np.ndarray | None:
     """A nested list as an object array, so that its items keep their types; None if it is ragged."""
     if not isinstance(value, tuple | list):
@@ -223,31 +216,39 @@ def _nested(value: object) -> np.ndarray | None:
 
 def less(a: object, b: object) -> bool:
     """``a < b``, everywhere where one is an array."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        pairs = _pairs(a, b)
+    pairs = _ordered(a, b)
+    if pairs is not None:
         return bool(pairs) and all_known(lambda pair: less(*pair), pairs)
     return as_number(a) < as_number(b) and not equal(a, b)
 
 
 def less_equal(a: object, b: object) -> bool:
     """``a <= b``, everywhere where one is an array."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        pairs = _pairs(a, b)
+    pairs = _ordered(a, b)
+    if pairs is not None:
         return bool(pairs) and all_known(lambda pair: less_equal(*pair), pairs)
     return as_number(a) <= as_number(b) or equal(a, b)
 
 
-def _pairs(a: object, b: object) -> list[tuple[Any, Any]]:
-    """Corresponding elements of two values of which one is an array."""
-    if not isinstance(a, np.ndarray | tuple | list):
-        assert isinstance(b, np.ndarray)
+def _ordered(a: object, b: object) -> list[tuple[Any, Any]] | None:
+    """Corresponding elements of two values of which one is an array, None where neither is."""
+    if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
+        return None
+    pairs = _pairs(a, b)
+    if pairs is None:
+        raise Unknown("arrays of different shapes have no order")
+    return pairs
+
+
+def _pairs(a: object, b: object) -> list[tuple[Any, Any]] | None:
+    """Corresponding elements of two values of which one is an array, None if their shapes differ."""
+    if not isinstance(a, np.ndarray | tuple | list) and isinstance(b, np.ndarray):
         return [(a, y) for y in b.flat]
-    if not isinstance(b, np.ndarray | tuple | list):
-        assert isinstance(a, np.ndarray)
+    if not isinstance(b, np.ndarray | tuple | list) and isinstance(a, np.ndarray):
         return [(x, b) for x in a.flat]
     left, right = (x if isinstance(x, np.ndarray) else _nested(x) for x in (a, b))
     if left is None or right is None or left.shape != right.shape:
-        raise Unknown("arrays of different shapes have no order")
+        return None
     return list(zip(left.flat, right.flat, strict=True))
 
 
