@@ -244,9 +244,8 @@ class ExpressionBuilder:
     def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
-            inner = self.context.parameters(callee.definition, term, frame)
-            with self.context.expanding(callee.definition, term.place):
-                return self.typed(callee.definition.let.body, inner)
+            with self.context.called(callee.definition, term, frame) as (body, inner):
+                return self.typed(body, inner)
         if not isinstance(callee, Function):
             raise self.context.error(
                 term.place,
@@ -256,13 +255,8 @@ class ExpressionBuilder:
             )
         function = FUNCTIONS[callee.name]
         if len(term.args) < function.least or (function.most is not None and len(term.args) > function.most):
-            most = (
-                ""
-                if function.most == function.least
-                else " or more"
-                if function.most is None
-                else f" to {function.most}"
-            )
+            most = " or more" if function.most is None else f" to {function.most}"
+            most = "" if function.most == function.least else most
             raise self.context.error(
                 term.place, f"`{callee.name}` takes {function.least}{most} arguments", actual=str(len(term.args))
             )

@@ -6,18 +6,26 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
 from eqsat.rules.arguments import output_index, read_arguments
-from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, Operators, find_callee, known
+from eqsat.rules.callee import (
+    BoundOperator,
+    Constant,
+    Function,
+    Macro,
+    Operators,
+    find_callee,
+    forbid_bare_operator,
+    known,
+    operator_of_sign,
+)
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
 from eqsat.rules.facts import Kind
 from eqsat.rules.kinds import ATTRIBUTE_KINDS
-from eqsat.rules.operators import Signature, find_operator
+from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 from eqsat.schema.types import OpKey
 
 MOST_OPERATORS = 2000
-SUGAR = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
-NO_SUGAR = {"**": "Pow(x, y)", "%": "Mod(x, y)", "//": "Floor(x / y)", "and": "And(x, y)", "or": "Or(x, y)"}
 
 
 _WRONG_SPREAD = "`**`, which gives attributes to an operator that is built"
@@ -121,13 +129,8 @@ class PatternBuilder:
             return self._let(entry, term, optional)
         if term.name in DTYPES or term.name in DTYPE_LISTS:
             raise context.error(term.place, "a pattern is required", actual=f"`{term.name}`, an element type")
-        if term.name[:1].isupper() and find_operator(term.name) is not None and term.name not in context.bindings:
-            raise context.error(
-                term.place,
-                "operands are required after an operator",
-                actual=f"`{term.name}` alone",
-                hint=f"write `{term.name}(...)`",
-            )
+        if term.name not in context.bindings:
+            forbid_bare_operator(term.name, term.place, context)
         bound = context.bindings.get(term.name)
         if bound is None or bound.kind != "node":
             context.bind(term.name, Binding("tensor", term.place))
@@ -209,9 +212,8 @@ class PatternBuilder:
     def _apply(self, term: ast.Apply, frame: Frame, optional: bool) -> ast.Pattern:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
-            inner = self.context.parameters(callee.definition, term, frame)
-            with self.context.expanding(callee.definition, term.place):
-                return self.build(callee.definition.let.body, inner, optional=optional)
+            with self.context.called(callee.definition, term, frame) as (body, inner):
+                return self.build(body, inner, optional=optional)
         if isinstance(callee, Function):
             return self._constant(term, frame)
         if isinstance(callee, Constant):
@@ -284,15 +286,8 @@ class PatternBuilder:
         return ast.Match((op,), None, args, (), None, 0, place)
 
     def _binary(self, term: ast.Binary, frame: Frame) -> ast.Pattern:
-        if term.op not in SUGAR:
-            raise self.context.error(
-                term.sign,
-                "an operator on tensors is required",
-                actual=f"`{term.op}`",
-                hint=f"write `{NO_SUGAR[term.op]}`",
-            )
-        args = (self.build(term.left, frame), self.build(term.right, frame))
-        return self._match(OpKey("", SUGAR[term.op]), args, term.place)
+        op = operator_of_sign(term, self.context)
+        return self._match(op, (self.build(term.left, frame), self.build(term.right, frame)), term.place)
 
     def _index(self, term: ast.Index, frame: Frame) -> ast.Pattern:
         if not is_tensor(term.of, frame, self.context):

@@ -8,11 +8,21 @@ from eqsat.rules import ast
 from eqsat.rules.arguments import as_rest, output_index, read_arguments
 from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_expression import ExpressionBuilder
-from eqsat.rules.build_pattern import MOST_OPERATORS, NO_SUGAR, SUGAR
-from eqsat.rules.callee import BoundOperator, Constant, Function, Macro, Operators, find_callee, known
+from eqsat.rules.build_pattern import MOST_OPERATORS
+from eqsat.rules.callee import (
+    BoundOperator,
+    Constant,
+    Function,
+    Macro,
+    Operators,
+    find_callee,
+    forbid_bare_operator,
+    known,
+    operator_of_sign,
+)
 from eqsat.rules.classify import is_tensor
 from eqsat.rules.constness import forbid_constness
-from eqsat.rules.operators import Signature, find_operator
+from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
 from eqsat.schema.types import OpKey
 
@@ -110,21 +120,12 @@ class TemplateBuilder:
             raise context.error(place, "a name is required", actual="`_`, which binds nothing")
         bound = context.bindings.get(name)
         if bound is None:
-            if name[:1].isupper() and find_operator(name) is not None:
-                raise context.error(
-                    place,
-                    "operands are required after an operator",
-                    actual=f"`{name}` alone",
-                    hint=f"write `{name}(...)`",
-                )
+            forbid_bare_operator(name, place, context)
             raise context.unbound(name, place)
-        if bound.kind == "rest":
+        if bound.kind in ("rest", "operator"):
+            what, written = ("a list of tensors", "...") if bound.kind == "rest" else ("an operator", "(...)")
             raise context.error(
-                place, "an operand is required", actual=f"`{name}`, a list of tensors", hint=f"write `{name}...`"
-            )
-        if bound.kind == "operator":
-            raise context.error(
-                place, "an operand is required", actual=f"`{name}`, an operator", hint=f"write `{name}(...)`"
+                place, "an operand is required", actual=f"`{name}`, {what}", hint=f"write `{name}{written}`"
             )
         context.referenced.add(name)
         return ast.Name(name, place)
@@ -181,9 +182,8 @@ class TemplateBuilder:
     def _apply(self, term: ast.Apply, frame: Frame) -> ast.Template:
         callee = find_callee(term.callee, frame, self.context)
         if isinstance(callee, Macro):
-            inner = self.context.parameters(callee.definition, term, frame)
-            with self.context.expanding(callee.definition, term.place):
-                return self.build(callee.definition.let.body, inner)
+            with self.context.called(callee.definition, term, frame) as (body, inner):
+                return self.build(body, inner)
         if isinstance(callee, Constant):
             return self._tensor(term, frame)
         if isinstance(callee, Function):
@@ -264,16 +264,8 @@ class TemplateBuilder:
         return expr
 
     def _binary(self, term: ast.Binary, frame: Frame) -> ast.Template:
-        if term.op not in SUGAR:
-            raise self.context.error(
-                term.sign,
-                "an operator on tensors is required",
-                actual=f"`{term.op}`",
-                hint=f"write `{NO_SUGAR[term.op]}`",
-            )
-        return self._operator(
-            OpKey("", SUGAR[term.op]), (self.build(term.left, frame), self.build(term.right, frame)), term.place
-        )
+        op = operator_of_sign(term, self.context)
+        return self._operator(op, (self.build(term.left, frame), self.build(term.right, frame)), term.place)
 
     def _operator(self, op: OpKey, args: tuple[ast.Template, ...], place: ast.Place) -> ast.Build:
         return self._sized(ast.Build(op, args, (), (), 0, place))

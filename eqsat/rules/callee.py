@@ -50,6 +50,30 @@ class Constant:
 Callee = Operators | BoundOperator | Macro | Function | Constant
 
 
+SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
+"""Operators that are written as signs between tensors."""
+_NO_SIGNS = {"**": "Pow(x, y)", "%": "Mod(x, y)", "//": "Floor(x / y)", "and": "And(x, y)", "or": "Or(x, y)"}
+
+
+def operator_of_sign(term: ast.Binary, context: Context) -> OpKey:
+    """The operator of a sign between tensors.
+
+    Raises:
+        RuleError: There is none.
+    """
+    if term.op not in SIGNS:
+        hint = f"write `{_NO_SIGNS[term.op]}`"
+        raise context.error(term.sign, "an operator on tensors is required", actual=f"`{term.op}`", hint=hint)
+    return OpKey("", SIGNS[term.op])
+
+
+def forbid_bare_operator(name: str, place: Place, context: Context) -> None:
+    """Raises: RuleError: The name is that of an operator, whose operands are missing."""
+    if name[:1].isupper() and find_operator(name) is not None:
+        requirement, hint = "operands are required after an operator", f"write `{name}(...)`"
+        raise context.error(place, requirement, actual=f"`{name}` alone", hint=hint)
+
+
 def dotted_name(term: ast.Term) -> str | None:
     """``com.microsoft.Gelu`` as text, None for any other term."""
     if isinstance(term, ast.Name):

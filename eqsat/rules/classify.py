@@ -58,7 +58,6 @@ def _is_application_tensor(term: ast.Apply, frame: Frame, context: Context) -> b
     name = term.callee.name
     entry = frame.lookup(name)
     if isinstance(entry, Definition) and entry.let.parameters is not None:
-        inner = context.parameters(entry, term, frame)
-        with context.expanding(entry, term.place):
-            return is_tensor(entry.let.body, inner, context)
+        with context.called(entry, term, frame) as (body, inner):
+            return is_tensor(body, inner, context)
     return name in context.bindings or name not in FUNCTIONS

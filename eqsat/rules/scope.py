@@ -145,13 +145,8 @@ class Context:
         """
         if name in DTYPES or name in DTYPE_LISTS:
             raise self.error(binding.place, "a name of its own is required", actual=f"`{name}`, an element type")
-        let = self.lets.get(name)
-        if let is not None and let.let.parameters is None:
-            raise self.error(
-                binding.place,
-                f"`{name}` must be defined before it is used",
-                hint=f"move `let {name}` above the place of its use, or rename one of the two",
-            )
+        if self._is_let(name):
+            raise self._early(name, binding.place, ", or rename one of the two")
         known = self.bindings.setdefault(name, binding)
         if known is binding:
             return
@@ -181,17 +176,19 @@ class Context:
 
     def unbound(self, name: str, place: Place, hint: str = "") -> EqsatError:
         """The error for a name that nothing binds."""
-        let = self.lets.get(name)
-        if let is not None and let.let.parameters is None:
-            return self.error(
-                place,
-                f"`{name}` must be defined before it is used",
-                hint=f"move `let {name}` above the place of its use",
-            )
+        if self._is_let(name):
+            return self._early(name, place)
         known = [*self.bindings, *self.lets, *self.symbols]
         guess = did_you_mean(name, known)
         bound = ", ".join(n for n in self.bindings) or "nothing"
         return self.error(place, f"`{name}` is not bound by the pattern", hint=hint or guess or f"bound here: {bound}")
+
+    def _is_let(self, name: str) -> bool:
+        return name in self.lets and self.lets[name].let.parameters is None
+
+    def _early(self, name: str, place: Place, otherwise: str = "") -> EqsatError:
+        hint = f"move `let {name}` above the place of its use{otherwise}"
+        return self.error(place, f"`{name}` must be defined before it is used", hint=hint)
 
     def fresh(self, base: str) -> str:
         """A name that nothing else has, like ``base``."""
@@ -223,7 +220,14 @@ class Context:
             if not definition.local:
                 self.sources.expanding.pop()
 
-    def parameters(self, definition: Definition, call: ast.Apply, frame: Frame) -> Frame:
+    @contextmanager
+    def called(self, definition: Definition, call: ast.Apply, frame: Frame) -> Iterator[tuple[ast.Term, Frame]]:
+        """The body of a macro and the frame in which it is read for a call."""
+        inner = self._parameters(definition, call, frame)
+        with self.expanding(definition, call.place):
+            yield definition.let.body, inner
+
+    def _parameters(self, definition: Definition, call: ast.Apply, frame: Frame) -> Frame:
         """The frame in which a macro's body is read for a call.
 
         Raises:

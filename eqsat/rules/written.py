@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.rules import ast
-from eqsat.rules.callee import known
+from eqsat.rules.callee import SIGNS, known
 from eqsat.rules.operators import find_operator
 from eqsat.rules.tree import parts, replaced, walk
 from eqsat.schema.opset import EQSAT
 from eqsat.schema.types import OpKey
 
-_SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "MatMul": "@"}
+_SIGNS = {name: sign for sign, name in SIGNS.items()}
 
 
 def as_written(term: ast.Term) -> ast.Term:
