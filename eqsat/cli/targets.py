@@ -144,7 +144,7 @@ def _lines(target: Target) -> Iterator[str]:
         yield f"  family     {', '.join(family.names) or '*'}"
         yield from _conditions(family.where)
         yield f"    cost     {flat(family.cost)}"
-    patterns = composite_patterns(Path(target.place.file))
+    patterns = composite_patterns(target)
     for composite in (*target.composites, *target.kernels):
         yield ""
         word = "kernel" if composite.generated else "composite"

@@ -324,6 +324,7 @@ class Rule(Node):
     Attributes:
         left: Operators, or alternatives of operators.
         doc: The comment lines right above or below the header, without the comment sign.
+        span: Its lines in the file.
     """
 
     name: str
@@ -333,6 +334,7 @@ class Rule(Node):
     where: tuple[Condition, ...]
     place: Place
     doc: str = ""
+    span: Span = field(default=Span(1, 1), compare=False)
 
 
 class Composite(Node):
@@ -347,6 +349,7 @@ class Composite(Node):
         call_parts: The call as text and the expressions between.
         annotations: What its result bears, the one next to it first.
         generated: Whether it exists in generated code only (``kernel`` instead of ``composite``).
+        span: The lines of its pattern in the file, with the ``let``s before it.
     """
 
     name: str
@@ -360,6 +363,7 @@ class Composite(Node):
     call_parts: tuple[str | Expr, ...] = ()
     annotations: tuple[tuple[OpKey, Attrs], ...] = ()
     generated: bool = False
+    span: Span = field(default=Span(1, 1), compare=False)
 
 
 class Supports(Node):

@@ -76,6 +76,7 @@ def _direction(
         tuple(templates),
         tuple(conditions),
         declaration.place,
+        span=declaration.span,
     )
 
 

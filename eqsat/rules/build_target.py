@@ -286,4 +286,5 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         call_parts=parts,
         annotations=read_annotations(notes[0], builder) if notes else (),
         generated=item.generated,
+        span=ast.Span(_body(item.before, item.pattern_span.first), item.pattern_span.last),
     )

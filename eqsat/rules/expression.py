@@ -8,7 +8,7 @@ expression that cannot be answered raises :class:`Unknown`; a condition that doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknow
 from eqsat.rules.functions import FUNCTIONS, is_const
 from eqsat.rules.uses import Uses, uses
 from eqsat.rules.values import (
+    all_known,
     arithmetic,
     as_number,
     contains,
@@ -31,6 +32,7 @@ from eqsat.rules.values import (
     less,
     less_equal,
     negate,
+    truth,
 )
 
 __all__ = ["NodeFacts", "TensorFacts", "Unknown", "Uses", "evaluate", "holds", "uses"]
@@ -65,10 +67,7 @@ def holds(conditions: Iterable[ast.Condition], env: Mapping[str, object]) -> ast
 
 
 def _truth(expr: ast.Expr, env: Env) -> bool:
-    found = _value(expr, env)
-    if isinstance(found, bool | np.bool_):
-        return bool(found)
-    raise Unknown(f"{found!r} is neither true nor false")
+    return truth(_value(expr, env))
 
 
 def _value(expr: ast.Expr, env: Env) -> Any:
@@ -114,10 +113,7 @@ def _found(expr: ast.Expr, env: Env) -> Any:
 
 def _name(name: str, env: Env) -> Any:
     if name in env:
-        found = env[name]
-        if isinstance(found, TensorFacts) and not found.is_present:
-            return found
-        return found
+        return env[name]
     if name in DTYPES:
         return DTYPES[name]
     if name in DTYPE_LISTS:
@@ -216,59 +212,35 @@ def _argument(function: str, arg: ast.Expr, env: Env) -> Any:
 
 
 def _logic(expr: ast.Binary, env: Env) -> bool:
-    settles = expr.op == "or"
-    doubt: Unknown | None = None
-    for side in (expr.left, expr.right):
-        try:
-            if _truth(side, env) is settles:
-                return settles
-        except Unknown as unknown:
-            doubt = unknown
-    if doubt is not None:
-        raise doubt
-    return not settles
+    """What is known may settle it: one side that is true of ``or``, one that is false of ``and``."""
+    sides = (expr.left, expr.right)
+    if expr.op == "or":
+        return not all_known(lambda side: not _truth(side, env), sides)
+    return all_known(lambda side: _truth(side, env), sides)
 
 
 def _compare(expr: ast.Compare, env: Env) -> bool:
-    left = _value(expr.first, env)
-    pairs: list[tuple[str, Any, Any]] = []
-    for op, operand in expr.rest:
-        right = _value(operand, env)
-        pairs.append((op, left, right))
-        left = right
-    doubt: Unknown | None = None
-    for op, a, b in pairs:
-        try:
-            if not _compare_two(op, a, b):
-                return False
-        except Unknown as unknown:
-            doubt = unknown
-    if doubt is not None:
-        raise doubt
-    return True
+    operands = [_value(expr.first, env), *(_value(operand, env) for _, operand in expr.rest)]
+    signs = [sign for sign, _ in expr.rest]
+    return all_known(lambda pair: _compare_two(*pair), zip(signs, operands, operands[1:], strict=False))
 
 
-def _compare_two(op: str, a: Any, b: Any) -> bool:
-    for side in (a, b):
-        if isinstance(side, TensorFacts | NodeFacts):
-            raise Unknown("a tensor does not compare")
-    match op:
-        case "==":
-            return equal(a, b)
-        case "!=":
-            return not equal(a, b)
-        case "<":
-            return less(a, b)
-        case "<=":
-            return less_equal(a, b)
-        case ">":
-            return less(b, a)
-        case ">=":
-            return less_equal(b, a)
-        case "in":
-            return contains(b, a)
-        case _:
-            return not contains(b, a)
+def _compare_two(sign: str, a: Any, b: Any) -> bool:
+    if isinstance(a, TensorFacts | NodeFacts) or isinstance(b, TensorFacts | NodeFacts):
+        raise Unknown("a tensor does not compare")
+    return _COMPARISONS[sign](a, b)
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": equal,
+    "!=": lambda a, b: not equal(a, b),
+    "<": less,
+    "<=": less_equal,
+    ">": lambda a, b: less(b, a),
+    ">=": lambda a, b: less_equal(b, a),
+    "in": lambda a, b: contains(b, a),
+    "not in": lambda a, b: not contains(b, a),
+}
 
 
 def _comprehension(expr: ast.Comprehension, env: Env) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.rules.dtypes import limits
 from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
-from eqsat.rules.values import as_number, check_size, equal, items
+from eqsat.rules.values import as_number, check_size, equal, items, truth
 from eqsat.schema.types import bits
 
 _LONGEST = 100_000
@@ -133,7 +133,7 @@ def _index(values: object, item: object) -> int:
 
 
 def _any(values: object) -> bool:
-    found = [_truth(v) for v in items(values)]
+    found = [truth(v) for v in items(values)]
     return any(found)
 
 
@@ -141,14 +141,8 @@ def _all(values: object) -> bool:
     # `all(v == 1)` is what `v == 1` already says of an array.
     if isinstance(values, bool | np.bool_):
         return bool(values)
-    found = [_truth(v) for v in items(values)]
+    found = [truth(v) for v in items(values)]
     return all(found)
-
-
-def _truth(value: object) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise Unknown(f"{value!r} is neither true nor false")
 
 
 def _zip(*lists: object) -> tuple[tuple[Any, ...], ...]:

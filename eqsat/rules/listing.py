@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
-from eqsat.rules import syntax
-from eqsat.rules.ast import Place, Rule
+from eqsat.rules.ast import Place, Rule, Target
 from eqsat.rules.location import rules_dir
-from eqsat.rules.parse import parse
 from eqsat.rules.reader import read_files
-from eqsat.rules.source import Source, Sources
+from eqsat.rules.source import Source
+from eqsat.rules.tree import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +37,18 @@ def list_rules(paths: list[Path]) -> list[Listed]:
     """
     found: list[Listed] = []
     for file in read_files(paths):
-        if file.egg is not None:
-            continue
         source = _source(Path(file.path))
-        for declaration in parse(source, Sources()).declarations:
-            if isinstance(declaration, syntax.Rule):
-                own = tuple(r for r in file.rules if r.place == declaration.place)
-                found.append(Listed(declaration.name, own, _text(source, declaration.span)))
+        for _, rules in groupby(file.rules, key=lambda rule: rule.place):
+            own = tuple(rules)
+            found.append(Listed(own[0].name, own, _text(source, own[0].span)))
     return found
 
 
-def composite_patterns(path: Path) -> dict[str, str]:
-    """Place of each composite of a target file -> the text of its pattern and of the ``let``s that it is made of.
-
-    Raises:
-        RuleError: The file cannot be read.
-    """
-    source = _source(path)
-    found: dict[str, str] = {}
-    for declaration in parse(source, Sources()).declarations:
-        for item in declaration.items if isinstance(declaration, syntax.Target) else ():
-            if isinstance(item, syntax.Composite):
-                first = item.before[0].span.first if item.before else item.pattern_span.first
-                lines = source.lines[first - 1 : item.pattern_span.last]
-                found[str(item.place)] = textwrap.dedent("\n".join(line.rstrip() for line in lines))
-    return found
+def composite_patterns(target: Target) -> dict[str, str]:
+    """Place of each composite of a target -> the text of its pattern and of the ``let``s that it is made of."""
+    source = _source(Path(target.place.file))
+    composites = (*target.composites, *target.kernels)
+    return {str(c.place): textwrap.dedent("\n".join(_lines(source, c.span))) for c in composites}
 
 
 def short_place(place: Place | str) -> str:
@@ -83,10 +70,13 @@ def _source(path: Path) -> Source:
     return Source(str(path), path.read_text("utf-8").removeprefix("\ufeff"))  # with universal newlines
 
 
-def _text(source: Source, span: syntax.Span) -> str:
+def _lines(source: Source, span: Span) -> list[str]:
+    return [line.rstrip() for line in source.lines[span.first - 1 : span.last]]
+
+
+def _text(source: Source, span: Span) -> str:
     alone = {comment.line for comment in source.comments if comment.alone}
     first = span.first
     while first - 1 in alone:
         first -= 1
-    last = span.last
-    return "\n".join(line.rstrip() for line in source.lines[first - 1 : last])
+    return "\n".join(_lines(source, Span(first, span.last)))

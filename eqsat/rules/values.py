@@ -273,6 +273,13 @@ def all_known(holds: Callable[[Any], bool], values: Any) -> bool:
     return True
 
 
+def truth(value: object) -> bool:
+    """A truth value."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise Unknown(f"{value!r} is neither true nor false")
+
+
 def is_whole(value: object) -> bool:
     """Whether a value is an integer and no truth value."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
