@@ -23,14 +23,14 @@ from eqsat.codegen.satisfied import same_order
 from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
-from eqsat.model.infer import infer_types, tensor_type
+from eqsat.model.infer import infer_types
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import is_deterministic
 from eqsat.partition.saved import inline
 from eqsat.schema.attributes import array_of, op_key, to_attrs
-from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType, tensor_type
 
 _MOST_CAUSES = 20
 """Reasons listed in a message."""

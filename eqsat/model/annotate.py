@@ -15,14 +15,14 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.extent import check_type
-from eqsat.model.infer import infer_types, is_parameter, tensor_type
+from eqsat.model.infer import infer_types, is_parameter
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.shape_values import propagate
 from eqsat.model.strict import label
 from eqsat.model.symbolic import refine
 from eqsat.ops.checks.check import same as same_dim
 from eqsat.schema.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
 
 _Known = dict[ir.Value, TensorType | None]
 

@@ -19,7 +19,7 @@ from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, make_attrs
-from eqsat.schema.types import Attrs, OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
 
 Infer = Callable[..., tuple[TensorType | None, ...]]
 _FLOAT = ir.DataType.FLOAT
@@ -130,7 +130,6 @@ def register_symbolic(standard: Infer) -> None:
 
 def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
     def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-        from eqsat.model.infer import tensor_type
         from eqsat.schema.attributes import op_key, to_attrs
 
         inputs = [None if v is None else tensor_type(v) for v in node.inputs]

@@ -170,15 +170,6 @@ def constant_type(attrs: Attrs) -> TensorType | None:
     return TensorType(ir.DataType.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype), array.shape)
 
 
-def tensor_type(value: ir.Value) -> TensorType | None:
-    """Type of an onnx_ir value, None unless it is a tensor of known element type."""
-    if not isinstance(value.type, ir.TensorType):
-        return None
-    if value.shape is None:
-        return TensorType(value.type.dtype, None)
-    return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
-
-
 def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
     """Whether inference might look at the contents of an input: shapes, axes, pads, scales of a Resize."""
     if size > MAX_VALUE:

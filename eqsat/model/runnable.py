@@ -16,13 +16,13 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.annotate import function_types
 from eqsat.model.definition import definition, definition_opset
-from eqsat.model.infer import infer_body, tensor_type
+from eqsat.model.infer import infer_body
 from eqsat.model.kernels import Types, has_kernel
 from eqsat.model.names import unused
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs, make_attrs, op_key, to_attrs
 from eqsat.schema.body import Body, BodyNode
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorType, tensor_type
 
 _CAST = OpKey("", "Cast")
 _CAST_LIKE = OpKey("", "CastLike")

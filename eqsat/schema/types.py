@@ -79,6 +79,15 @@ def type_of(value: ir.Value | None) -> TensorType | None:
     return TensorType(value.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
 
 
+def tensor_type(value: ir.Value) -> TensorType | None:
+    """Type of an onnx_ir value, None unless it is a tensor of known element type."""
+    if not isinstance(value.type, ir.TensorType):
+        return None
+    if value.shape is None:
+        return TensorType(value.type.dtype, None)
+    return TensorType(value.type.dtype, tuple(d if isinstance(d, int) else d.value for d in value.shape))
+
+
 class OpKey(NamedTuple):
     """An operator by domain and name; the default ONNX domain is ``""``."""
 
