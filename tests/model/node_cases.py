@@ -12,10 +12,9 @@ import onnx_ir as ir
 from onnx import defs
 from onnx.backend.test.loader import load_model_tests
 
-from eqsat.model.infer import tensor_type
 from eqsat.schema import opset
 from eqsat.schema.attributes import op_key, to_attrs
-from eqsat.schema.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorType
+from eqsat.schema.types import Attrs, GraphAttr, OpaqueAttr, OpKey, TensorType, tensor_type
 
 
 @dataclass(frozen=True)

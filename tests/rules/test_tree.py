@@ -1,0 +1,47 @@
+"""The one way to walk and change trees of the rule language."""
+
+from __future__ import annotations
+
+from eqsat.rules.ast import Match, Name, Number, operands, plain
+from eqsat.rules.tree import parts, replaced, walk, without_places
+from tests.rules.reading import pattern, rule
+
+
+def test_nodes_come_before_their_parts() -> None:
+    (condition,) = rule("Relu(x) => x where x.rank + 1 < 4").where
+    assert [type(node).__name__ for node in walk(condition)] == [
+        "Condition", "Compare", "Binary", "Member", "Name", "Number", "Number"
+    ]  # fmt: skip
+
+
+def test_operands_are_walked_without_attributes() -> None:
+    found = pattern("Transpose(Softmax(x, axis=k), perm=[0, k])")
+    assert {node.name for node in walk(found, operands) if isinstance(node, Name)} == {"x"}
+    assert {node.name for node in walk(found) if isinstance(node, Name)} == {"x", "k"}
+
+
+def test_an_object_is_met_once() -> None:
+    lets = "".join(f"let t{i} = Add(t{i - 1}, t{i - 1})\n        " for i in range(1, 9))
+    found = pattern(f"let t0 = Relu(x)\n        {lets}Neg(t8)")
+    assert sum(isinstance(node, Match) for node in walk(found, operands, once=True)) == 10
+    assert sum(isinstance(node, Match) for node in walk(found, operands)) == 2**9
+
+
+def test_parts_are_direct() -> None:
+    found = pattern("Add(Relu(x), 2)")
+    assert [type(part) for part in parts(found)] == [Match, Number]
+
+
+def test_replacing_leaves_the_rest() -> None:
+    found = pattern("Add(Relu(x), y)")
+    changed = replaced(
+        found, lambda node: Name("z", node.place) if isinstance(node, Name) and node.name == "x" else None
+    )
+    assert without_places(changed) == without_places(pattern("Add(Relu(z), y)"))
+    assert without_places(found) == without_places(pattern("Add(Relu(x), y)"))
+
+
+def test_plain_patterns_of_alternatives() -> None:
+    (operand,) = pattern("Neg(Relu(x) | (Tanh(x) | x))").args  # type: ignore[union-attr]
+    assert operand is not None
+    assert [p.ops[0].name if isinstance(p, Match) else "" for p in plain(operand)] == ["Relu", "Tanh", ""]
