@@ -228,7 +228,7 @@ def _names(*roots: Pattern) -> set[str]:
             case Name() | Optional() | Rest():
                 found.add(part.name)
             case Match():
-                found.update((part.bind, part.op_name, *(bind.name for bind in part.attrs)))
+                found |= {part.bind, part.op_name, *(bind.name for bind in part.attrs)}
             case Alternatives():
                 found.add(part.bind)
     return {name for name in found if name is not None}

@@ -115,10 +115,11 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         """A node, unless it is too deep for what walks it recursively."""
         inner = parts(node)
         if inner:
-            self._depths[id(node)] = 1 + max(self._depths.get(id(part), 0) for part in inner)
-            self._nodes.append(node)
-            if self._depths[id(node)] > DEEPEST:
+            depth = 1 + max([self._depths.get(id(part), 0) for part in inner])
+            if depth > DEEPEST:
                 raise self._too_deep(node.place)
+            self._depths[id(node)] = depth
+            self._nodes.append(node)
         return node
 
     def _too_deep(self, place: Place) -> Exception:

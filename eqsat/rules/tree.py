@@ -6,7 +6,7 @@ is a short function over :func:`walk`, :func:`parts` or :func:`replaced`; none n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, dataclass_transform
@@ -42,12 +42,19 @@ class Node:
         dataclass(frozen=True)(cls)
 
 
-def parts(node: Node) -> tuple[Any, ...]:
+def parts(node: Node) -> list[Any]:
     """The nodes that a node is directly made of, in the order of its fields."""
-    return tuple(part for name in _fields(type(node)) for part in _nodes(getattr(node, name)))
+    found: list[Any] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _nodes(value)
+    return found
 
 
-def walk(tree: Any, into: Callable[[Any], Any] = parts, *, once: bool = False) -> Iterator[Any]:
+def walk(tree: Any, into: Callable[[Any], Sequence[Any]] = parts, *, once: bool = False) -> Iterator[Any]:
     """All nodes of a tree, or of a tuple of trees, each before its parts.
 
     Args:
@@ -56,17 +63,15 @@ def walk(tree: Any, into: Callable[[Any], Any] = parts, *, once: bool = False) -
             object however often it is used, so that a tree can have exponentially more nodes than objects.
     """
     seen: set[int] = set()
-
-    def visit(value: Any) -> Iterator[Any]:
-        for node in _nodes(value):
-            if once:
-                if id(node) in seen:
-                    continue
-                seen.add(id(node))
-            yield node
-            yield from visit(into(node))
-
-    return visit(tree)
+    left = _nodes(tree)[::-1]
+    while left:
+        node = left.pop()
+        if once:
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+        yield node
+        left += [part for part in reversed(into(node)) if part is not None]
 
 
 def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -98,9 +103,7 @@ def _fields(kind: type[Node]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
-def _nodes(value: object) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _nodes(item)
-    elif isinstance(value, Node):
-        yield value
+def _nodes(value: object) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [node for item in value for node in ((item,) if isinstance(item, Node) else _nodes(item))]
+    return [value] if isinstance(value, Node) else []
