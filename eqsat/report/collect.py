@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.extract.cost import readers
-from eqsat.extract.from_egraph import Formulation, Pricing
+from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.assemble import Assembled
@@ -96,7 +96,7 @@ def collect(
         seconds=dict(seconds),
         kernels=kernels,
         regions=rows,
-        host_operators=_host_rows(assembled, priced.pricing, saturation),
+        host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
     )
@@ -170,9 +170,10 @@ def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[R
     return costs
 
 
-def _host_rows(assembled: Assembled, pricing: Pricing, saturation: Saturation) -> tuple[report.HostRow, ...]:
+def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
-    near_misses = NearMisses(saturation, pricing.snapshot, pricing.facts)
+    pricing = priced.pricing
+    near_misses = NearMisses(priced.saturated.saturation, pricing.snapshot, pricing.facts)
     rows = []
     for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
         if node.target != 0 or node.op in ANNOTATIONS:

@@ -27,7 +27,7 @@ _Optional = np.ndarray | None
 
 def scale_of(v: np.ndarray) -> np.floating:
     """A scale as a float32, or as it is where it is wider: what is computed over the reals must not be rounded."""
-    return v.reshape(()).astype(at_least_single(v))[()]
+    return at_least_single(v).type(v.reshape(()))
 
 
 def zero_of(v: _Optional) -> int:
