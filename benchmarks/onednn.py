@@ -65,7 +65,7 @@ def measure(name: str, repeat: int) -> Row:
         "onnxruntime": 1e3 * statistics.median(theirs),
         "reorders": sum(p.is_reorder for p in onednn.primitives()),
         "kernels": f"{coverage.called}/{coverage.total}" if coverage is not None else "0/0",
-        "pieces": onednn.emitted.pieces,
+        "pieces": onednn.emitted.runs,
         "difference": max(_difference(actual[key], y) for key, y in expected.items()),
     }
 

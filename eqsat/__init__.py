@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eqsat import errors
     from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save, write_c
+    from eqsat.backends import Backend
     from eqsat.model.builder import graph, input, op
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backend",
     "QuantizationResult",
     "Result",
     "__version__",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Backend": "eqsat.backends",
     "QuantizationResult": "eqsat.api",
     "Result": "eqsat.api",
     "compare": "eqsat.api",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eqsat.backends.backend import Backend
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
@@ -18,7 +19,7 @@ from eqsat.quantization.limits import Budget
 from eqsat.quantization.options import Activation, AnyMethod, Conversions, Options, QuantizationOptions
 from eqsat.quantization.pipeline import quantize as quantized
 from eqsat.quantization.result import QuantizationResult
-from eqsat.result import Backend, Result, execute
+from eqsat.result import Means, Result, execute
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.select import NumericsClass
 from eqsat.search import Search
@@ -221,8 +222,9 @@ def run(
     inputs: Mapping[str, np.ndarray],
     *,
     dims: Mapping[str, int] | None = None,
-    backend: Backend = "numpy",
+    backend: Means = "numpy",
     vendors: Collection[str] = (),
+    backends: Sequence[Backend] = (),
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
     steps: int | None = None,
@@ -234,7 +236,9 @@ def run(
         inputs: Arrays by input name.
         dims: Sizes for symbolic dimensions.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
-        vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
+        vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants the
+            backend ``"c"``.
+        backends: Further backends: objects that execute the regions of a target.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of what the machine, its container or the limits of the process allow.
@@ -247,8 +251,9 @@ def run(
         ExecutionError: An input is missing, unknown, or of another type or shape.
         LimitError: It takes more memory, time or steps than it may.
         CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
+        BackendError: A backend cannot be found, or fails.
     """
-    return execute(load(source, dims=dims), inputs, backend, vendors)
+    return execute(load(source, dims=dims), inputs, backend, vendors, backends)
 
 
 @within_bounds()
@@ -265,6 +270,8 @@ def write_c(
     winograd: bool = False,
     host: str | Path | Target | None = None,
     select: bool = True,
+    vendors: Collection[str] | None = None,
+    backends: Sequence[Backend] = (),
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> Emitted:
@@ -284,6 +291,9 @@ def write_c(
             with ten times the rounding error and four times the weights.
         host: Name or file of the host whose ``kernel`` entries say what families of kernels cost; ``cpu`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
+        vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
+            that there are by default.
+        backends: Further backends: objects that write the C of the regions of a target.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of what the machine, its container or the limits of the process allow.
@@ -292,6 +302,7 @@ def write_c(
         CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
         LimitError: It takes more memory or time than it may.
         TargetError: There is no such host.
+        BackendError: A backend cannot be found, or fails.
     """
     from eqsat.codegen.folder import write_program
 
@@ -307,6 +318,8 @@ def write_c(
         winograd=winograd,
         host=host,
         select=select,
+        vendors=vendors,
+        backends=backends,
     )
 
 

@@ -81,3 +81,7 @@ class CodegenError(EqsatError):
 
 class LimitError(EqsatError):
     """A model that asks for more memory, time or work than it may have."""
+
+
+class BackendError(CodegenError):
+    """A backend that cannot be found or loaded, or that fails."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
+from eqsat.backends.backend import Backend
+from eqsat.backends.registry import chosen
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.extract.problem import Choice
@@ -23,30 +25,34 @@ if TYPE_CHECKING:
 
     from eqsat.codegen.emitted import Emitted
 
-Backend = Literal["numpy", "c"]
+Means = Literal["numpy", "c"]
 
 
 def execute(
     model: ir.Model,
     inputs: Mapping[str, np.ndarray],
-    backend: Backend = "numpy",
+    backend: Means = "numpy",
     vendors: Collection[str] = (),
+    backends: Sequence[Backend] = (),
 ) -> dict[str, np.ndarray]:
     """Executes a model with numpy or as C.
 
     Raises:
         ExecutionError: An input is missing, unknown, or of another type or shape, or there is no such backend.
         CodegenError: The model cannot become C, or there is no C compiler.
+        BackendError: A backend cannot be found, or fails.
     """
-    if vendors and backend != "c":
-        raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
     if backend == "numpy":
-        return Executor(model).run(inputs)
+        serving = chosen(model, vendors, backends)
+        for vendor in vendors:
+            if not serving[vendor].prepares:
+                raise ExecutionError("the backend `c` is required to call vendors' libraries", actual=repr(backend))
+        return Executor(model, serving).run(inputs)
     if backend != "c":
         raise ExecutionError("`numpy` or `c` is required as backend", actual=repr(backend))
     from eqsat.codegen.runtime import run_once
 
-    return run_once(model, inputs, vendors=vendors)
+    return run_once(model, inputs, vendors=vendors, backends=backends)
 
 
 @dataclass(frozen=True)
@@ -83,28 +89,35 @@ class Result:
         return self.summary.gap
 
     def run(
-        self, inputs: Mapping[str, np.ndarray], backend: Backend = "numpy", vendors: Collection[str] = ()
+        self,
+        inputs: Mapping[str, np.ndarray],
+        backend: Means = "numpy",
+        vendors: Collection[str] = (),
+        backends: Sequence[Backend] = (),
     ) -> dict[str, np.ndarray]:
         """Executes the optimised model; arrays by name in and out.
 
         Args:
             inputs: Arrays by input name.
             backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
-            vendors: With ``"c"``, targets whose library executes their regions: ``["dnnl"]`` for oneDNN.
+            vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants
+                the backend ``"c"``.
+            backends: Further backends: objects that execute the regions of a target.
 
         Raises:
             ExecutionError: An input is missing, unknown, or of another type or shape.
             CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
+            BackendError: A backend cannot be found, or fails.
         """
-        return execute(self.model, inputs, backend, vendors)
+        return execute(self.model, inputs, backend, vendors, backends)
 
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:
         """Writes the optimised model as a C program that checks itself against a stored run.
 
         Args:
             folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select`` and
-                ``vendors`` of :func:`eqsat.codegen.folder.write_program`.
+            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select``,
+                ``vendors`` and ``backends`` of :func:`eqsat.codegen.folder.write_program`.
 
         Raises:
             CodegenError: The model cannot become C: all reasons are listed, and nothing is written.

@@ -27,9 +27,9 @@ from typing import Any
 import click
 import pytest
 
+from eqsat.backends.onednn.library import has_onednn
 from eqsat.cli import cli
 from eqsat.codegen.compiler import find_compiler
-from eqsat.codegen.onednn.library import has_onednn
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -169,7 +169,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.chmod(0o755)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page, page.read_text("utf-8")):
-        if not block.info or "skip" in block.info or ("onednn" in block.info and not has_onednn()):
+        if not block.info or "skip" in block.info or ("onednn" in block.info and not has_onednn(find_compiler())):
             continue
         if block.info[0] == "python":
             run_python(block, namespace)

@@ -16,14 +16,16 @@ from eqsat.cli.options import (
     json_option,
     memory_option,
     quiet_option,
+    read_backends,
     read_inputs,
     seed_option,
+    vendors_option,
 )
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
+    from eqsat.backends.values import Coverage
     from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.onednn.description import Coverage
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
 
@@ -68,6 +70,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not search for kernels and layouts: each operator gets the most special kernel, in the layout it wants.",
 )
+@vendors_option("Write the calls of this target's backend. May be repeated.  [default: of all backends that are found]")
+@click.option(
+    "--backend",
+    "given_backends",
+    multiple=True,
+    metavar="FILE.py",
+    help="Write the calls of the backend in this Python file, which is run. May be repeated.",
+)
 @click.option("--memory-map", is_flag=True, help="Print where in the arena each tensor lies, and from when to when.")
 @inputs_option
 @dims_option
@@ -85,6 +95,8 @@ def codegen(
     winograd: bool,
     host: str | None,
     no_select: bool,
+    vendors: tuple[str, ...],
+    given_backends: tuple[str, ...],
     memory_map: bool,
     inputs: tuple[str, ...],
     dims: dict[str, int],
@@ -115,6 +127,8 @@ def codegen(
         winograd=winograd,
         host=host,
         select=not no_select,
+        vendors=vendors or None,
+        backends=read_backends(given_backends),
     )
     if as_json:
         echo_json(as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)})
@@ -184,13 +198,9 @@ def chosen(selection: Selection) -> str:
 
 def show_coverage(target: str, coverage: Coverage) -> None:
     """How many kernels a vendor's library executes, and why it does not execute the others."""
-    echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {LIBRARIES.get(target, target)}")
+    echo(f"{target:<9} {coverage.called:,} of {coverage.total:,} kernels call {coverage.library}")
     for name, operator, reason in coverage.refused:
         echo(f"          {name_of(name)} ({operator}) runs in portable C: {reason}")
-
-
-LIBRARIES = {"dnnl": "oneDNN"}
-"""How the libraries of targets are called."""
 
 
 def show_memory_map(emitted: Emitted) -> None:

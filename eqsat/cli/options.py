@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,6 +12,8 @@ import click
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from eqsat.backends import Backend
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -45,6 +47,21 @@ def dims_option(command: _Command) -> _Command:
         callback=_dims,
         help="Bind a symbolic dimension of the model's inputs. May be repeated.",
     )(command)
+
+
+def vendors_option(what: str) -> Callable[[_Command], _Command]:
+    """``--vendor``, any number of times."""
+    return click.option("--vendor", "vendors", multiple=True, metavar="TARGET", help=what)
+
+
+def read_backends(files: Sequence[str]) -> list[Backend]:
+    """Backends of Python files, which are executed: who names them wants that."""
+    from eqsat.backends.registry import from_file
+
+    for name in files:
+        if not name.endswith(".py"):
+            raise click.BadParameter(f"{name!r} is neither numpy nor c nor a .py file", param_hint="'--backend'")
+    return [from_file(name) for name in files]
 
 
 def inputs_option(command: _Command) -> _Command:

@@ -17,15 +17,17 @@ from eqsat.cli.options import (
     inputs_option,
     json_option,
     quiet_option,
+    read_backends,
     read_inputs,
     seed_option,
+    vendors_option,
 )
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.result import Backend
+    from eqsat.result import Means
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 
@@ -43,18 +45,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["numpy", "c"]),
-    default="numpy",
-    show_default=True,
-    help="Execute with numpy, or write the model as C, compile and call it.",
-)
-@click.option(
-    "--vendor",
-    "vendors",
+    "given_backends",
     multiple=True,
-    type=click.Choice(["dnnl"]),
-    help="With the backend c, call the library of this target for its regions: oneDNN for dnnl.",
+    metavar="numpy|c|FILE.py",
+    help="Execute with numpy, or write the model as C, compile and call it; a Python file, which is run, holds a "
+    "backend that executes the regions of its target. May be repeated.  [default: numpy]",
 )
+@vendors_option("Execute the regions of this target with its backend: oneDNN for dnnl, which wants --backend c.")
 @click.option("--full", is_flag=True, help="Print all elements.")
 @json_option("shapes, types and statistics")
 @quiet_option()
@@ -66,7 +63,7 @@ def run(
     dims: dict[str, int],
     seed: int,
     output: Path | None,
-    backend: Backend,
+    given_backends: tuple[str, ...],
     vendors: tuple[str, ...],
     full: bool,
     as_json: bool,
@@ -83,6 +80,11 @@ def run(
     from eqsat import api
     from eqsat.execute.inputs import complete_inputs, input_names
 
+    means = [name for name in given_backends if name in ("numpy", "c")]
+    if len(means) > 1:
+        raise click.BadParameter("numpy and c exclude each other, and each is given once", param_hint="'--backend'")
+    how: Means = "c" if means == ["c"] else "numpy"
+    backends = read_backends([name for name in given_backends if name not in ("numpy", "c")])
     loaded = api.load(model)
     names = input_names(loaded)
     given = read_inputs(inputs, names)
@@ -91,7 +93,7 @@ def run(
     if drawn and not quiet and not as_json:
         echo(f"random    {', '.join(map(name_of, drawn))} (seed {seed})", err=True)
 
-    results = api.run(loaded, arrays, backend=backend, vendors=vendors)
+    results = api.run(loaded, arrays, backend=how, vendors=vendors, backends=backends)
     if output is not None:
         _save(results, output)
     if as_json:

@@ -1,73 +1,47 @@
 """Kernels, weights and the memory plan become the text of one C file and its header.
 
 For every instruction set there is one function that calls the kernels in turn; the entry function checks its arguments
-and picks one. Kernels of equal text are one function. Everything but the entry function is static, and nothing is
-written but what the caller passes.
+and picks one. Kernels of equal text are one function. A region of a target that has no backend is a function by its
+name, whose parameters are the buffers that it shares with what is around it. Everything but the entry function is
+static, and nothing is written but what the caller passes.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
+from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
 from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
+from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halo
-from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
+from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import identifier, unique
-from eqsat.codegen.onednn.tables import onednn_files
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.placed import Layout
-from eqsat.codegen.program import Group, Node, Program, Tensor
+from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.served import Served, Text
 from eqsat.codegen.text import render
-from eqsat.codegen.vendor import call_text, header
 from eqsat.codegen.weights import Weights
 from eqsat.text import plain
 
-BASE = "base"
-"""Section of functions that every variant may call: default flags, C11 alone."""
-X86 = "x86"
-"""Section of what several x86 variants share."""
 SMALL = 4096
 """Elements of a constant that is kept for reports."""
 
 
-@dataclass
-class _Section:
-    """Functions that are compiled under one condition."""
-
-    helpers: dict[str, None] = field(default_factory=dict)
-    functions: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
-class _Function:
-    """A kernel as text, before its place and name are settled.
+class _Span:
+    """Nodes in a row, by number, and their group."""
 
-    Attributes:
-        signature: Of the C function, in parentheses.
-        body: Statements.
-        contract: See :class:`~eqsat.codegen.kernel.Kernel`.
-        specialised: Likewise.
-        helpers: Likewise.
-        constants: Arguments for the kernel's constants.
-    """
-
-    signature: str
-    body: str
-    contract: bool
-    specialised: bool
-    helpers: tuple[str, ...]
-    constants: tuple[str, ...]
-
-    @property
-    def text(self) -> tuple[str, str, bool]:
-        return self.signature, self.body, self.contract
+    group: int | None
+    numbers: list[int]
 
 
 def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, embedded: bool = True) -> Emitted:
@@ -90,21 +64,18 @@ class _Emitter:
         self.name = name
         self.isas = isas
         self.weights = Weights()
-        self.sections: dict[str, _Section] = {BASE: _Section(), PORTABLE.name: _Section(), X86: _Section()}
-        self.sections.update({isa.name: _Section() for isa in isas if isa != PORTABLE})
-        self.users: dict[tuple[str, str, bool], set[str]] = {}
-        self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
+        self.functions = Functions(name, isas)
         ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t", name)
         self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
-        targets = sorted({group.target for group in program.groups})
-        self._vendor_names = dict(zip(targets, unique(targets, "t"), strict=True))
+        self.spans = _spans(layout)
+        self.renamed: dict[Buffer, str] = {}
         named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
         nodes = self.layout.nodes
         self._lifetimes()
-        functions: list[dict[str, _Function]] = []
+        functions: list[dict[str, Function]] = []
         scratch = [0] * len(nodes)
         infos: list[KernelInfo] = []
         for number, node in enumerate(nodes):
@@ -112,23 +83,35 @@ class _Emitter:
             functions.append({})
             for isa in self.isas:
                 kernel = family.generate(task, isa)
-                made = self._function(node, kernel)
-                functions[-1][isa.name] = made
-                self.users.setdefault(made.text, set()).add(isa.name)
+                functions[-1][isa.name] = self.functions.add(self._function(node, kernel), isa)
                 scratch[number] = max(scratch[number], kernel.scratch)
             shape = next(t.shape for t in node.writes())
             infos.append(KernelInfo(node.name, node.describe(), family.name, shape, _without_weights(task)))
-        plan, buffers, scratches = self._memory(scratch)
-        onednn = self._onednn()
-        variants: list[tuple[Isa, list[str]]] = []
+        texts = self._served()
+        extra = {group: text.scratch(k) for text in texts for k, group in enumerate(self.numbers[text.served.target])}
+        plan, buffers, scratches, memory = self._memory(scratch, extra)
+        variants: list[tuple[Isa, list[str], list[str]]] = []
         for isa in self.isas:
             lines: list[str] = []
-            for number, node in enumerate(nodes):
-                lines += self._vendor(number) + _halos(number, buffers)
-                lines += self._call(number, node, functions[number][isa.name], isa, scratches.get(number))
-            lines += self._vendor(len(nodes))
-            variants.append((isa, lines))
-        self._hoist_helpers()
+            own: list[str] = []
+            for span in self._pieces():
+                found: list[str] = []
+                plain_group = span.group is not None and self.program.groups[span.group].backend is None
+                if plain_group:
+                    self.renamed = self._shared(span)
+                for number in span.numbers:
+                    found += _halos(number, buffers)
+                    made = functions[number][isa.name]
+                    found += self._call(number, nodes[number], made, isa, scratches.get(number))
+                if plain_group:
+                    lines += self._function_of(span, isa, found, own)
+                elif span.group is not None:
+                    text, k = self.runs[span.group]
+                    lines += [*self._run(text, k, span.group, memory.get(span.group, 0)), *found, text.end]
+                else:
+                    lines += found
+            variants.append((isa, lines, own))
+        self.functions.hoist_helpers()
         values = {
             "name": self.name,
             "upper": self.name.upper(),
@@ -140,19 +123,24 @@ class _Emitter:
             "alignment": ALIGNMENT,
             "kernels": infos,
             "embedded": embedded,
-            "vendors": sorted({*self._vendor_headers(), *(["dnnl"] if onednn else [])}),
-            "onednn": bool(onednn),
+            "texts": texts,
+            "contexts": self.contexts,
             "portable": any(not isa.x86 for isa in self.isas),
         }
-        shared = [(n, self.sections[n]) for n in (BASE, PORTABLE.name, X86)]
-        own = [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
         source = render(
-            "model.c.jinja", **values, shared=shared, own=own, variants=variants, scalar=SCALAR in self.isas
+            "model.c.jinja",
+            **values,
+            shared=self.functions.shared,
+            own=self.functions.own,
+            variants=variants,
+            scalar=SCALAR in self.isas,
         )
-        files = onednn_files(onednn, lambda array: self.weights.add(array)[0], values) if onednn else {}
-        values["weights"] = self.weights.size + SLACK
         entries = [MapEntry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in buffers]
         entries += [MapEntry(f"scratch of {infos[n].name}", o, scratch[n], n, n) for n, o in scratches.items()]
+        entries += [
+            MapEntry(f"scratch of {self.program.groups[g].region.name}", o, extra[g], *self.spans[g])
+            for g, o in memory.items()
+        ]
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
         return Emitted(
             name=self.name,
@@ -166,9 +154,8 @@ class _Emitter:
             plan=plan,
             memory_map=entries,
             kernels=infos,
-            vendors=self._vendor_headers(),
-            sources={f"{self.name}{ending}": text for ending, text in files.items()},
-            pieces=len(onednn),
+            served=[text.served for text in texts],
+            files={f"{self.name}{ending}": file for text in texts for ending, file in text.files(values).items()},
         )
 
     # ---- memory ----------------------------------------------------------------------------------------
@@ -181,90 +168,116 @@ class _Emitter:
         for number, node in enumerate(self.layout.nodes):
             for tensor in (*node.reads(), *node.writes()):
                 self.layout.places[tensor].buffer.last = number
-        for group, (first, last) in self._spans().items():
-            # A vendor's kernel reads and writes at any time within its group.
-            for x in self.program.groups[group].operands.values():
-                if isinstance(x, Tensor):
-                    buffer = self.layout.places[x].buffer
-                    buffer.last = max(buffer.last, last)
-            for y in self.program.groups[group].results.values():
+        for number, (first, last) in self.spans.items():
+            # A backend reads and writes at any time within its run.
+            group = self.program.groups[number]
+            for x in group.operands if group.backend is not None else ():
+                buffer = self.layout.places[x].buffer
+                buffer.last = max(buffer.last, last)
+            for y in group.results if group.backend is not None else ():
                 buffer = self.layout.places[y].buffer
                 buffer.first = min(buffer.first, first)
 
-    def _vendor_headers(self) -> dict[str, str]:
-        by_target: dict[str, list[Group]] = {}
-        for number in self._spans():
-            group = self.program.groups[number]
-            if group.piece is not None:
-                continue
-            by_target.setdefault(self._vendor_names[group.target], []).append(group)
-        return {target: header(self.name, target, groups) for target, groups in sorted(by_target.items())}
+    # ---- groups ----------------------------------------------------------------------------------------
 
-    def _spans(self) -> dict[int, tuple[int, int]]:
-        """First and last node of each vendor's call."""
-        spans: dict[int, tuple[int, int]] = {}
+    def _pieces(self) -> list[_Span]:
+        """Nodes in a row that are in the same group, or in none."""
+        found: list[_Span] = []
         for number, node in enumerate(self.layout.nodes):
-            if node.group is not None:
-                spans[node.group] = (spans.get(node.group, (number, number))[0], number)
-        return spans
+            if not found or found[-1].group != node.group:
+                found.append(_Span(node.group, []))
+            found[-1].numbers.append(number)
+        return found
 
-    def _vendor(self, number: int) -> list[str]:
-        """What stands between two nodes of different groups: the end of one, the beginning of the other."""
-        nodes = self.layout.nodes
-        before = nodes[number - 1].group if number else None
-        here = nodes[number].group if number < len(nodes) else None
-        if before == here:
-            return []
-        lines = []
-        if before is not None:
-            lines.append("#endif" if self.program.groups[before].piece is None else "}")
-        if here is not None and self.program.groups[here].piece is not None:
-            lines += self._execution(here)
-        elif here is not None:
-            group = self.program.groups[here]
-            operands = {
-                i: self._location(x, True) if isinstance(x, Tensor) else self._constant(x)
-                for i, x in group.operands.items()
-            }
-            results = {i: self._location(y, False) for i, y in group.results.items()}
-            lines.append(f"#ifdef {self.name.upper()}_USE_{self._vendor_names[group.target].upper()}")
-            lines += [f"{call_text(group, operands, results).rstrip().rstrip(';')};", "#else"]
-        return lines
+    def _served(self) -> list[Text]:
+        """What the backends write, by target; each is asked once."""
+        self.numbers: dict[str, list[int]] = {}
+        self.runs: dict[int, tuple[Text, int]] = {}
+        groups = {n: g for n in self.spans if (g := self.program.groups[n]).backend is not None}
+        targets = sorted({group.region.target for group in groups.values()})
+        texts = []
+        for target, name in zip(targets, unique(["example", *targets], "t")[1:], strict=True):
+            mine = [n for n, group in groups.items() if group.region.target == target]
+            backend = groups[mine[0]].backend
+            assert backend is not None
+            runs = [
+                Run(k, g.kernels[0].name, g.region, g.kernels, g.inputs, tuple(g.results))
+                for k, g in enumerate(groups[n] for n in mine)
+            ]
+            texts.append(Text(Served(name, backend, runs), self.name, self.program.name, self.weights))
+            self.numbers[name] = mine
+            self.runs.update({n: (texts[-1], k) for k, n in enumerate(mine)})
+        self.contexts = [text.served.target for text in texts if text.served.code.stateful]
+        return texts
 
-    def _onednn(self) -> list[Group]:
-        """Groups that oneDNN executes, in order."""
-        return [group for number in self._spans() if (group := self.program.groups[number]).piece is not None]
+    def _run(self, text: Text, number: int, group: int, at: int) -> list[str]:
+        """What stands before the portable form of a backend's run."""
+        inputs = [self._location(x, True) for x in self.program.groups[group].operands]
+        outputs = [self._location(y, False) for y in self.program.groups[group].results]
+        target = text.served.target
+        index = self.contexts.index(target) if target in self.contexts else 0
+        return text.call(number, inputs, outputs, at, index)
 
-    def _execution(self, number: int) -> list[str]:
-        """The condition under which oneDNN leaves a group to the nodes behind it."""
-        group = self.program.groups[number]
-        read = [self._location(x, True) for _, x in sorted(group.operands.items()) if isinstance(x, Tensor)]
-        written = [self._location(y, False) for _, y in sorted(group.results.items())]
-        at = self._onednn().index(group)
-        return [
-            f"#ifdef {self.name.upper()}_USE_DNNL",
-            f"if (dnnl == NULL || !{self.name}_dnnl_execute(",
-            f"        dnnl, {at}, (const void *const[]){{{', '.join(read) or 'NULL'}}},",
-            f"        (void *const[]){{{', '.join(written)}}}))",
-            "#endif",
-            "{",
+    def _shared(self, span: _Span) -> dict[Buffer, str]:
+        """Buffers that a region shares with what is around it, and the names of the parameters for them."""
+        places, nodes = self.layout.places, self.layout.nodes
+        inside = set(span.numbers)
+        others = (node for i, node in enumerate(nodes) if i not in inside)
+        outer = {places[t].buffer for node in others for t in (*node.reads(), *node.writes())}
+        mine = [t for i in span.numbers for t in nodes[i].reads()] + [
+            t for i in span.numbers for t in nodes[i].writes()
         ]
+        names: dict[Buffer, str] = {}
+        for tensor in mine:
+            buffer = places[tensor].buffer
+            if buffer.kind != "arena" or buffer in outer:
+                names.setdefault(buffer, buffer.owner.name)
+        return dict(zip(names, unique(names.values(), "t", self.name), strict=True))
+
+    def _function_of(self, span: _Span, isa: Isa, body: list[str], functions: list[str]) -> list[str]:
+        """Make a function of a region's lines; returns the call."""
+        assert span.group is not None
+        places, nodes = self.layout.places, self.layout.nodes
+        region = self.program.groups[span.group].region.name
+        written = {places[t].buffer for i in span.numbers for t in nodes[i].writes()}
+        parameters: list[str] = []
+        arguments: list[str] = []
+        names, self.renamed = self.renamed, {}
+        for buffer, name in names.items():
+            const = "" if buffer in written else "const "
+            parameters.append(f"{const}{dtypes.storage(buffer.owner.dtype)} *{name}")
+            arguments.append(self._element(buffer, buffer.owner.dtype, bool(const)))
+        for c, name in (("unsigned char *", "arena"), ("const unsigned char *", "weights")):
+            if any(re.search(rf"\b{name}\b", line) for line in body):
+                parameters.append(f"{c}{name}")
+                arguments.append(name)
+        label = f"{self.name}_{identifier(region, 'region')}_{isa.name}"
+        head = f"static void {label}({', '.join(parameters) or 'void'}) {{"
+        functions.append("\n".join([f"/* {plain(region)} */", head, *(f"    {line}" for line in body), "}"]))
+        return [f"{label}({', '.join(arguments)});"]
+
+    # ---- memory ----------------------------------------------------------------------------------------
 
     def _constant(self, array: np.ndarray) -> str:
         offset, c = self.weights.add(array)
         return f"(const {c} *)(weights + {offset})"
 
-    def _memory(self, scratch: list[int]) -> tuple[MemoryPlan, list[Buffer], dict[int, int]]:
-        """The plan, the arena's buffers with their offsets set, and the offset of each kernel's working memory."""
+    def _memory(
+        self, scratch: list[int], extra: dict[int, int]
+    ) -> tuple[MemoryPlan, list[Buffer], dict[int, int], dict[int, int]]:
+        """The plan, the arena's buffers with their offsets set, and where the memory of kernels and of runs lies."""
         touched = {self.layout.places[t].buffer for n in self.layout.nodes for t in (*n.reads(), *n.writes())}
         buffers = [b for b in self.layout.buffers if b.kind == "arena" and b in touched]
         blocks = [Block(b.bytes, b.first, b.last) for b in buffers]
         working = [number for number, size in enumerate(scratch) if size]
         blocks += [Block(scratch[number], number, number) for number in working]
+        runs = [group for group, size in extra.items() if size]
+        blocks += [Block(extra[group], *self.spans[group]) for group in runs]
         plan = plan_memory(blocks, ALIGNMENT)
         for buffer, offset in zip(buffers, plan.offsets, strict=False):
             buffer.offset = offset
-        return plan, buffers, dict(zip(working, plan.offsets[len(buffers) :], strict=True))
+        rest = plan.offsets[len(buffers) :]
+        return plan, buffers, dict(zip(working, rest, strict=False)), dict(zip(runs, rest[len(working) :], strict=True))
 
     # ---- functions -------------------------------------------------------------------------------------
 
@@ -274,7 +287,7 @@ class _Emitter:
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: Node, kernel: Kernel) -> _Function:
+    def _function(self, node: Node, kernel: Kernel) -> Function:
         restrict = "" if node in self.layout.in_place else "restrict "
         parameters = [
             (f"{'const ' if const else ''}{dtypes.storage(tensor.dtype)} *{restrict}", name)
@@ -288,7 +301,7 @@ class _Emitter:
         if kernel.scratch:
             parameters.append(("void *restrict ", "scratch"))
         unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]
-        return _Function(
+        return Function(
             ", ".join(f"{c}{n}" for c, n in parameters) or "void",
             "\n".join([*(f"(void){n};" for n in unused), kernel.body]),
             kernel.contract,
@@ -297,68 +310,39 @@ class _Emitter:
             tuple(constants),
         )
 
-    def _call(self, number: int, node: Node, made: _Function, isa: Isa, scratch: int | None) -> list[str]:
+    def _call(self, number: int, node: Node, made: Function, isa: Isa, scratch: int | None) -> list[str]:
         arguments = [self._location(tensor, const) for tensor, _, const in self._operands(node)]
         arguments += made.constants
         if re.search(r"void \*restrict scratch$", made.signature):
             arguments.append(f"arena + {scratch}")
-        function = self._name(node, made, isa)
+        function = self.functions.name_of(node, made, isa)
         comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
     def _location(self, tensor: Tensor, const: bool) -> str:
         place = self.layout.places[tensor]
         buffer, start = place.buffer, place.start()
-        c = dtypes.storage(tensor.dtype)
+        if buffer in self.renamed:
+            name = self.renamed[buffer]
+            return name if start == 0 else f"{name} + {start}"
+        return self._element(buffer, tensor.dtype, const, start)
+
+    def _element(self, buffer: Buffer, dtype: ir.DataType, const: bool, start: int = 0) -> str:
+        """An element of a buffer, seen from the function that calls the kernels."""
         if buffer.kind == "arena":
-            at = buffer.offset + start * dtypes.size(tensor.dtype)
-            return f"({'const ' if const else ''}{c} *)(arena + {at})"
+            at = buffer.offset + start * dtypes.size(dtype)
+            return f"({'const ' if const else ''}{dtypes.storage(dtype)} *)(arena + {at})"
         given = self.inputs[buffer.index] if buffer.kind == "input" else self.outputs[buffer.index]
         return given.c_name if start == 0 else f"{given.c_name} + {start}"
 
-    def _section(self, made: _Function, isa: Isa) -> str:
-        """Where a function belongs: what needs no instruction set of its own is shared."""
-        if isa.x86 and made.specialised:
-            return isa.name
-        users = self.users[made.text]
-        if SCALAR.name not in users:
-            return PORTABLE.name if PORTABLE.name in users else isa.name
-        return BASE if PORTABLE.name in users else SCALAR.name
 
-    def _name(self, node: Node, made: _Function, isa: Isa) -> str:
-        """Name of the function; it is written into its section when first asked for."""
-        where = self._section(made, isa)
-        section, key = self.sections[where], (where, made.text)
-        section.helpers.update(dict.fromkeys(made.helpers))
-        if key not in self.named:
-            words = [s.operator.name for s in node.steps]
-            if not node.is_chain or not words:
-                words.insert(0, "copy" if node.is_chain else node.operator.name)
-            name = f"{self.name}_k{len(self.named)}_{identifier('_'.join(words[:4]).lower(), 'k')}_{where}"
-            self.named[key] = name
-            upper = self.name.upper()
-            attributes = [f"{upper}_CONTRACT"] if made.contract else []
-            if isa.x86 and where == isa.name:
-                attributes.append(f"{upper}_{isa.name.upper()}")
-            head = " ".join(["static", *attributes, "void", f"{name}({made.signature})"])
-            lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *made.body.splitlines()]
-            body = "\n".join(f"    {line}" if line else "" for line in lines)
-            section.functions.append(f"{head} {{\n{body}\n}}\n")
-        return self.named[key]
-
-    def _hoist_helpers(self) -> None:
-        """Declarations that several sections need stand once, in what all of them see."""
-        where: dict[str, list[str]] = {}
-        for name, section in self.sections.items():
-            for helper in section.helpers:
-                where.setdefault(helper, []).append(name)
-        x86 = {X86, *(isa.name for isa in self.isas if isa.x86)}
-        for helper, names in where.items():
-            if len(names) > 1:
-                home = X86 if x86.issuperset(names) else BASE if {BASE, SCALAR.name} & set(names) else PORTABLE.name
-                for name in names:
-                    del self.sections[name].helpers[helper]
-                self.sections[home].helpers[helper] = None
+def _spans(layout: Layout) -> dict[int, tuple[int, int]]:
+    """First and last node of each group."""
+    spans: dict[int, tuple[int, int]] = {}
+    for number, node in enumerate(layout.nodes):
+        if node.group is not None:
+            spans[node.group] = (spans.get(node.group, (number, number))[0], number)
+    return spans
 
 
 def _without_weights(task: Task) -> Task:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eqsat.backends.values import Coverage
 from eqsat.codegen.kernel import Task
 from eqsat.codegen.memory import MemoryPlan
+from eqsat.codegen.served import Served
 
 if TYPE_CHECKING:
-    from eqsat.codegen.onednn.description import Coverage
     from eqsat.codegen.select import Selection
 
 
@@ -87,11 +88,10 @@ class Emitted:
         plan: How the arena is used.
         memory_map: The same by tensor.
         kernels: One a call, in order.
-        vendors: Headers for vendors' functions, text by target.
         selection: What an extraction chose, None where there was no choice.
-        sources: Further C files, text by name.
-        pieces: How many pieces of the model oneDNN executes.
-        coverage: How many kernels of a vendor's regions its library executes, by target.
+        served: What backends execute, one a target.
+        files: Headers and sources of the backends, text by name.
+        coverage: How many kernels of a target's regions its backend executes.
     """
 
     name: str
@@ -105,8 +105,12 @@ class Emitted:
     plan: MemoryPlan
     memory_map: list[MapEntry]
     kernels: list[KernelInfo]
-    vendors: dict[str, str]
     selection: Selection | None = None
-    sources: dict[str, str] = field(default_factory=dict)
-    pieces: int = 0
+    served: list[Served] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
     coverage: dict[str, Coverage] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        """How many runs of kernels backends execute."""
+        return sum(len(served.runs) for served in self.served)

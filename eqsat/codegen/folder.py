@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.backends.backend import Backend
+from eqsat.backends.registry import chosen
 from eqsat.codegen import dtypes
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emitted import Argument, Emitted
 from eqsat.codegen.expressions import conversions
-from eqsat.codegen.generate import VENDORS, generate
+from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import ALL, find
 from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.text import render
@@ -73,7 +75,8 @@ def write_program(
     winograd: bool = False,
     host: str | Path | Target | None = None,
     select: bool = True,
-    vendors: Collection[str] = VENDORS,
+    vendors: Collection[str] | None = None,
+    backends: Sequence[Backend] = (),
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
@@ -81,7 +84,9 @@ def write_program(
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
-        vendors: Likewise; the program runs without their libraries as well.
+        vendors: Targets whose backend, found by name, executes their regions; all that there are by default. The
+            program runs without their libraries as well.
+        backends: Further backends.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
@@ -89,17 +94,17 @@ def write_program(
     """
     if weights is not None and weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
-    chosen = ALL if isas is None else find(isas)
+    instructions = ALL if isas is None else find(isas)
     emitted = generate(
         model,
         name=name,
         dims=dims,
-        isas=chosen,
+        isas=instructions,
         embedded=weights != "blob",
         winograd=winograd,
         host=host,
         select=select,
-        vendors=vendors,
+        backends=chosen(model, vendors, backends),
     )
     write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=dims, seed=seed)
     return emitted
@@ -147,8 +152,8 @@ def write_folder(
         "form": form,
         "alignment": ALIGNMENT,
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
-        "vendors": sorted({*emitted.vendors, *(["dnnl"] if emitted.sources else [])}),
-        "onednn": bool(emitted.sources),
+        "served": emitted.served,
+        "stateful": [served for served in emitted.served if served.code.stateful],
         "inputs": stored_inputs,
         "outputs": stored_outputs,
         "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
@@ -161,8 +166,7 @@ def write_folder(
         "main.c": render("main.c.jinja", **values),
         "CMakeLists.txt": render("CMakeLists.txt.jinja", **values),
     }
-    files.update({f"{name}_{target}.h": text for target, text in emitted.vendors.items()})
-    files.update(emitted.sources)
+    files.update(emitted.files)
     if form == "string":
         files[f"{name}_weights.c"] = render("weights.c.jinja", **values, literal=literal(emitted.weights[:-1]))
     else:

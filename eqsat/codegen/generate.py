@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir as ir
 
+from eqsat.backends.backend import Backend
+from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
@@ -16,16 +18,11 @@ from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
-from eqsat.codegen.onednn import assign as onednn
-from eqsat.codegen.onednn.marks import mark_kernels
+from eqsat.codegen.regions import mark_regions, plain_regions
 from eqsat.codegen.select import select_kernels
-from eqsat.codegen.vendor import mark_groups
 from eqsat.execute.settle import settled
 from eqsat.rules.ast import Target
 from eqsat.targets.registry import load_host
-
-VENDORS = (onednn.TARGET,)
-"""Targets whose library is called by what is known of it here."""
 
 
 def generate(
@@ -38,8 +35,8 @@ def generate(
     winograd: bool = False,
     host: str | Path | Target | None = None,
     select: bool = True,
-    vendors: Collection[str] = (),
-    refused: Collection[str] = (),
+    backends: Mapping[str, Backend] | None = None,
+    unavailable: Unavailable | None = None,
 ) -> Emitted:
     """Writes a model as C.
 
@@ -54,27 +51,28 @@ def generate(
         host: Whose ``kernel`` entries say what families of kernels cost; the shipped ``cpu`` by default.
         select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
             most special family is taken and conversions are inserted where one wants another layout.
-        vendors: Targets whose regions get calls of a library that wants more than a call a kernel: ``dnnl``.
-        refused: Names of kernels that the library is known not to have.
+        backends: Who executes the regions of a target, by target; see :func:`eqsat.backends.registry.chosen`.
+        unavailable: Kernels that a backend is known not to have on this machine.
 
     Raises:
         CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
         TargetError: There is no such host.
+        BackendError: A backend fails.
     """
     check_prefix(name)
-    marked, groups = mark_groups(settled(model))
-    if onednn.TARGET in vendors:
-        marked, kernels = mark_kernels(marked, onednn.TARGET)
-    else:
-        kernels = []
-    chosen = select_kernels(marked, load_host(host), dims=dims, winograd=winograd) if select else None
-    program = lower(marked, dims=dims, groups=groups) if chosen is None else lower(chosen[0], groups=groups)
-    coverage = {onednn.TARGET: onednn.assign(program, kernels, refused)} if kernels else {}
+    generated = load_host(host)
+    serving = {target: backend for target, backend in (backends or {}).items() if backend.emits}
+    plain = plain_regions(model, generated if select else None)
+    marked, regions = mark_regions(settled(model), serving, plain)
+    chosen = select_kernels(marked, generated, dims=dims, winograd=winograd) if select else None
+    selected, selection = (marked, None) if chosen is None else chosen
+    program = lower(selected, dims=dims if chosen is None else None, regions=regions)
+    coverage = assign(program, regions, unavailable or {})
     simplify_bytes(program)
     fuse(program)
     fold_scales(program)
     layout = plan_layout(program)
     emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
     emitted.coverage = coverage
-    emitted.selection = None if chosen is None else chosen[1]
+    emitted.selection = selection
     return emitted

@@ -37,6 +37,7 @@ class _Planner:
         self.position = {node: i for i, node in enumerate(program.nodes)}
         self.now = 0
         self.group: int | None = None
+        self.made_in: dict[Buffer, int | None] = {}
         self.conversions: dict[tuple[Tensor, int | None], list[Tensor]] = {}
         self.wants: dict[Node, Wants] = {}
         self.outputs: dict[Tensor, int] = {}
@@ -87,12 +88,11 @@ class _Planner:
         return families[node]
 
     def _enter(self, group: Group, node: Node) -> None:
-        """Operands of a vendor's call: dense, row-major, and there until the call."""
+        """Operands of a backend's run: dense, row-major, and there until it is executed."""
         self.group = None
-        for number, operand in sorted(group.operands.items()):
-            if isinstance(operand, Tensor):
-                self.consumers.setdefault(operand, []).append(node)
-                group.operands[number] = self._granted(operand, Want(strict=True, dense=True))
+        for number, operand in enumerate(group.operands):
+            self.consumers.setdefault(operand, []).append(node)
+            group.operands[number] = self._granted(operand, Want(strict=True, dense=True))
 
     def _wanted(self, node: Node, tensor: Tensor) -> list[Want]:
         """What a node wants of a tensor that it reads."""
@@ -145,6 +145,7 @@ class _Planner:
         elif kind == "output":
             buffer.kind, buffer.index, buffer.rigid = "output", index, True
         self.layout.buffers.append(buffer)
+        self.made_in[buffer] = self.group
         place = Place.whole(buffer)
         self._put(tensor, place)
         return place
@@ -181,8 +182,8 @@ class _Planner:
         tensor = node.outputs[0]
         if tensor is None or tensor in self.places or tensor in self.outputs or tensor in self.joins:
             return False
-        if node.group is not None:
-            return False  # The vendor's kernel may not be able to.
+        if node.group is not None and self.program.groups[node.group].backend is not None:
+            return False  # The backend may not be able to.
         for source, output in self.wants[node].in_place:
             if output != 0:
                 continue
@@ -192,6 +193,8 @@ class _Planner:
             place = self.places[x]
             if place.buffer.kind != "arena" or not self._dies(place.buffer, node) or place.strides is not None:
                 continue
+            if node.group is not None and self.made_in[place.buffer] != node.group:
+                continue  # It would be an operand and a result of the same function.
             if any(step == 0 for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
                 continue
             if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
@@ -271,7 +274,7 @@ class _Planner:
             if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
                 return copy
         copy = self._converted(tensor, want)
-        # What a group converts for itself is not there where the vendor's kernel runs.
+        # What a group converts for itself is not there where a backend executes it.
         self.conversions.setdefault((tensor, self.group), []).append(copy)
         # Whoever reads the original may come to read the copy.
         self.consumers[copy] = self.consumers.get(tensor, [])

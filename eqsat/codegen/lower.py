@@ -5,22 +5,22 @@ What cannot become C is collected on the way and reported in one message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.backends.read import plain
+from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.chosen import decide, family_of
 from eqsat.codegen.kernels.registry import families, find
 from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
-from eqsat.codegen.onednn.marks import mark_of
-from eqsat.codegen.program import IDENTITY, Dequantized, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
+from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion
 from eqsat.codegen.satisfied import same_order
-from eqsat.codegen.vendor import GROUP, ROLE, mark_groups
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
 from eqsat.model.infer import infer_types
@@ -69,7 +69,7 @@ def lower(
     *,
     dims: Mapping[str, int] | None = None,
     name: str = "",
-    groups: list[Group] | None = None,
+    regions: Sequence[MarkedRegion] = (),
 ) -> Program:
     """Lowers a model; regions and composites are taken apart, fusion makes kernels of them again.
 
@@ -77,22 +77,20 @@ def lower(
         model: As loaded; it is left as it is.
         dims: Sizes of symbolic dimensions.
         name: For messages.
-        groups: Of :func:`eqsat.codegen.vendor.mark_groups`, where the model has the marks already.
+        regions: Whose marks the model has, see :mod:`eqsat.codegen.regions`; their operands and results are filled in.
 
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    if groups is None:
-        model, groups = mark_groups(model)
-    plain = load(inline(model), dims=dims)
-    return _Lowering(plain, name or plain.graph.name or "model", groups).run()
+    inlined = load(inline(model), dims=dims)
+    return _Lowering(inlined, name or inlined.graph.name or "model", regions).run()
 
 
 class _Lowering:
-    def __init__(self, model: ir.Model, name: str, groups: list[Group]) -> None:
+    def __init__(self, model: ir.Model, name: str, regions: Sequence[MarkedRegion]) -> None:
         self.graph = model.graph
         self.name = name
-        self.groups = groups
+        self.regions = regions
         self.values: dict[ir.Value, Operand | None] = {}
         self.nodes: list[Node] = []
         self.dequantized: dict[int, Dequantized] = {}
@@ -122,10 +120,7 @@ class _Lowering:
                 found = self._stored_constant(value.name or "", found)
             if isinstance(found, Tensor):
                 outputs.append((value.name or "", found))
-        program = Program(self.name, inputs, outputs, self.nodes, self.groups, self.dequantized)
-        for made in self.nodes:
-            if made.group is not None and not self.groups[made.group].results:
-                made.group = None  # All that the call would compute is known.
+        program = Program(self.name, inputs, outputs, self.nodes, dequantized=self.dequantized)
         if not self.problems.nodes:
             program.remove_dead()
         self._check_families(program)
@@ -179,9 +174,11 @@ class _Lowering:
                 return
             else:
                 operands.append(self.values[value])
-        group = node.metadata_props.get(GROUP)
-        if group is not None and ROLE in node.metadata_props:
-            self.values[node.outputs[0]] = self._border(node, int(group), operands[0])
+        marks = node.metadata_props
+        kernel = (int(marks[REGION_MARK]), int(marks[KERNEL_MARK])) if REGION_MARK in marks else None
+        if kernel is not None and ROLE in marks:
+            self.values[node.outputs[0]] = operands[0]
+            self._border(marks[ROLE], kernel, operands[0])
             return
         if ORDER in node.metadata_props:
             self.values[node.outputs[0]] = self._ordered(node, operands[0])
@@ -193,11 +190,9 @@ class _Lowering:
         results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
         for value, result in zip(wanted, results, strict=False):
             self.values[value] = result
-        family, kernel = node.metadata_props.get(FAMILY, ""), mark_of(node)
+        family = marks.get(FAMILY, "")
         for made in self.nodes[first:]:
             made.kernel = kernel
-            if group is not None:
-                made.group = int(group)
             if any(f.name == family for f in families(made.operator)):
                 decide(made, family)
 
@@ -220,20 +215,13 @@ class _Lowering:
         self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
         return copy
 
-    def _border(self, mark: ir.Node, number: int, operand: Operand | None) -> Operand | None:
-        """An operand or a result of a vendor's call; a result gets a tensor of its own."""
-        role, _, index = mark.metadata_props[ROLE].partition(" ")
-        group = self.groups[number]
-        if role == "operand" or not isinstance(operand, Tensor):
-            if operand is not None and role == "operand":
-                group.operands[int(index)] = operand
-            return operand
-        result = Tensor(operand.name, operand.dtype, operand.shape)
-        group.results[int(index)] = result
-        self.nodes.append(
-            Node(operand.name, IDENTITY, {}, [operand], [result], result.dtype, group=number, boundary=True)
-        )
-        return result
+    def _border(self, role: str, kernel: tuple[int, int], value: Operand | None) -> None:
+        """Note an operand or a result of a kernel."""
+        kind, _, index = role.partition(" ")
+        region, number = kernel
+        marked = self.regions[region].kernels[number]
+        if value is not None:
+            (marked.operands if kind == "operand" else marked.results)[int(index)] = value
 
     def apply(
         self,
@@ -280,7 +268,7 @@ class _Lowering:
             if tensor is None:
                 return none
             outputs.append(tensor)
-        node = Node(name, op, _plain(attrs), operands, outputs, _anchor_dtype(outputs, types))
+        node = Node(name, op, plain(attrs), operands, outputs, _anchor_dtype(outputs, types))
         made, results = canonical(node)
         if any(find(n.provisional_task()) is None for n in made):
             expanded = self._expanded(op, attrs, operands, used, name, depth)
@@ -349,7 +337,3 @@ def _anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) 
         return outputs[0].dtype
     first = next((t for t in types if t is not None), None)
     return first.dtype if first is not None else ir.DataType.FLOAT
-
-
-def _plain(attrs: Attrs) -> dict[str, Any]:
-    return {name: value.array if isinstance(value, TensorAttr) else value for name, value in attrs}

@@ -18,7 +18,7 @@ _RESERVED = frozenset(
         "try typeid typename using virtual xor xor_eq unix linux ptrdiff_t intptr_t uintptr_t wchar_t char8_t char16_t",
         "char32_t concept requires co_await co_return co_yield consteval constinit decltype noexcept static_assert",
         "thread_local const_cast dynamic_cast reinterpret_cast static_cast typeof_unqual i386",
-        "memcpy memset dnnl context status start end",
+        "memcpy memset contexts context status start end",
         "INFINITY NAN HUGE_VAL HUGE_VALF HUGE_VALL DECIMAL_DIG MATH_ERRNO MATH_ERREXCEPT math_errhandling signgam",
         "EOF BUFSIZ FILENAME_MAX FOPEN_MAX L_tmpnam TMP_MAX SEEK_SET SEEK_CUR SEEK_END stdin stdout stderr",
         "RAND_MAX MB_CUR_MAX CLOCKS_PER_SEC TIME_UTC SIZE_MAX OVERFLOW UNDERFLOW DOMAIN SING PLOSS TLOSS errno",

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.kernel import Epilogue, Shape, Step, Task, View
+from eqsat.backends import values
+from eqsat.backends.backend import Backend
+from eqsat.backends.values import Dequantized, Kernel, Region
+from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.types import OpKey
-
-if TYPE_CHECKING:
-    from eqsat.codegen.onednn.description import Piece
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
@@ -25,28 +25,15 @@ RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
 
-@dataclass(slots=True, eq=False)
-class Tensor:
+@dataclass(slots=True, eq=False, repr=False)
+class Tensor(values.Tensor):
     """A value that exists at run time.
 
     Attributes:
-        name: In the model; made up for what the stages insert.
-        dtype: Element type.
-        shape: Dimensions, all known.
         order: Axes from the outermost to the innermost in memory, where the selection decided that.
     """
 
-    name: str
-    dtype: ir.DataType
-    shape: Shape
     order: tuple[int, ...] | None = None
-
-    @property
-    def elements(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype.name.lower()}{list(self.shape)}"
 
 
 Operand = Tensor | np.ndarray
@@ -66,9 +53,9 @@ class Node:
         dtype: Element type of the anchor's result.
         operands: Of the steps.
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
-        group: Number of the vendor's call that stands for it, None where there is none.
+        group: Number of the group that it belongs to, None where there is none.
         boundary: Whether it writes a result of its group, which is dense and row-major.
-        kernel: Region and kernel that it belongs to, in a region whose kernels are marked.
+        kernel: Region and kernel that it belongs to, in a region that stays whole.
         family: Name of the kernel family that the selection decided on, empty where it left that open.
     """
 
@@ -140,40 +127,23 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A call of a vendor's kernel, which stands for some nodes where the program is compiled for it.
+    """Nodes that stay together: the portable form of a backend's run, or a region that is a function of plain C.
 
     Attributes:
-        name: Of the call's node.
-        target: Whose kernel it is.
-        text: The call, see :mod:`eqsat.partition.vendor_calls`.
-        operands: By number.
-        results: By number.
-        piece: What oneDNN executes, if the call is one of its.
+        region: That it is part of.
+        backend: Who executes it where the program is compiled for that; None for plain C.
+        kernels: Of the run.
+        inputs: Of a backend's run: tensors that are there before.
+        operands: Those, or copies of them that are dense and row-major.
+        results: Tensors that are read later, dense and row-major.
     """
 
-    name: str
-    target: str
-    text: str
-    operands: dict[int, Operand] = field(default_factory=dict)
-    results: dict[int, Tensor] = field(default_factory=dict)
-    piece: Piece | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dequantized:
-    """What a float constant was before it was dequantized.
-
-    Attributes:
-        array: The constant.
-        quantized: The integers.
-        scale: One, or one an index of an axis.
-        zero: Likewise; None for zero.
-    """
-
-    array: np.ndarray
-    quantized: np.ndarray
-    scale: np.ndarray
-    zero: np.ndarray | None
+    region: Region
+    backend: Backend | None
+    kernels: tuple[Kernel, ...]
+    inputs: tuple[Tensor, ...] = ()
+    operands: list[Tensor] = field(default_factory=list)
+    results: list[Tensor] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +155,7 @@ class Program:
         inputs: Tensors that the caller gives, in order; also those that nothing reads.
         outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
-        groups: Calls of vendors' kernels that may replace nodes.
+        groups: Runs of backends and functions of plain C that nodes belong to.
         dequantized: Where constants come from, by their identity.
     """
 

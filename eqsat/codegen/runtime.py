@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.codegen.compiler import compile_library, native_isas
+from eqsat.backends.backend import Backend, Primitive
+from eqsat.backends.registry import chosen
+from eqsat.backends.runs import asked
+from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
+from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
-from eqsat.codegen.generate import VENDORS, generate
+from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.onednn import library as onednn_library
-from eqsat.codegen.onednn.contexts import Contexts, Primitive, declarations
-from eqsat.codegen.onednn.library import require_onednn
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
@@ -43,10 +45,12 @@ class CModel:
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
         winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
-        vendors: Targets whose library is called for their regions: ``dnnl``.
+        vendors: Targets whose backend, found by name, executes their regions: ``dnnl``.
+        backends: Further backends.
 
     Raises:
         CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
+        BackendError: There is no backend of a name, or one fails.
 
     Example:
         >>> from eqsat.model.load import load
@@ -67,16 +71,16 @@ class CModel:
         host: str | Path | Target | None = None,
         select: bool = True,
         vendors: Collection[str] = (),
+        backends: Sequence[Backend] = (),
     ) -> None:
-        for name in vendors:
-            if name not in VENDORS:
-                raise CodegenError(f"one of {', '.join(VENDORS)} is required as vendor", actual=repr(name))
-        if vendors:
-            require_onednn()
+        serving = chosen(model, vendors, backends)
+        for backend in serving.values():
+            if backend.emits:
+                backend.require(find_compiler())
         self._ffi: Any = None
         self._library: Any = None
-        self._contexts: Contexts | None = None
-        refused: list[str] = []
+        self._contexts: list[Contexts] = []
+        unavailable: dict[str, dict[str, str]] = {}
         while True:
             self.emitted = emitted = generate(
                 model,
@@ -87,16 +91,23 @@ class CModel:
                 winograd=winograd,
                 host=host,
                 select=select,
-                vendors=vendors,
-                refused=refused,
+                backends=serving,
+                unavailable=unavailable,
             )
+            self._served = [s for s in emitted.served if s.backend in serving.values()]
+            self._stateful = [s for s in emitted.served if s.code.stateful]
             self._weights = emitted.weights
             self._load(flags, profile)
-            # What this machine has no primitive for is taken out, so that the rest of its region has them.
-            more = self._contexts.refused() if self._contexts is not None else []
-            if not more:
+            # What this machine has no implementation of is taken out, so that the rest of its region is executed.
+            found = False
+            for served, contexts in zip(self._stateful, self._contexts, strict=True):
+                known = unavailable.setdefault(served.backend.target, {})
+                with asked(served.backend, "unavailable"):
+                    more = dict(served.backend.unavailable(contexts.loaded))
+                found = found or not known.keys() >= more.keys()
+                known.update(more)
+            if not found:
                 break
-            refused += more
         self._arenas: list[np.ndarray] = []
         self._lock = threading.Lock()
         values = {v.name: v for v in model.graph.inputs}
@@ -107,12 +118,13 @@ class CModel:
 
     def _load(self, flags: tuple[str, ...], profile: bool) -> None:
         """Compile, load, and initialize."""
-        emitted, onednn = self.emitted, bool(self.emitted.sources)
-        more, libraries = (onednn_library.FLAGS, onednn_library.LIBRARIES) if onednn else ((), ())
+        emitted = self.emitted
+        more = [f"-D{_NAME.upper()}_USE_{s.target.upper()}" for s in self._served]
+        more += [flag for s in self._served for flag in s.code.flags]
+        libraries = tuple(library for s in self._served for library in s.code.libraries)
         self._ffi = ffi = cffi.FFI()
         ffi.cdef(declaration(emitted))
-        if onednn:
-            ffi.cdef(declarations(declaration(emitted)))
+        ffi.cdef(declarations(_NAME, declaration(emitted), self._stateful))
         if profile:
             ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
         for attempt in range(_ATTEMPTS):
@@ -133,14 +145,14 @@ class CModel:
         self._output_types = [ffi.typeof(f"{y.c_type} *") for y in emitted.outputs]
         self._arena_type = ffi.typeof("void *")
         self._constants = ffi.cast("const void *", self._weights.ctypes.data)
-        if onednn:
-            self._contexts = Contexts(ffi, self._library, self._constants, emitted.pieces)
-        else:
-            self._contexts = None
+        self._contexts = [Contexts(ffi, self._library, self._constants, _NAME, s) for s in self._stateful]
+        if self._stateful:
+            self._with_contexts = getattr(self._library, entry_name(_NAME, self._stateful))
 
     def primitives(self) -> list[Primitive]:
-        """What oneDNN executes in a run, in order; nothing where it does not execute anything."""
-        return self._contexts.primitives() if self._contexts is not None else []
+        """What the libraries of backends execute in a run, as far as they say so, each in order."""
+        pairs = zip(self._stateful, self._contexts, strict=True)
+        return [p for served, contexts in pairs for p in served.backend.primitives(contexts.loaded)]
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Run the model.
@@ -166,17 +178,25 @@ class CModel:
                 cast(self._arena_type, arena.ctypes.data),
                 self._constants,
             ]
-            if self._contexts is None:
-                status = self._library.model_run(*arguments)
-            else:
-                with self._contexts.one() as context:
-                    status = self._library.model_dnnl_run(*arguments, context)
+            status = self._call(arguments)
         finally:
             with self._lock:
                 self._arenas.append(arena)
         if status != 0:
-            raise ExecutionError("a run without failures is required", actual=f"status {status} of oneDNN")
+            raise ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
         return {name: array for (name, _, _), array in zip(self._outputs, results, strict=True)}
+
+    def _call(self, arguments: list[Any]) -> int:
+        if not self._contexts:
+            return self._library.model_run(*arguments)
+        with ExitStack() as stack:
+            contexts = [stack.enter_context(c.one()) for c in self._contexts]
+            if len(contexts) == 1:
+                return self._with_contexts(*arguments, contexts[0])
+            return self._with_contexts(*arguments, self._ffi.new("void *[]", contexts))
+
+    def _names(self) -> str:
+        return " or ".join(s.backend.library or s.target for s in self._served) or "the program"
 
     def seconds(self) -> list[float]:
         """CPU seconds of each kernel so far, of a model that measures them."""
@@ -231,6 +251,7 @@ def run_once(
     *,
     dims: Mapping[str, int] | None = None,
     vendors: Collection[str] = (),
+    backends: Sequence[Backend] = (),
 ) -> dict[str, np.ndarray]:
     """Runs a model as C; the sizes of its symbolic dimensions are those of the inputs.
 
@@ -238,7 +259,7 @@ def run_once(
         CodegenError: As :class:`CModel`.
         ExecutionError: As :meth:`CModel.run`.
     """
-    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}, vendors=vendors).run(inputs)
+    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(inputs)
 
 
 def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -256,7 +277,7 @@ def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
 
 def sources(emitted: Emitted) -> dict[str, str]:
     """What has to be compiled to call the model; the weights are passed."""
-    return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source, **emitted.sources}
+    return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source, **emitted.files}
 
 
 def declaration(emitted: Emitted) -> str:

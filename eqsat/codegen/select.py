@@ -73,7 +73,7 @@ def select_kernels(
     """Chooses kernels and layouts.
 
     Args:
-        model: As loaded; what has a vendor's call is a function of its own (:mod:`eqsat.codegen.vendor`) and stays. The
+        model: As loaded; what a backend executes is a function of its own (:mod:`eqsat.codegen.regions`) and stays. The
             model is left as it is.
         host: Whose ``kernel`` entries are chosen from.
         dims: Sizes of symbolic dimensions.

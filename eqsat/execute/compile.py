@@ -14,9 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
+from eqsat.backends.backend import Backend
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control
 from eqsat.execute.program import Program, Step
+from eqsat.execute.regions import Compile, region_operation, served
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
@@ -42,18 +44,20 @@ class Context:
         active: Functions being compiled, to find recursion.
         programs: Compiled functions by identity and attributes.
         room: Bytes that constants computed beforehand may still take; what is larger is computed in each run.
+        backends: Who executes the regions of a target, by target.
     """
 
     functions: Mapping[tuple[str, str, str], ir.Function]
     active: list[tuple[str, str, str]] = field(default_factory=list)
     programs: dict[Any, Program] = field(default_factory=dict)
     room: int = 16 * bounds.FOLD_ELEMENTS
+    backends: Mapping[str, Backend] = field(default_factory=dict)
 
     @staticmethod
-    def of(model: ir.Model) -> Context:
+    def of(model: ir.Model, backends: Mapping[str, Backend] | None = None) -> Context:
         """A model's; its own weights say how much constants may take."""
         stored = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
-        return Context(model.functions, room=max(Context.room, 16 * stored))
+        return Context(model.functions, room=max(Context.room, 16 * stored), backends=backends or {})
 
 
 def compile_graph(
@@ -207,6 +211,12 @@ class _Compiler:
         identity = (node.domain, node.op_type, node.overload)
         place = _place(node)
         if identity in self._context.functions:
+            backend = served(self._context.functions[identity], self._context.backends)
+            if backend is not None:
+                opsets = self._context.functions[identity].opset_imports or self._opsets
+                call = region_operation(node, self._context.functions, backend, _nodes_with(opsets, self._context))
+                if call is not None:
+                    return _named(call, place), inputs, False
             return self._call(identity, self._attributes(node), place), inputs, False
         op = OpKey(domain, node.op_type)
         if domain == "" and node.op_type in _CONTROL:
@@ -309,6 +319,17 @@ class _Compiler:
                 in_axes, in_reverse, out_axes, out_reverse = (ints(name) for name in lists)
                 call = control.scan_operation(inner, inputs - scans, scans, in_axes, in_reverse, out_axes, out_reverse)
         return _named(call, place), list(inner.captured)
+
+
+def _nodes_with(opsets: Mapping[str, int], context: Context) -> Compile:
+    """Compiles nodes by themselves, for what a backend refuses."""
+
+    def compile_nodes(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> tuple[Operation, Sequence[ir.Value]]:
+        empty = ir.Graph([], [], nodes=[])
+        program = _Compiler(empty, opsets, context, {}, nodes).compile(results, frozenset())
+        return lambda given: tuple(program.run(given)), program.captured
+
+    return compile_nodes
 
 
 def _place(node: ir.Node) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
+from eqsat.backends.backend import Backend
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
@@ -27,6 +28,7 @@ class Executor:
 
     Args:
         model: Any valid model; it must not change while the executor is in use.
+        backends: By target who executes regions, as far as they are executed from Python; numpy executes the rest.
 
     Example:
         >>> import numpy as np, onnx, onnx_ir as ir
@@ -35,9 +37,9 @@ class Executor:
         {'y': array([2., 2.], dtype=float32)}
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, backends: Mapping[str, Backend] | None = None) -> None:
         self._model = model
-        self._context = Context.of(model)
+        self._context = Context.of(model, backends)
         self._programs: dict[tuple[tuple[str, ...], tuple[str, ...]], Program] = {}
         initializers = model.graph.initializers
         self._inputs = {_name(v): v for v in model.graph.inputs}

@@ -226,6 +226,6 @@ def test_a_kernel_without_primitives_stands_between_two_that_have_them() -> None
     regions = Regions()
     regions.add(graph, {"x": np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype(np.float32)})
     made = assert_same(regions, refused=1)
-    assert made.emitted.pieces == 2
+    assert made.emitted.runs == 2
     assert made.emitted.coverage["dnnl"].refused == (("r0_Erf_1", "Erf", "oneDNN has no Erf"),)
     assert [p.kernel for p in made.primitives()] == ["r0_Relu_0", "r0_Tanh_2", "r0_Sigmoid_4", "r0_Add_3"]

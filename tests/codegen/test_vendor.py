@@ -11,12 +11,13 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.backends.values import Operand, Tensor
+from eqsat.codegen import dtypes
+from eqsat.codegen.call_text import Call, declarations
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.generate import generate
-from eqsat.codegen.program import Group, Tensor
 from eqsat.codegen.runtime import CModel
-from eqsat.codegen.vendor import call_text, header
 from eqsat.execute.inputs import complete_inputs
 
 TARGET = """
@@ -84,7 +85,7 @@ def test_runs_with_the_library(partitioned: eqsat.Result, saved: bool, tmp_path:
         partitioned.save(tmp_path / "model.onnx")
         model = eqsat.load(tmp_path / "model.onnx")
     emitted = write_program(model, tmp_path)
-    assert list(emitted.vendors) == ["kiwi"]
+    assert list(emitted.files) == ["model_kiwi.h"]
     (tmp_path / "kiwi.c").write_text(LIBRARY, "utf-8")
     command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL_USE_KIWI"]
     sources = ["model.c", "model_weights.c", "model_example.c", "main.c", "kiwi.c", "-lm"]
@@ -96,7 +97,7 @@ def test_runs_with_the_library(partitioned: eqsat.Result, saved: bool, tmp_path:
 
 
 def test_the_header_declares_the_function(partitioned: eqsat.Result) -> None:
-    (text,) = generate(partitioned.model).vendors.values()
+    (text,) = generate(partitioned.model).files.values()
     pointers = ", ".join(["const float *"] * 4)
     assert f"void kiwi_conv({pointers}, int, int, int, int, float *);" in text
 
@@ -110,28 +111,32 @@ def test_nothing_is_shared_with_what_the_call_replaces(partitioned: eqsat.Result
                 assert entry.offset + entry.size <= other.offset or other.offset + other.size <= entry.offset
 
 
-def group(text: str, dtype: type) -> Group:
-    return Group("n", "t", text, {0: np.zeros(3, dtype)}, {0: Tensor("y", ir.DataType.INT32, (3,))})
+def call(text: str, dtype: type) -> Call:
+    return Call(text, [np.zeros(3, dtype)], Tensor("y", ir.DataType.INT32, (3,)))
+
+
+def c_type(operand: Operand) -> str:
+    return dtypes.storage(operand.dtype) if isinstance(operand, Tensor) else dtypes.c_type(operand)
 
 
 def test_texts_of_calls() -> None:
-    first = group('f({0}, {{1}}, NULL, "a,b", {result}, -2, 0.5)', np.int8)
-    assert call_text(first, {0: "p"}, {0: "q"}) == 'f(p, {1}, NULL, "a,b", q, -2, 0.5)'
+    first = call('f({0}, {{1}}, NULL, "a,b", {result}, -2, 0.5)', np.int8)
+    assert first.fill(["p"], "q") == 'f(p, {1}, NULL, "a,b", q, -2, 0.5)'
 
 
 def test_declarations() -> None:
-    first = group('f({0}, NULL, "a,(b", {result}, -2, 1)', np.int8)
-    second = group('f({0}, {0}, "c", {result}, 1, 0.5)', np.int8)
+    first = call('f({0}, NULL, "a,(b", {result}, -2, 1)', np.int8)
+    second = call('f({0}, {0}, "c", {result}, 1, 0.5)', np.int8)
     declaration = "void f(const int8_t *, const int8_t *, const char *, int32_t *, int, double);"
-    assert declaration in header("net", "t", [first, second])
-    assert "void f(const void *, const float *" in header("net", "t", [first, group(second.text, np.float32)])
-    assert "void g(void);" in header("net", "t", [group("g()", np.int8)])
+    assert declaration in declarations([first, second], c_type)
+    assert "void f(const void *, const float *" in declarations([first, call(second.text, np.float32)], c_type)
+    assert "void g(void);" in declarations([call("g()", np.int8)], c_type)
 
 
 def test_what_is_no_function_call_is_left_to_the_vendor() -> None:
-    assert "two" not in header("net", "t", [group("do { two(); calls(); } while (0)", np.int8)])
-    variadic = [group("f({0})", np.int8), group("f({0}, 1)", np.int8)]
-    assert "void f" not in header("net", "t", variadic)
+    assert "two" not in declarations([call("do { two(); calls(); } while (0)", np.int8)], c_type)
+    variadic = [call("f({0})", np.int8), call("f({0}, 1)", np.int8)]
+    assert "void f" not in declarations(variadic, c_type)
 
 
 def test_compiled_model_is_the_portable_one(partitioned: eqsat.Result) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eqsat.backends.templates import environment
 from eqsat.codegen.kernel import Family, Task
-from eqsat.codegen.text import environment
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
@@ -39,4 +39,4 @@ def operators() -> list[OpKey]:
 
 def render(template: str, **values: Any) -> str:
     """Fill a template of this folder: ``render("pool.c.jinja", kernel=(3, 3))``."""
-    return environment("kernels").get_template(template).render(**values)
+    return environment("eqsat.codegen", "kernels").get_template(template).render(**values)

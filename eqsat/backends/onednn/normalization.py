@@ -7,14 +7,14 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.onednn.description import Memory, Operation, Post, Refused
-from eqsat.codegen.onednn.mapper import Mapper, attribute, constant, mapping, number, scalar, tensor
-from eqsat.codegen.onednn.steps import quantize
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
+from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, scalar, tensor
+from eqsat.backends.onednn.steps import quantize
+from eqsat.backends.values import Operand, Operator, Tensor
 
 
 @mapping("Softmax", "LogSoftmax")
-def softmax(m: Mapper, node: Node) -> None:
+def softmax(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     algorithm = "dnnl_softmax_accurate" if node.operator.name == "Softmax" else "dnnl_softmax_log"
     _softmax(m, x, node.output, algorithm, int(attribute(node, "axis", -1)))
@@ -27,7 +27,7 @@ def _softmax(m: Mapper, x: Tensor, out: Tensor, algorithm: str, axis: int) -> No
 
 
 @mapping("QLinearSoftmax", domain="com.microsoft")
-def quantized_softmax(m: Mapper, node: Node) -> None:
+def quantized_softmax(m: Mapper, node: Operator) -> None:
     x, sx, _, sy, zy = (*node.inputs, None)[:5]
     x, out = tensor(x), node.output
     axis = int(attribute(node, "axis", -1)) % max(len(x.shape), 1)
@@ -37,13 +37,13 @@ def quantized_softmax(m: Mapper, node: Node) -> None:
     result = Tensor(f"{out.name}_out", ir.DataType.FLOAT, out.shape)
     # The zero point is the same everywhere and cancels.
     m.emit(x, lambda _m, _o: [Post("dnnl_binary_mul", operand=scalar(number(sx), len(x.shape)))], floats)
-    m.uses |= {floats: 1, result: 2}
+    m.context.uses |= {floats: 1, result: 2}
     _softmax(m, floats, result, "dnnl_softmax_accurate", axis)
     quantize(m, result, [sy, zy], out)
 
 
 @mapping("LayerNormalization")
-def layer_normalization(m: Mapper, node: Node) -> None:
+def layer_normalization(m: Mapper, node: Operator) -> None:
     x, scale, bias = (*node.inputs, None)[:3]
     x, out = tensor(x), node.output
     if int(attribute(node, "axis", -1)) % len(x.shape) != len(x.shape) - 1 or any(node.outputs[1:]):
@@ -67,7 +67,7 @@ def _rows(
 
 
 @mapping("InstanceNormalization", "GroupNormalization")
-def group_normalization(m: Mapper, node: Node) -> None:
+def group_normalization(m: Mapper, node: Operator) -> None:
     """Groups of channels are rows of a matrix; scale and shift of channels follow."""
     x, scale, bias = node.inputs
     x, out = tensor(x), node.output
@@ -90,12 +90,12 @@ def group_normalization(m: Mapper, node: Node) -> None:
 
 
 @mapping("BatchNormalization")
-def batch_normalization(m: Mapper, node: Node) -> None:
+def batch_normalization(m: Mapper, node: Operator) -> None:
     raise Refused("statistics that are computed at run time")
 
 
 @mapping("LRN")
-def local_response(m: Mapper, node: Node) -> None:
+def local_response(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     size = int(attribute(node, "size"))
     if x.dtype != ir.DataType.FLOAT or size % 2 == 0 or len(x.shape) < 3:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.codegen.onednn.description import LIMITS, Operation, Post, Refused
-from eqsat.codegen.onednn.mapper import (
+from eqsat.backends.onednn.description import LIMITS, Operation, Post, Refused
+from eqsat.backends.onednn.mapper import (
     LINEAR,
     Mapper,
     attribute,
@@ -19,7 +19,7 @@ from eqsat.codegen.onednn.mapper import (
     triple,
     value,
 )
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.backends.values import Operand, Operator, Tensor
 from eqsat.ops.windows import Windows, integers, windows
 
 
@@ -76,7 +76,7 @@ def finish(op: Operation, m: Mapper, out: Tensor, scale: float, zero: float) -> 
 
 
 @mapping("Conv")
-def conv(m: Mapper, node: Node) -> None:
+def conv(m: Mapper, node: Operator) -> None:
     x, w, b = (*node.inputs, None)[:3]
     found = integers_of(m, x, w)
     if found is not None and found.weights_zero == 0:
@@ -103,7 +103,7 @@ def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None
         m.add(op)
 
 
-def _convolution(m: Mapper, node: Node, x: Tensor, w: Operand | None, out: Tensor) -> Operation:
+def _convolution(m: Mapper, node: Operator, x: Tensor, w: Operand | None, out: Tensor) -> Operation:
     if w is None or not 3 <= len(x.shape) <= 5:
         raise Refused("a convolution of other than 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
@@ -127,7 +127,7 @@ def geometry(at: Windows) -> dict[str, float | int | tuple[int, ...]]:
     }
 
 
-def _integer_convolution(m: Mapper, node: Node, found: Integers) -> Operation:
+def _integer_convolution(m: Mapper, node: Operator, found: Integers) -> Operation:
     if found.weights_zero != 0:
         raise Refused("weights with a zero point")
     if isinstance(found.weights, Tensor) or found.weights.dtype != np.int8:
@@ -138,7 +138,7 @@ def _integer_convolution(m: Mapper, node: Node, found: Integers) -> Operation:
 
 
 @mapping("QLinearConv")
-def qlinear_conv(m: Mapper, node: Node) -> None:
+def qlinear_conv(m: Mapper, node: Operator) -> None:
     x, sx, zx, w, sw, zw, sy, zy, b = (*node.inputs, None)[:9]
     scale, zero = number(sy), number(zy)
     sums = number(sx) * value(sw).astype(np.float64).ravel()
@@ -150,14 +150,14 @@ def qlinear_conv(m: Mapper, node: Node) -> None:
 
 
 @mapping("ConvInteger")
-def conv_integer(m: Mapper, node: Node) -> None:
+def conv_integer(m: Mapper, node: Operator) -> None:
     x, w, zx, zw = (*node.inputs, None, None)[:4]
     found = Integers(tensor(x), int(number(zx)), value(w), int(number(zw)), np.ones(1, np.float32))
     m.add(_integer_convolution(m, node, found))
 
 
 @mapping("ConvTranspose")
-def conv_transpose(m: Mapper, node: Node) -> None:
+def conv_transpose(m: Mapper, node: Operator) -> None:
     x, w, b = (*node.inputs, None)[:3]
     out = node.output
     found = integers_of(m, x, w)
@@ -195,7 +195,7 @@ def conv_transpose(m: Mapper, node: Node) -> None:
 
 
 def _transposed_pads(
-    node: Node, x: Tensor, w: Operand, out: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
+    node: Operator, x: Tensor, w: Operand, out: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What is cut off the full result on both sides: by the pads, or whatever is too much for the output's shape."""
     spatial = len(x.shape) - 2

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from eqsat.codegen.compiler import find_compiler
 from eqsat.errors import CodegenError
 
 LIBRARIES = ("-ldnnl",)
 """What a program is linked with."""
-FLAGS = ("-DMODEL_USE_DNNL",)
-"""What a program named ``model`` is compiled with."""
 INSTALL = "apt-get install libdnnl-dev"
 """The command that installs it on Debian and Ubuntu."""
 
@@ -28,13 +26,16 @@ int main(void) {
 """
 
 
-def require_onednn() -> str:
+def require_onednn(compiler: Sequence[str]) -> str:
     """The version of oneDNN.
 
+    Args:
+        compiler: Command of the C compiler.
+
     Raises:
-        CodegenError: There is no compiler, or it does not find oneDNN.
+        CodegenError: The compiler does not find oneDNN.
     """
-    version, reason = _probe(tuple(find_compiler()))
+    version, reason = _probe(tuple(compiler))
     if not version:
         raise CodegenError(
             "oneDNN's header and library are required to call it", actual=reason, hint=f"install them: {INSTALL}"
@@ -42,10 +43,10 @@ def require_onednn() -> str:
     return version
 
 
-def has_onednn() -> bool:
+def has_onednn(compiler: Sequence[str]) -> bool:
     """Whether programs can call oneDNN here."""
     try:
-        require_onednn()
+        require_onednn(compiler)
     except CodegenError:
         return False
     return True

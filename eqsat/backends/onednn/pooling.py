@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.onednn.description import LIMITS, Operation, Post, Refused
-from eqsat.codegen.onednn.mapper import LINEAR, Mapper, attribute, mapping, merged, number, tensor, triple, value
-from eqsat.codegen.program import Node, Tensor
+from eqsat.backends.onednn.description import LIMITS, Operation, Post, Refused
+from eqsat.backends.onednn.mapper import LINEAR, Mapper, attribute, mapping, merged, number, tensor, triple, value
+from eqsat.backends.values import Operator, Tensor
 from eqsat.ops.windows import Windows, integers, windows
 
 _AVERAGE = "dnnl_pooling_avg_exclude_padding"
 
 
-def _pool(m: Mapper, node: Node, x: Tensor, algorithm: str) -> Operation:
+def _pool(m: Mapper, node: Operator, x: Tensor, algorithm: str) -> Operation:
     if not 3 <= len(x.shape) <= 5:
         raise Refused("pooling of other than 1 to 3 spatial dimensions")
     spatial = x.shape[2:]
@@ -37,19 +37,19 @@ def _pool(m: Mapper, node: Node, x: Tensor, algorithm: str) -> Operation:
 
 
 @mapping("MaxPool", "GlobalMaxPool")
-def max_pool(m: Mapper, node: Node) -> None:
+def max_pool(m: Mapper, node: Operator) -> None:
     if any(node.outputs[1:]):
         raise Refused("indices of maxima")
     m.add(_pool(m, node, tensor(node.inputs[0]), "dnnl_pooling_max"))
 
 
 @mapping("AveragePool", "GlobalAveragePool")
-def average_pool(m: Mapper, node: Node) -> None:
+def average_pool(m: Mapper, node: Operator) -> None:
     m.add(_pool(m, node, tensor(node.inputs[0]), _AVERAGE))
 
 
 @mapping("QLinearAveragePool", "QLinearGlobalAveragePool", domain="com.microsoft")
-def quantized_average_pool(m: Mapper, node: Node) -> None:
+def quantized_average_pool(m: Mapper, node: Operator) -> None:
     x, sx, zx, sy, zy = (*node.inputs, None)[:5]
     if attribute(node, "channels_last", 0):
         raise Refused("channels behind the other dimensions")
@@ -73,7 +73,7 @@ _REDUCTIONS = {
 
 
 @mapping(*_REDUCTIONS)
-def reduction(m: Mapper, node: Node) -> None:
+def reduction(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     if x.dtype != ir.DataType.FLOAT:
         raise Refused("reductions of integers")
@@ -100,7 +100,7 @@ def reduction(m: Mapper, node: Node) -> None:
 
 
 @mapping("Resize")
-def resize(m: Mapper, node: Node) -> None:
+def resize(m: Mapper, node: Operator) -> None:
     x, out = tensor(node.inputs[0]), node.output
     mode = str(attribute(node, "mode", "nearest"))
     if mode not in ("nearest", "linear") or attribute(node, "antialias", 0) or not 3 <= len(x.shape) <= 5:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.kernel import Shape
-from eqsat.codegen.program import Tensor
+from eqsat.backends.values import Shape, Tensor
 
 MOST_POSTS = 24
 """Links of a chain of post-operations; oneDNN takes 32, and some links become two."""
@@ -119,20 +118,3 @@ class Piece:
     operations: list[Operation]
     inputs: list[Memory | None] = field(default_factory=list)
     outputs: list[Memory] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of the model a vendor's library executes.
-
-    Attributes:
-        total: Kernels in regions of the target.
-        refused: The others: name, operator and reason of each.
-    """
-
-    total: int
-    refused: tuple[tuple[str, str, str], ...] = ()
-
-    @property
-    def called(self) -> int:
-        return self.total - len(self.refused)

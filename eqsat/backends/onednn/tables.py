@@ -1,48 +1,25 @@
-"""The files of a program that calls oneDNN: tables of tensors and operations, and what makes primitives of them."""
+"""Operations as rows of the tables that the generated program holds; numbers of tensors count over all regions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from eqsat.codegen.onednn.assign import memories
-from eqsat.codegen.onednn.description import DTYPES, Memory, Operation, Piece, Post
-from eqsat.codegen.program import Group
-from eqsat.codegen.text import render
+from eqsat.backends.onednn.description import DTYPES, Memory, Operation, Piece, Post
 from eqsat.text import c_string
 
 Offset = Callable[[np.ndarray], int]
 """Where a constant lies in the weights, in bytes."""
 
 
-def onednn_files(groups: Sequence[Group], offset: Offset, values: Mapping[str, Any]) -> dict[str, str]:
-    """Header and source, by what their names end in.
+class Tables:
+    """Rows of the tables.
 
     Args:
-        groups: That have a piece, in the order of their numbers for the program.
         offset: Of constants.
-        values: Of the model's templates.
     """
-    tables = _Tables(offset)
-    for group in groups:
-        assert group.piece is not None
-        tables.region(group.piece)
-    filled = {
-        **values,
-        "tensors": tables.tensors,
-        "list": tables.list,
-        "posts": tables.posts,
-        "operations": tables.operations,
-        "regions": tables.regions,
-    }
-    return {"_dnnl.h": render("onednn.h.jinja", **filled), "_dnnl.c": render("onednn.c.jinja", **filled)}
-
-
-class _Tables:
-    """Rows of the tables; numbers of tensors count over all regions."""
 
     def __init__(self, offset: Offset) -> None:
         self.offset = offset
@@ -56,7 +33,8 @@ class _Tables:
         numbers: dict[Memory, int] = {}
         written = {operation.dst for operation in piece.operations}
         inputs = {memory: i for i, memory in enumerate(piece.inputs) if memory is not None}
-        for memory in memories(piece.operations):
+        used = (m for operation in piece.operations for m in (*operation.reads(), operation.dst))
+        for memory in dict.fromkeys(used):
             numbers[memory] = len(self.tensors)
             self.tensors.append(self._tensor(memory, memory in written, inputs))
         first = len(self.operations)

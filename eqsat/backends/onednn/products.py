@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.onednn.convolution import Integers, finish, integers_of, scale_sums
-from eqsat.codegen.onednn.description import Memory, Operation, Post, Refused
-from eqsat.codegen.onednn.mapper import Mapper, attribute, constant, mapping, number, tensor, value
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.backends.onednn.convolution import Integers, finish, integers_of, scale_sums
+from eqsat.backends.onednn.description import Memory, Operation, Post, Refused
+from eqsat.backends.onednn.mapper import Mapper, attribute, constant, mapping, number, tensor, value
+from eqsat.backends.values import Operand, Operator, Tensor
 
 
 @mapping("MatMul")
-def matmul(m: Mapper, node: Node) -> None:
+def matmul(m: Mapper, node: Operator) -> None:
     a, b = node.inputs
     found = integers_of(m, a, b)
     if found is not None:
@@ -24,7 +24,7 @@ def matmul(m: Mapper, node: Node) -> None:
 
 
 @mapping("QLinearMatMul")
-def qlinear_matmul(m: Mapper, node: Node) -> None:
+def qlinear_matmul(m: Mapper, node: Operator) -> None:
     a, sa, za, b, sb, zb, sy, zy = node.inputs
     scale, zero = number(sy), number(zy)
     sums = (number(sa) * value(sb).astype(np.float64).ravel() / scale).astype(np.float32)
@@ -33,14 +33,14 @@ def qlinear_matmul(m: Mapper, node: Node) -> None:
 
 
 @mapping("MatMulInteger")
-def matmul_integer(m: Mapper, node: Node) -> None:
+def matmul_integer(m: Mapper, node: Operator) -> None:
     a, b, za, zb = (*node.inputs, None, None)[:4]
     found = Integers(tensor(a), int(number(za)), _signed(b), int(number(zb)), np.ones(1, np.float32))
     m.add(_scaled(_product(m, found.x, found.weights, node.output), found))
 
 
 @mapping("Gemm")
-def gemm(m: Mapper, node: Node) -> None:
+def gemm(m: Mapper, node: Operator) -> None:
     a, b, c = (*node.inputs, None)[:3]
     alpha, beta = float(attribute(node, "alpha", 1)), float(attribute(node, "beta", 1))
     if alpha != 1 or (c is not None and beta != 1):
@@ -62,7 +62,7 @@ def gemm(m: Mapper, node: Node) -> None:
 
 
 @mapping("QGemm", domain="com.microsoft")
-def qgemm(m: Mapper, node: Node) -> None:
+def qgemm(m: Mapper, node: Operator) -> None:
     a, sa, za, b, sb, zb, c, sy, zy = (*node.inputs, None, None, None)[:9]
     if float(attribute(node, "alpha", 1)) != 1:
         raise Refused("a product with a factor")

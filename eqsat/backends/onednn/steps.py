@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.onednn.description import LIMITS, Memory, Operation, Post, Refused
-from eqsat.codegen.onednn.mapper import LINEAR, Joined, Mapper, Quantized, number, scalar, value
-from eqsat.codegen.program import Node, Operand, Tensor
+from eqsat.backends.onednn.description import LIMITS, Memory, Operation, Post, Refused
+from eqsat.backends.onednn.mapper import LINEAR, Joined, Mapper, Quantized, number, scalar, value
+from eqsat.backends.values import Operand, Operator, Tensor
 
 Attributes = Mapping[str, Any]
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
@@ -44,20 +44,14 @@ _UNARY: dict[str, Callable[[Attributes], list[Post]]] = {
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Max": "max", "Min": "min"}
 
 
-def map_steps(m: Mapper, node: Node) -> None:
-    """A node of elementwise operators, one after the other."""
-    values: list[Operand] = [_present(node.inputs[0]), *node.operands]
-    for k, step in enumerate(node.steps):
-        last = k == len(node.steps) - 1
-        out = node.output if last else Tensor(f"{node.name}_{k}", step.dtype, node.output.shape)
-        if not last:
-            readers = [s for s in node.steps if 1 + len(node.operands) + k in s.inputs]
-            m.uses[out] = sum(s.inputs.count(1 + len(node.operands) + k) for s in readers)
-        operands = [None if i is None else values[i] for i in step.inputs]
-        _step(m, step.operator.name, step.operator.domain, step.attributes, operands, out)
-        values.append(out)
-    if not node.steps:
-        m.emit(values[0], lambda _m, _o: [], node.output)
+def map_step(m: Mapper, operator: Operator) -> None:
+    """An elementwise operator."""
+    name, domain = operator.operator.name, operator.operator.domain
+    inputs = list(operator.inputs)
+    if name == "Identity":
+        m.emit(_present(inputs[0]), lambda _m, _o: [], operator.output)
+    else:
+        _step(m, name, domain, operator.attributes, inputs, operator.output)
 
 
 def _present(x: Operand | None) -> Operand:
@@ -237,7 +231,7 @@ def _join(m: Mapper, joined: Joined, scale: float, zero: int, out: Tensor) -> No
             continue
         made = Tensor(f"{out.name}_{k}", ir.DataType.FLOAT, tuple(part.source.shape))
         converted = Tensor(f"{out.name}_{k}_converted", out.dtype, made.shape)
-        m.uses[made] = 1
+        m.context.uses[made] = 1
         m.quantized[made] = part
         m.memory(made)
         quantize(m, made, [np.asarray(scale, np.float32), np.asarray(zero, out.dtype.numpy())], converted)

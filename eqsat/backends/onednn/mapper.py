@@ -1,4 +1,4 @@
-"""The nodes of one kernel become operations: memories for tensors, views, and chains of post-operations.
+"""The operators of one kernel become operations: memories for tensors, views, and chains of post-operations.
 
 An elementwise operator joins the operation that computes its operand, if nobody else reads that and it is computed
 last. What a chain holds is a float: integers in between are made by rounding and clipping, links of their own. Where
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.kernel import Shape
-from eqsat.codegen.onednn.description import (
+from eqsat.backends.onednn.description import (
     DTYPES,
     LIMITS,
     MOST_AXES,
@@ -26,7 +25,7 @@ from eqsat.codegen.onednn.description import (
     Post,
     Refused,
 )
-from eqsat.codegen.program import Dequantized, Node, Operand, Tensor
+from eqsat.backends.values import Dequantized, Operand, Operator, Shape, Tensor
 from eqsat.schema.types import OpKey
 
 LINEAR = "dnnl_eltwise_linear"
@@ -61,7 +60,7 @@ class Context:
     """
 
     memories: dict[Tensor, Memory]
-    uses: Mapping[Tensor, int]
+    uses: dict[Tensor, int]
     dequantized: Mapping[int, Dequantized]
 
 
@@ -74,7 +73,6 @@ class Mapper:
         self.producers: dict[Memory, Operation] = {}
         self.quantized: dict[Tensor, Quantized] = {}
         self.joined: dict[Tensor, Joined] = {}
-        self.uses: dict[Tensor, int] = {}
         self.materialize: Callable[[Mapper, Tensor], None] | None = None
 
     # ---- memories --------------------------------------------------------------------------------------
@@ -102,7 +100,7 @@ class Mapper:
 
     def reads(self, tensor: Tensor) -> int:
         """How many read a tensor."""
-        return self.uses.get(tensor, self.context.uses.get(tensor, 0))
+        return self.context.uses.get(tensor, 0)
 
     def add(self, operation: Operation, before: Operation | None = None) -> Operation:
         """Append an operation, or put it before another one."""
@@ -293,7 +291,7 @@ def number(operand: Operand | None, default: float = 0.0) -> float:
     return float(array.ravel()[0])
 
 
-Mapping_ = Callable[[Mapper, Node], None]
+Mapping_ = Callable[[Mapper, Operator], None]
 MAPPINGS: dict[OpKey, Mapping_] = {}
 """How an operator becomes operations."""
 
@@ -340,6 +338,6 @@ def _dense(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def attribute(node: Node, name: str, default: Any = None) -> Any:
+def attribute(node: Operator, name: str, default: Any = None) -> Any:
     """An attribute of an operator."""
     return node.attributes.get(name, default)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from eqsat.codegen.onednn.description import Operation, Refused
-from eqsat.codegen.onednn.mapper import Joined, Mapper, attribute, mapping, tensor, value
-from eqsat.codegen.program import RESHAPE, Node, Tensor
+from eqsat.backends.onednn.description import Operation, Refused
+from eqsat.backends.onednn.mapper import Joined, Mapper, attribute, mapping, tensor, value
+from eqsat.backends.values import Operator, Tensor
+from eqsat.schema.types import OpKey
+
+_RESHAPE = OpKey("", "Reshape")
 
 
 @mapping("Reshape")
-def reshape(m: Mapper, node: Node) -> None:
+def reshape(m: Mapper, node: Operator) -> None:
     m.add(Operation("RESHAPE", m.place(node.output), m.memory(tensor(node.inputs[0]))))
 
 
 @mapping("Transpose")
-def transpose(m: Mapper, node: Node) -> None:
+def transpose(m: Mapper, node: Operator) -> None:
     order = tuple(int(i) for i in np.argsort(np.asarray(node.attributes["perm"])))
     source = m.memory(tensor(node.inputs[0]))
     m.add(Operation("PERMUTE", m.place(node.output), source, numbers={"order": order}))
 
 
 @mapping("Slice")
-def cut(m: Mapper, node: Node) -> None:
+def cut(m: Mapper, node: Operator) -> None:
     x = tensor(node.inputs[0])
     starts, _, axes, steps = (None if v is None else value(v).ravel() for v in (*node.inputs[1:], None, None)[:4])
     if starts is None or (steps is not None and (steps != 1).any()):
@@ -35,7 +40,7 @@ def cut(m: Mapper, node: Node) -> None:
 
 
 @mapping("Concat")
-def concat(m: Mapper, node: Node) -> None:
+def concat(m: Mapper, node: Operator) -> None:
     axis = int(attribute(node, "axis")) % len(node.output.shape)
     if any(x is None for x in node.inputs) or len(node.inputs) > 64:
         raise Refused("a concatenation of more than 64 operands")
@@ -48,9 +53,9 @@ def concat(m: Mapper, node: Node) -> None:
     m.add(Operation("CONCAT", m.place(node.output), sources=sources, numbers={"axis": axis}))
 
 
-def shuffle(m: Mapper, nodes: list[Node]) -> bool:
+def shuffle(m: Mapper, nodes: Sequence[Operator]) -> bool:
     """Channels of groups interleaved, if that is what a kernel's nodes say."""
-    if [n.operator for n in nodes] != [RESHAPE, nodes[1].operator if len(nodes) == 3 else None, RESHAPE]:
+    if [n.operator for n in nodes] != [_RESHAPE, nodes[1].operator if len(nodes) == 3 else None, _RESHAPE]:
         return False
     first, middle, last = nodes
     x, split, out = first.inputs[0], first.output.shape, last.output

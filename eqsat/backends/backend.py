@@ -1,0 +1,119 @@
+"""The interface of a backend: what is asked of it, in the order in which it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.backends.code import Code, Writer
+from eqsat.backends.values import Kernel, Region, Run
+
+Prepared = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+"""Executes a run: arrays of its inputs in, arrays of its outputs out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A step that a library executes in a run of the program.
+
+    Attributes:
+        kernel: Name of its kernel in the model; empty for a conversion between layouts.
+        implementation: The library's name of it, such as ``brgconv:avx512_core``.
+    """
+
+    kernel: str
+    implementation: str
+
+    @property
+    def is_reorder(self) -> bool:
+        return not self.kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A compiled program in this process, as a backend sees it.
+
+    Attributes:
+        ffi: Of cffi, with the declarations of :attr:`Code.declarations`.
+        library: Functions by name; those of the backend begin with ``prefix``.
+        prefix: Such as ``model_npu``.
+        context: Of the backend, initialized.
+        runs: How many runs the backend has in the program.
+    """
+
+    ffi: Any
+    library: Any
+    prefix: str
+    context: Any
+    runs: int
+
+    def text(self, pointer: Any) -> str:
+        """A string of C."""
+        return self.ffi.string(pointer).decode("utf-8", "replace")
+
+
+class Backend:
+    """Executes the regions of one target, from Python, in generated C, or in both.
+
+    A subclass overrides what it offers. What it refuses runs as it would without it: with numpy, or in portable C.
+
+    Attributes:
+        target: Name of the target whose regions it executes.
+        library: What executes them, for reports; the target's name by default.
+        joins: Whether neighbouring kernels that it takes are one run; else each kernel is.
+    """
+
+    target: str = ""
+    library: str = ""
+    joins: bool = True
+
+    def refuse(self, kernel: Kernel) -> str:
+        """Why a kernel is not taken; empty if it is."""
+        return ""
+
+    def refusals(self, region: Region) -> Mapping[Kernel, str]:
+        """Kernels of a region that are not taken, and why; overridden where that depends on more than the kernel."""
+        return {kernel: reason for kernel in region.kernels if (reason := self.refuse(kernel))}
+
+    # ---- Python ----------------------------------------------------------------------------------------
+
+    def prepare(self, run: Run) -> Prepared | None:
+        """What executes a run from Python; None if numpy has to."""
+        return None
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it may execute regions from Python."""
+        return type(self).prepare is not Backend.prepare
+
+    # ---- C ---------------------------------------------------------------------------------------------
+
+    def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
+        """The C of all runs of a program. A backend that does not override this runs from Python only."""
+        raise NotImplementedError
+
+    @property
+    def emits(self) -> bool:
+        """Whether it offers C."""
+        return type(self).emit is not Backend.emit
+
+    def require(self, compiler: Sequence[str]) -> None:
+        """Called before a program is compiled in this process.
+
+        Args:
+            compiler: Command of the C compiler.
+
+        Raises:
+            EqsatError: What the program is linked with is not there.
+        """
+
+    def unavailable(self, loaded: Loaded) -> Mapping[str, str]:
+        """Kernels by name that the library turns out not to have on this machine, and why."""
+        return {}
+
+    def primitives(self, loaded: Loaded) -> list[Primitive]:
+        """What the library executes in a run of the program, in order, as far as it says so."""
+        return []

@@ -1,0 +1,93 @@
+"""What the nodes of a partitioned model say of kernels: name, operator, attributes, and which operands are constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.model.infer import tensor_type
+from eqsat.model.normalize import complete
+from eqsat.partition.emit import COMPOSITE, OPERANDS, REGION, TARGET
+from eqsat.schema.attributes import array_of, op_key, to_attrs
+from eqsat.schema.types import Attrs, OpKey, TensorAttr
+
+_CONSTANT = OpKey("", "Constant")
+
+
+def called_regions(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Function]]:
+    """The calls of regions in a model, with their functions."""
+    for node in model.graph:
+        function = model.functions.get(node.op_identifier())
+        if function is not None and REGION in function.metadata_props:
+            yield node, function
+
+
+def kernel_nodes(scope: ir.Function) -> list[ir.Node]:
+    """The nodes of a region that are kernels."""
+    return [node for node in scope if not is_constant(node)]
+
+
+def is_constant(node: ir.Node) -> bool:
+    """Whether a node is nothing but an array."""
+    return op_key(node) == _CONSTANT and "value" in node.attributes and not node.attributes["value"].is_ref()
+
+
+def operator_of(node: ir.Node, target: str) -> str:
+    """What a kernel is called: ``npu.conv_relu``, ``Add``."""
+    composite = node.metadata_props.get(COMPOSITE)
+    return f"{target}.{composite.rpartition('.')[2]}" if composite else str(op_key(node))
+
+
+def attributes_of(node: ir.Node) -> dict[str, Any]:
+    """Attributes by name; those of an operator are complete."""
+    attrs = to_attrs(node)
+    if COMPOSITE not in node.metadata_props:
+        attrs = complete(op_key(node), attrs, [known_type(v) for v in node.inputs], len(node.outputs))
+    return plain(attrs)
+
+
+def known_type(value: ir.Value | None) -> Any:
+    """The type of a value, None where it is absent or unknown."""
+    return None if value is None else tensor_type(value)
+
+
+def plain(attrs: Attrs) -> dict[str, Any]:
+    """Attributes as Python values and arrays."""
+    return {name: value.array if isinstance(value, TensorAttr) else value for name, value in attrs}
+
+
+def places_of(node: ir.Node, function: ir.Function | None) -> list[int]:
+    """Which operand of its kernel each input of a node is: a composite's function leaves absent ones out."""
+    given = "" if function is None else function.metadata_props.get(OPERANDS, "")
+    return [int(i) for i in given.split(",") if i] or list(range(len(node.inputs)))
+
+
+def known_constants(call: ir.Node | None, function: ir.Function) -> dict[ir.Value, np.ndarray]:
+    """Values in a region's function that are constant: what the call passes, and what the function holds itself."""
+    found: dict[ir.Value, np.ndarray] = {}
+    if call is not None:
+        for outer, inner in zip(call.inputs, function.inputs, strict=False):
+            array = constant_of(outer)
+            if array is not None:
+                found[inner] = array
+    for node in function:
+        if is_constant(node):
+            found[node.outputs[0]] = array_of(node.attributes["value"].as_tensor())
+    return found
+
+
+def constant_of(value: ir.Value | None) -> np.ndarray | None:
+    """The elements of an initializer that no caller may override; None of anything else."""
+    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return array_of(value.const_value)
+
+
+def composite_of(node: ir.Node, functions: Mapping[ir.OperatorIdentifier, ir.Function]) -> ir.Function | None:
+    """The function of the composite that a node calls."""
+    function = functions.get(node.op_identifier())
+    marks = {} if function is None else function.metadata_props
+    return function if TARGET in marks and REGION not in marks else None

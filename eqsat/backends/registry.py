@@ -1,0 +1,140 @@
+"""Where backends come from: eqsat's own folders, entry points of installed packages, objects, and files."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+import onnx_ir as ir
+
+from eqsat import backends as home
+from eqsat.backends.backend import Backend
+from eqsat.backends.read import called_regions
+from eqsat.errors import BackendError
+from eqsat.partition.emit import TARGET
+
+GROUP = "eqsat.backends"
+"""Entry points: ``npu = "my_package.my_module:BACKEND"``, by the name of the target."""
+
+
+def names() -> list[str]:
+    """Targets that have a backend which is found by name."""
+    return sorted({*_shipped(), *_installed()})
+
+
+def named(target: str) -> Backend:
+    """The backend of a target.
+
+    Raises:
+        BackendError: There is none of this name, or it cannot be loaded.
+    """
+    own, installed = _shipped(), _installed()
+    if target in own:
+        return own[target]
+    if target not in installed:
+        raise BackendError(
+            f"one of {', '.join(names()) or 'no names'} is required as vendor",
+            actual=repr(target),
+            hint="a backend of your own is given as an object (backends=[...]) or as a file (--backend FILE.py)",
+        )
+    point = installed[target]
+    try:
+        found = point.load()
+    except Exception as error:
+        raise BackendError(
+            "an entry point that can be loaded is required",
+            place=f"{GROUP}: {point.name} = {point.value}",
+            actual=f"{type(error).__name__}: {error}",
+        ) from error
+    return checked(found() if isinstance(found, type) else found, f"{GROUP}: {point.name} = {point.value}")
+
+
+def from_file(path: str | Path) -> Backend:
+    """The backend of a Python file, which is executed: whoever names a file here wants it to run.
+
+    It is what the file calls ``BACKEND``, or the only subclass of ``Backend`` that it defines.
+
+    Raises:
+        BackendError: The file cannot be read or executed, or has no backend.
+    """
+    path = Path(path)
+    name = f"eqsat_backend_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise BackendError("a Python file with a backend is required", place=str(path), actual="no such file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dataclasses of the file look for it there.
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise BackendError(
+            "a Python file that can be executed is required",
+            place=str(path),
+            actual=f"{type(error).__name__}: {error}",
+        ) from error
+    found = vars(module).get("BACKEND")
+    if found is None:
+        own = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == name]
+        classes = [v for v in own if issubclass(v, Backend)]
+        if len(classes) != 1:
+            raise BackendError(
+                "one subclass of eqsat.Backend, or a backend called BACKEND, is required",
+                place=str(path),
+                actual=", ".join(c.__name__ for c in classes) or "none",
+            )
+        found = classes[0]
+    return checked(found() if isinstance(found, type) else found, str(path))
+
+
+def checked(found: object, place: str = "backends") -> Backend:
+    """What is given as a backend.
+
+    Raises:
+        BackendError: It is none.
+    """
+    if not isinstance(found, Backend):
+        raise BackendError("an eqsat.Backend is required", place=place, actual=repr(found)[:200])
+    if not found.target:
+        raise BackendError("a backend that names its target is required", place=place, actual=type(found).__name__)
+    return found
+
+
+def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[Backend]) -> dict[str, Backend]:
+    """Backends by target.
+
+    Args:
+        model: Whose regions they execute.
+        vendors: Names of those that are found by name; None for all of them that have regions in the model.
+        backends: Objects, which are preferred.
+
+    Raises:
+        BackendError: As :func:`named` and :func:`checked`, or two serve the same target.
+    """
+    found: dict[str, Backend] = {}
+    for backend in backends:
+        if checked(backend).target in found:
+            raise BackendError("one backend for each target is required", actual=f"several for {backend.target!r}")
+        found[backend.target] = backend
+    if vendors is None:
+        present = {function.metadata_props.get(TARGET) for _, function in called_regions(model)}
+        vendors = [name for name in names() if name in present]
+    for name in vendors:
+        if name not in found:
+            found[name] = named(name)
+    return found
+
+
+def _shipped() -> Mapping[str, Backend]:
+    """Backends in folders beside this file, by target."""
+    folders = [m.name for m in pkgutil.iter_modules(home.__path__) if m.ispkg]
+    found = [importlib.import_module(f"{home.__name__}.{folder}").BACKEND for folder in folders]
+    return {backend.target: backend for backend in found}
+
+
+def _installed() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

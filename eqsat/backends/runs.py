@@ -1,0 +1,76 @@
+"""In what order the kernels of a region are executed: in as few runs as their dependences allow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+from eqsat.backends.backend import Backend
+from eqsat.backends.values import Kernel, Region
+from eqsat.errors import BackendError, EqsatError
+
+K = TypeVar("K")
+
+
+def refusals(backend: Backend, region: Region) -> Mapping[Kernel, str]:
+    """What a backend says of the kernels of a region.
+
+    Raises:
+        BackendError: It fails.
+    """
+    with asked(backend, "refusals"):
+        return backend.refusals(region)
+
+
+class asked:
+    """Around what a backend is asked: its failures become one message that names it.
+
+    Args:
+        backend: That is asked.
+        what: The name of the method.
+    """
+
+    def __init__(self, backend: Backend, what: str) -> None:
+        self.place = f"backend of {backend.target!r}, {type(backend).__name__}.{what}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, EqsatError):
+            raise BackendError(
+                "a backend that does not fail is required",
+                place=self.place,
+                actual=f"{type(error).__name__}: {error}",
+            ) from error
+
+
+def alternating(
+    order: Sequence[K], waits: Mapping[K, Collection[K]], taken: Collection[K], *, joins: bool = True
+) -> list[tuple[list[K], bool]]:
+    """Kernels in an order that alternates as seldom as possible between those that are taken and the others.
+
+    Args:
+        order: All kernels, in an order of execution.
+        waits: What each of them needs to have been executed.
+        taken: Those that the backend executes.
+        joins: Whether several of these are one run.
+
+    Returns:
+        Kernels that are executed one after the other, and whether the backend executes them.
+    """
+    runs: list[tuple[list[K], bool]] = []
+    pending = list(order)
+    done: set[K] = set()
+    kind = any(k in taken and not waits[k] for k in pending)
+    while pending:
+        run: list[K] = []
+        for k in pending:
+            if (k in taken) == kind and done.issuperset(waits[k]):
+                run.append(k)
+                done.add(k)
+        pending = [k for k in pending if k not in done]
+        if run:
+            runs += [(run, kind)] if joins or not kind else [([k], True) for k in run]
+        kind = not kind
+    return runs

@@ -1,0 +1,180 @@
+"""What a backend is handed: the kernels of a region as plain values, whether they are to run from Python or in C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.schema.types import OpKey
+
+Shape = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """A value that exists at run time. Tensors are identities, compared as such.
+
+    Attributes:
+        name: In the model; made up for what is inserted.
+        dtype: Element type.
+        shape: Dimensions, all known.
+    """
+
+    name: str
+    dtype: ir.DataType
+    shape: Shape
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name.lower()}{list(self.shape)}"
+
+
+Operand = Tensor | np.ndarray
+"""What an operator reads: a tensor or a constant."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dequantized:
+    """What a float constant was before it was dequantized.
+
+    Attributes:
+        array: The constant.
+        quantized: The integers.
+        scale: One, or one an index of an axis.
+        zero: Likewise; None for zero.
+    """
+
+    array: np.ndarray
+    quantized: np.ndarray
+    scale: np.ndarray
+    zero: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """A standard operator that is part of a kernel.
+
+    Attributes:
+        operator: Domain and name; as text ``Conv`` or ``com.microsoft.QGemm``.
+        attributes: All of them, defaults filled in.
+        inputs: Tensors and constants, None where absent.
+        outputs: None where nobody reads them.
+    """
+
+    operator: OpKey
+    attributes: Mapping[str, Any]
+    inputs: Sequence[Operand | None]
+    outputs: Sequence[Tensor | None]
+
+    @property
+    def output(self) -> Tensor:
+        """The first result."""
+        found = self.outputs[0]
+        assert found is not None
+        return found
+
+    def reads(self) -> Iterator[Tensor]:
+        """Tensors that it reads, each as often as it does."""
+        return (x for x in self.inputs if isinstance(x, Tensor))
+
+    def writes(self) -> Iterator[Tensor]:
+        """Tensors that it computes."""
+        return (t for t in self.outputs if t is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One kernel of a region: the call of a composite, or a plain operator.
+
+    Attributes:
+        name: Of the node in the partitioned model.
+        operator: ``npu.conv_relu`` for a composite of the target ``npu``; ``Add`` or ``com.microsoft.QGemm`` for an
+            operator.
+        attributes: By name. Those of an operator are complete; those of a composite are what its operators were matched
+            with, named after the operator where two have the same (``pads``, ``max_pool_pads``).
+        operands: In the order of the composite's pattern, or of the operator's inputs. Constants are arrays; None where
+            an operand is absent.
+        results: None where nobody reads them.
+        operators: What it consists of, in order: standard operators with their literals. In generated C they are
+            spelled canonically; from Python as in the model.
+        call: C call that the target's file gives, its holes still open; empty without one.
+    """
+
+    name: str
+    operator: str
+    attributes: Mapping[str, Any]
+    operands: tuple[Operand | None, ...]
+    results: tuple[Tensor | None, ...]
+    operators: tuple[Operator, ...] = ()
+    call: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operators that it consists of."""
+        return tuple(str(o.operator) for o in self.operators)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A piece of a model that was put on a target.
+
+    Attributes:
+        name: Such as ``npu_0``.
+        target: Name of the target.
+        kernels: In an order of execution.
+        uses: How often each tensor is read, in the region and behind it.
+        dequantized: Where float constants come from, by the identity of the array.
+    """
+
+    name: str
+    target: str
+    kernels: tuple[Kernel, ...]
+    uses: Mapping[Tensor, int] = field(default_factory=dict)
+    dequantized: Mapping[int, Dequantized] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Kernels of a region that a backend takes and that are executed at once.
+
+    Attributes:
+        number: Of the run among those of its target in the program.
+        name: Of its first kernel, for messages.
+        region: That it is part of.
+        kernels: In order.
+        inputs: Tensors that are there before; in C ``x0``, ``x1``, ..., dense and row-major.
+        outputs: Tensors that are read later; in C ``y0``, ``y1``, ..., likewise.
+    """
+
+    number: int
+    name: str
+    region: Region
+    kernels: tuple[Kernel, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the model a backend executes.
+
+    Attributes:
+        total: Kernels in regions of the target.
+        refused: The others: name, operator and reason of each.
+        library: How the backend calls what executes the kernels.
+    """
+
+    total: int
+    refused: tuple[tuple[str, str, str], ...] = ()
+    library: str = ""
+
+    @property
+    def called(self) -> int:
+        return self.total - len(self.refused)

@@ -1,0 +1,187 @@
+"""Which nodes stay together: the runs of kernels that backends take, and the regions that are functions of plain C.
+
+A kernel that a backend refuses stays an ordinary node between two runs. A run is a group of nodes with dense operands
+and results: where the program is compiled for the backend, that executes it instead of them. A function of plain C is a
+group as well; its operands and results lie as the kernels on both sides like it best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eqsat.backends import values
+from eqsat.backends.backend import Backend
+from eqsat.backends.runs import alternating, refusals
+from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
+from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
+from eqsat.codegen.regions import MarkedKernel, MarkedRegion
+
+Unavailable = Mapping[str, Mapping[str, str]]
+"""By target kernels that its library is known not to have, and why."""
+
+
+def assign(program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> dict[str, Coverage]:
+    """Makes groups of the nodes of marked regions; the program's nodes are reordered and rewired.
+
+    Args:
+        program: Lowered, with nodes that say which kernel they belong to.
+        regions: All that have marks.
+        unavailable: Kernels that are known not to work.
+
+    Returns:
+        By target how many kernels its backend executes, and why not the others.
+    """
+    return _Assignment(program, regions, unavailable).run()
+
+
+class _Assignment:
+    def __init__(self, program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> None:
+        self.program = program
+        self.regions = regions
+        self.unavailable = unavailable
+        self.consumers = program.consumers()
+        self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
+        self.returned = {tensor for _, tensor in program.outputs}
+        self.uses: dict[values.Tensor, int] = {}
+        for node in program.nodes:
+            for tensor in node.reads():
+                self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        for _, tensor in program.outputs:
+            self.uses[tensor] = self.uses.get(tensor, 0) + 2
+        self.total: dict[str, int] = {}
+        self.refused: dict[str, list[tuple[str, str, str]]] = {}
+        self.libraries: dict[str, str] = {}
+
+    def run(self) -> dict[str, Coverage]:
+        members: dict[int, list[Node]] = {}
+        for node in self.program.nodes:
+            if node.kernel is not None:
+                members.setdefault(node.kernel[0], []).append(node)
+        last = {region: nodes[-1] for region, nodes in members.items()}
+        nodes: list[Node] = []
+        for node in self.program.nodes:
+            if node.kernel is None:
+                nodes.append(node)
+            elif node is last[node.kernel[0]]:
+                # All of the region's operands are there now.
+                nodes += self._region(self.regions[node.kernel[0]], members[node.kernel[0]])
+        self.program.nodes = nodes
+        return {
+            target: Coverage(total, tuple(self.refused.get(target, ())), self.libraries[target])
+            for target, total in sorted(self.total.items())
+        }
+
+    # ---- a region --------------------------------------------------------------------------------------
+
+    def _region(self, marked: MarkedRegion, nodes: list[Node]) -> list[Node]:
+        members: dict[int, list[Node]] = {}
+        for node in nodes:
+            assert node.kernel is not None
+            members.setdefault(node.kernel[1], []).append(node)
+        kernels = {number: self._kernel(marked.kernels[number], inside) for number, inside in members.items()}
+        region = Region(marked.name, marked.target, tuple(kernels.values()), self.uses, self.program.dequantized)
+        backend = marked.backend
+        if backend is None:
+            return nodes + self._group(region, None, (), nodes)
+        taken = self._taken(backend, region, kernels)
+        producer = {t: k for k, inside in members.items() for node in inside for t in node.writes()}
+        waits = {
+            k: {producer[t] for node in inside for t in node.reads() if producer.get(t, k) != k}
+            for k, inside in members.items()
+        }
+        result: list[Node] = []
+        for run, called in alternating(list(members), waits, taken, joins=backend.joins):
+            inside = [node for k in run for node in members[k]]
+            if called:
+                inside += self._group(region, backend, tuple(kernels[k] for k in run), inside)
+            result += inside
+        return result
+
+    def _taken(self, backend: Backend, region: Region, kernels: Mapping[int, Kernel]) -> set[int]:
+        """Numbers of the kernels that the backend takes; the others are noted."""
+        target = region.target
+        self.total[target] = self.total.get(target, 0) + len(kernels)
+        self.libraries[target] = backend.library or target
+        said = refusals(backend, region)
+        known = self.unavailable.get(target, {})
+        taken: set[int] = set()
+        for number, kernel in kernels.items():
+            reason = known.get(kernel.name) or said.get(kernel, "")
+            if not reason and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
+                reason = "an operand or a result of it is not computed in C"
+            if reason:
+                self.refused.setdefault(target, []).append((kernel.name, kernel.operator, reason))
+            else:
+                taken.add(number)
+        return taken
+
+    def _kernel(self, marked: MarkedKernel, nodes: Sequence[Node]) -> Kernel:
+        operators = tuple(operator for node in nodes for operator in self._operators(node))
+        results = [marked.results.get(i) for i in range(max(marked.results, default=-1) + 1)]
+        return Kernel(
+            marked.name,
+            marked.operator,
+            marked.attributes,
+            tuple(marked.operands.get(i) for i in range(marked.count)),
+            tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in results),
+            operators,
+            marked.call,
+        )
+
+    def _operators(self, node: Node) -> list[Operator]:
+        """The operators of a node one by one, with tensors between them."""
+        if node.is_chain and not node.steps:
+            return [Operator(IDENTITY, {}, list(node.inputs), list(node.outputs))]
+        known: list[Operand | None] = [node.inputs[0] if node.is_chain else None, *node.operands]
+        made: list[Operator] = []
+        if not node.is_chain:
+            first = Tensor(f"{node.name}_anchor", node.dtype, node.output.shape) if node.steps else node.outputs[0]
+            made.append(Operator(node.operator, node.attributes, list(node.inputs), [first, *node.outputs[1:]]))
+            known[0] = first
+        for k, step in enumerate(node.steps):
+            last = k == len(node.steps) - 1
+            out = node.output if last else Tensor(f"{node.name}_{k}", step.dtype, node.output.shape)
+            inputs = [None if i is None else known[i] for i in step.inputs]
+            made.append(Operator(step.operator, step.attributes, inputs, [out]))
+            known.append(out)
+        outer = set(node.reads())
+        for tensor in (t for operator in made for t in operator.reads() if t not in outer):
+            self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        return made
+
+    # ---- a group ---------------------------------------------------------------------------------------
+
+    def _group(
+        self, region: Region, backend: Backend | None, kernels: tuple[Kernel, ...], nodes: Sequence[Node]
+    ) -> list[Node]:
+        """Make a group of nodes; returns the copies that are its results."""
+        program, number = self.program, len(self.program.groups)
+        group = Group(region, backend, kernels)
+        program.groups.append(group)
+        for node in nodes:
+            node.group = number
+        if backend is None:
+            return []
+        written = [t for node in nodes for t in node.writes()]
+        asked = [t for kernel in kernels for t in _tensors(kernel.operands)]
+        reads = [t for node in nodes for t in node.reads()]
+        group.operands += [t for t in dict.fromkeys((*asked, *reads)) if t not in set(written)]
+        group.inputs = tuple(group.operands)
+        inside = set(nodes)
+        copies: list[Node] = []
+        for tensor in written:
+            if tensor not in self.returned and inside.issuperset(self.consumers.get(tensor, ())):
+                continue
+            # What is read outside is a copy in the order of rows, which the kernel that computes it can often write.
+            inner = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.order)
+            tensor.order = None
+            for node in nodes:
+                node.outputs = [inner if t is tensor else t for t in node.outputs]
+                node.replace_reads(tensor, inner)
+            copies.append(Node(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True))
+            group.results.append(tensor)
+        return copies
+
+
+def _tensors(operands: Sequence[Operand | None]) -> list[Tensor]:
+    return [x for x in operands if isinstance(x, Tensor)]

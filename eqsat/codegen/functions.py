@@ -1,0 +1,123 @@
+"""The C functions of kernels: equal texts are one function, in the section that all who call it see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
+from eqsat.codegen.names import identifier
+from eqsat.codegen.program import Node
+
+BASE = "base"
+"""Section of functions that every variant may call: default flags, C11 alone."""
+X86 = "x86"
+"""Section of what several x86 variants share."""
+
+
+@dataclass
+class Section:
+    """Functions that are compiled under one condition."""
+
+    helpers: dict[str, None] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel as text, before its place and name are settled.
+
+    Attributes:
+        signature: Of the C function, in parentheses.
+        body: Statements.
+        contract: See :class:`~eqsat.codegen.kernel.Kernel`.
+        specialised: Likewise.
+        helpers: Likewise.
+        constants: Arguments for the kernel's constants.
+    """
+
+    signature: str
+    body: str
+    contract: bool
+    specialised: bool
+    helpers: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def text(self) -> tuple[str, str, bool]:
+        return self.signature, self.body, self.contract
+
+
+class Functions:
+    """Collects the functions of a program.
+
+    Args:
+        name: Prefix of their names.
+        isas: Instruction sets that kernels are written for.
+    """
+
+    def __init__(self, name: str, isas: tuple[Isa, ...]) -> None:
+        self.name = name
+        self.isas = isas
+        self.sections: dict[str, Section] = {BASE: Section(), PORTABLE.name: Section(), X86: Section()}
+        self.sections.update({isa.name: Section() for isa in isas if isa != PORTABLE})
+        self.users: dict[tuple[str, str, bool], set[str]] = {}
+        self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
+
+    def add(self, made: Function, isa: Isa) -> Function:
+        """Note who calls a function."""
+        self.users.setdefault(made.text, set()).add(isa.name)
+        return made
+
+    @property
+    def shared(self) -> list[tuple[str, Section]]:
+        """Sections of several instruction sets."""
+        return [(name, self.sections[name]) for name in (BASE, PORTABLE.name, X86)]
+
+    @property
+    def own(self) -> list[tuple[Isa, Section]]:
+        """Sections of one instruction set."""
+        return [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
+
+    def _section(self, made: Function, isa: Isa) -> str:
+        """Where a function belongs: what needs no instruction set of its own is shared."""
+        if isa.x86 and made.specialised:
+            return isa.name
+        users = self.users[made.text]
+        if SCALAR.name not in users:
+            return PORTABLE.name if PORTABLE.name in users else isa.name
+        return BASE if PORTABLE.name in users else SCALAR.name
+
+    def name_of(self, node: Node, made: Function, isa: Isa) -> str:
+        """Name of the function; it is written into its section when first asked for."""
+        where = self._section(made, isa)
+        section, key = self.sections[where], (where, made.text)
+        section.helpers.update(dict.fromkeys(made.helpers))
+        if key not in self.named:
+            words = [s.operator.name for s in node.steps]
+            if not node.is_chain or not words:
+                words.insert(0, "copy" if node.is_chain else node.operator.name)
+            name = f"{self.name}_k{len(self.named)}_{identifier('_'.join(words[:4]).lower(), 'k')}_{where}"
+            self.named[key] = name
+            upper = self.name.upper()
+            attributes = [f"{upper}_CONTRACT"] if made.contract else []
+            if isa.x86 and where == isa.name:
+                attributes.append(f"{upper}_{isa.name.upper()}")
+            head = " ".join(["static", *attributes, "void", f"{name}({made.signature})"])
+            lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *made.body.splitlines()]
+            body = "\n".join(f"    {line}" if line else "" for line in lines)
+            section.functions.append(f"{head} {{\n{body}\n}}\n")
+        return self.named[key]
+
+    def hoist_helpers(self) -> None:
+        """Declarations that several sections need stand once, in what all of them see."""
+        where: dict[str, list[str]] = {}
+        for name, section in self.sections.items():
+            for helper in section.helpers:
+                where.setdefault(helper, []).append(name)
+        x86 = {X86, *(isa.name for isa in self.isas if isa.x86)}
+        for helper, names in where.items():
+            if len(names) > 1:
+                home = X86 if x86.issuperset(names) else BASE if {BASE, SCALAR.name} & set(names) else PORTABLE.name
+                for name in names:
+                    del self.sections[name].helpers[helper]
+                self.sections[home].helpers[helper] = None

@@ -1,0 +1,197 @@
+"""The backends' part of a program: a C function for each run, around the statements of a backend, and their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.backends.backend import Backend
+from eqsat.backends.code import Code, Writer
+from eqsat.backends.runs import asked
+from eqsat.backends.values import Operand, Run, Tensor
+from eqsat.codegen import dtypes
+from eqsat.codegen.memory import Block, plan_memory
+from eqsat.codegen.place import ALIGNMENT
+from eqsat.codegen.text import render
+from eqsat.codegen.weights import Weights
+from eqsat.errors import BackendError
+from eqsat.text import plain
+
+
+@dataclass
+class Served:
+    """The runs of one target, with the text of its backend.
+
+    Attributes:
+        target: As an identifier.
+        backend: Who executes them.
+        runs: In the order of the program.
+        code: What the backend has written.
+        inner: Bytes between the kernels of each run.
+    """
+
+    target: str
+    backend: Backend
+    runs: list[Run]
+    code: Code = field(default_factory=lambda: Code(()))
+    inner: list[int] = field(default_factory=list)
+
+    @property
+    def has_source(self) -> bool:
+        """Whether there is a C file for it; else its functions are part of the program's."""
+        return bool(self.code.functions)
+
+
+class Text:
+    """Functions, calls and files of one target.
+
+    Args:
+        served: Whose code is written here.
+        name: Prefix of the program.
+        model: Name of the model.
+        weights: Where its constants go.
+    """
+
+    def __init__(self, served: Served, name: str, model: str, weights: Weights) -> None:
+        self.served = served
+        self.prefix = f"{name}_{served.target}"
+        self.upper = name.upper()
+        writer = _Writer(name, self.prefix, model, weights)
+        with asked(served.backend, "emit"):
+            served.code = code = served.backend.emit(writer, served.runs)
+        if len(code.calls) != len(served.runs) or (code.scratch and len(code.scratch) != len(served.runs)):
+            raise BackendError(
+                "one call (and one size of scratch memory, if there are any) for each run is required",
+                place=f"backend of {served.backend.target!r}, {type(served.backend).__name__}.emit",
+                actual=f"{len(code.calls)} calls and {len(code.scratch)} sizes for {len(served.runs)} runs",
+            )
+        served.inner = [writer.inner_bytes(run) for run in served.runs]
+
+    def scratch(self, number: int) -> int:
+        """Bytes that a run needs besides its tensors' memory."""
+        code = self.served.code
+        return self._start(number) + (code.scratch[number] if code.scratch else 0)
+
+    def _start(self, number: int) -> int:
+        return -(-self.served.inner[number] // ALIGNMENT) * ALIGNMENT
+
+    def call(self, number: int, inputs: Sequence[str], outputs: Sequence[str], at: int, index: int) -> list[str]:
+        """Lines before the portable form of a run: under which condition that is executed.
+
+        Args:
+            number: Of the run.
+            inputs: Where its inputs lie.
+            outputs: Likewise.
+            at: Offset of its memory in the arena.
+            index: Of the target among those with a context.
+        """
+        context = f"contexts[{index}]"
+        where = {"context": context, "inner": f"arena + {at}", "scratch": f"arena + {at + self._start(number)}"}
+        where |= {f"x{i}": text for i, text in enumerate(inputs)} | {f"y{i}": text for i, text in enumerate(outputs)}
+        where["weights"] = "weights"
+        call = f"{self.prefix}_{number}({', '.join(where[n] for _, n in self._parameters(number))})"
+        macro = f"#ifdef {self.upper}_USE_{self.served.target.upper()}"
+        if self.served.code.stateful:
+            return [macro, f"if ({context} == NULL || !{call})", "#endif", "{"]
+        return [macro, f"{call};", "#else"]
+
+    @property
+    def end(self) -> str:
+        """The line behind the portable form."""
+        return "}" if self.served.code.stateful else "#endif"
+
+    def _parameters(self, number: int) -> list[tuple[str, str]]:
+        """C type and name of what the body of a run refers to."""
+        run, body = self.served.runs[number], re.sub(r'"(?:[^"\\]|\\.)*"', "", self.served.code.calls[number])
+        known = [(f"{self.prefix} *", "context")] if self.served.code.stateful else []
+        known += [(f"const {dtypes.storage(t.dtype)} *", f"x{i}") for i, t in enumerate(run.inputs)]
+        known += [(f"{dtypes.storage(t.dtype)} *", f"y{i}") for i, t in enumerate(run.outputs)]
+        known += [("unsigned char *", "inner"), ("unsigned char *", "scratch"), ("const unsigned char *", "weights")]
+        return [(c, n) for c, n in known if re.search(rf"\b{n}\b", body)]
+
+    def _signature(self, number: int) -> str:
+        result = "int" if self.served.code.stateful else "void"
+        parameters = ", ".join(f"{c}{n}" for c, n in self._parameters(number)) or "void"
+        return f"{result} {self.prefix}_{number}({parameters})"
+
+    def prototypes(self) -> list[str]:
+        """Declarations of the runs' functions, for programs in several files."""
+        return [f"{self._signature(k)};" for k in range(len(self.served.runs))] if self.served.has_source else []
+
+    def functions(self) -> list[str]:
+        """Definitions of the runs' functions."""
+        made = []
+        for number, run in enumerate(self.served.runs):
+            body = self.served.code.calls[number].strip("\n").splitlines()
+            lines = [line if line.startswith("#") else f"    {line}" for line in body]
+            lines += ["    return 1;"] if self.served.code.stateful else []
+            static = "" if self.served.has_source else "static "
+            comment = plain(f"{run.region.name}: {', '.join(k.name for k in run.kernels)}")
+            made.append("\n".join([f"/* {comment} */", f"{static}{self._signature(number)} {{", *lines, "}"]))
+        return made
+
+    def files(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """The target's own files, by what their names end in."""
+        given = {**values, "target": self.served.target, "code": self.served.code, "text": self}
+        files = {f"_{self.served.target}.h": render("backend.h.jinja", **given)}
+        if self.served.has_source:
+            files[f"_{self.served.target}.c"] = render("backend.c.jinja", **given)
+        return files
+
+
+class _Writer(Writer):
+    def __init__(self, name: str, prefix: str, model: str, weights: Weights) -> None:
+        self.name = name
+        self.prefix = prefix
+        self.model = model
+        self._weights = weights
+        self._inner: dict[Run, tuple[dict[Tensor, int], int]] = {}
+
+    def offset(self, array: np.ndarray) -> int:
+        return self._weights.add(array)[0]
+
+    def constant(self, array: np.ndarray) -> str:
+        offset, c = self._weights.add(array)
+        return f"((const {c} *)(weights + {offset}))"
+
+    def pointer(self, run: Run, operand: Operand | None) -> str:
+        if operand is None:
+            return "NULL"
+        if isinstance(operand, np.ndarray):
+            return self.constant(operand)
+        for letter, tensors in (("y", run.outputs), ("x", run.inputs)):
+            if operand in tensors:
+                return f"{letter}{tensors.index(operand)}"
+        offsets, _ = self._planned(run)
+        if operand not in offsets:
+            raise BackendError(
+                "an operand or a result of one of the run's kernels is required",
+                place=f"Writer.pointer of {run.region.name}",
+                actual=repr(operand.name),
+            )
+        return f"(({dtypes.storage(operand.dtype)} *)(inner + {offsets[operand]}))"
+
+    def c_type(self, operand: Operand) -> str:
+        return (
+            dtypes.storage(operand.dtype) if isinstance(operand, Tensor) else dtypes.c_type(dtypes.as_stored(operand))
+        )
+
+    def inner_bytes(self, run: Run) -> int:
+        """Bytes for the tensors between the kernels of a run, none if nobody asked for one."""
+        return self._inner[run][1] if run in self._inner else 0
+
+    def _planned(self, run: Run) -> tuple[dict[Tensor, int], int]:
+        if run not in self._inner:
+            lives: dict[Tensor, Block] = {}
+            for k, kernel in enumerate(run.kernels):
+                for tensor in (*kernel.results, *kernel.operands):
+                    if isinstance(tensor, Tensor) and tensor not in run.inputs and tensor not in run.outputs:
+                        size = max(tensor.elements * dtypes.size(tensor.dtype), 1)
+                        lives[tensor] = Block(size, lives[tensor].first if tensor in lives else k, k)
+            plan = plan_memory(list(lives.values()), ALIGNMENT)
+            self._inner[run] = dict(zip(lives, plan.offsets, strict=True)), plan.size
+        return self._inner[run]
