@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eqsat.backends.backend import Backend
+from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
@@ -224,7 +224,7 @@ def run(
     dims: Mapping[str, int] | None = None,
     backend: Means = "numpy",
     vendors: Collection[str] = (),
-    backends: Sequence[Backend] = (),
+    backends: Sequence[Given] = (),
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
     steps: int | None = None,
@@ -238,7 +238,7 @@ def run(
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants the
             backend ``"c"``.
-        backends: Further backends: objects that execute the regions of a target.
+        backends: Further backends: objects, or Python files, which are executed.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of what the machine, its container or the limits of the process allow.
@@ -271,7 +271,7 @@ def write_c(
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] | None = None,
-    backends: Sequence[Backend] = (),
+    backends: Sequence[Given] = (),
     time_limit: float | None = None,
     memory_limit: int | str | None = None,
 ) -> Emitted:
@@ -293,7 +293,7 @@ def write_c(
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
         vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
             that there are by default.
-        backends: Further backends: objects that write the C of the regions of a target.
+        backends: Further backends: objects, or Python files, which are executed.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of what the machine, its container or the limits of the process allow.

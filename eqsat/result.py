@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnx_ir as ir
 
-from eqsat.backends.backend import Backend
-from eqsat.backends.registry import chosen
+from eqsat.backends.registry import Given, chosen
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.extract.problem import Choice
@@ -33,7 +32,7 @@ def execute(
     inputs: Mapping[str, np.ndarray],
     backend: Means = "numpy",
     vendors: Collection[str] = (),
-    backends: Sequence[Backend] = (),
+    backends: Sequence[Given] = (),
 ) -> dict[str, np.ndarray]:
     """Executes a model with numpy or as C.
 
@@ -93,7 +92,7 @@ class Result:
         inputs: Mapping[str, np.ndarray],
         backend: Means = "numpy",
         vendors: Collection[str] = (),
-        backends: Sequence[Backend] = (),
+        backends: Sequence[Given] = (),
     ) -> dict[str, np.ndarray]:
         """Executes the optimised model; arrays by name in and out.
 
@@ -102,7 +101,7 @@ class Result:
             backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
             vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants
                 the backend ``"c"``.
-            backends: Further backends: objects that execute the regions of a target.
+            backends: Further backends: objects, or Python files, which are executed.
 
         Raises:
             ExecutionError: An input is missing, unknown, or of another type or shape.

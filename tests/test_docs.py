@@ -4,6 +4,7 @@
   ``>>>`` prompts they are doctests, whose output is compared.
 - ``console`` blocks are run line by line: what follows ``$ `` is a command, the lines below it are its output, in
   which ``...`` stands for anything. A command must succeed; ``$? 1`` as the last line expects exit code 1.
+- ``python file=NAME`` is a file, which is written.
 - ``c`` blocks are compiled, with the newest folder of the page's that has the headers they include.
 - ``sh`` blocks are not for this machine, or have no files here; of the commands of eqsat in them, the command line
   must know all options.
@@ -171,7 +172,10 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for block in blocks(page, page.read_text("utf-8")):
         if not block.info or "skip" in block.info or ("onednn" in block.info and not has_onednn(find_compiler())):
             continue
-        if block.info[0] == "python":
+        name = next((word[5:] for word in block.info if word.startswith("file=")), None)
+        if name is not None:
+            (tmp_path / name).write_text(block.text, "utf-8")
+        elif block.info[0] == "python":
             run_python(block, namespace)
         elif block.info[0] == "console":
             run_console(block, tmp_path)

@@ -18,6 +18,8 @@ from eqsat.backends.read import called_regions
 from eqsat.errors import BackendError
 from eqsat.partition.emit import TARGET
 
+Given = Backend | str | Path
+"""A backend as users give it: an object, or the Python file that it is in."""
 GROUP = "eqsat.backends"
 """Entry points: ``npu = "my_package.my_module:BACKEND"``, by the name of the target."""
 
@@ -104,20 +106,21 @@ def checked(found: object, place: str = "backends") -> Backend:
     return found
 
 
-def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[Backend]) -> dict[str, Backend]:
+def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[Given]) -> dict[str, Backend]:
     """Backends by target.
 
     Args:
         model: Whose regions they execute.
         vendors: Names of those that are found by name; None for all of them that have regions in the model.
-        backends: Objects, which are preferred.
+        backends: Objects and Python files, which are preferred.
 
     Raises:
         BackendError: As :func:`named` and :func:`checked`, or two serve the same target.
     """
     found: dict[str, Backend] = {}
-    for backend in backends:
-        if checked(backend).target in found:
+    for given in backends:
+        backend = from_file(given) if isinstance(given, str | Path) else checked(given)
+        if backend.target in found:
             raise BackendError("one backend for each target is required", actual=f"several for {backend.target!r}")
         found[backend.target] = backend
     if vendors is None:

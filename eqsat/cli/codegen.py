@@ -10,13 +10,13 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
+    check_backends,
     debug_option,
     dims_option,
     inputs_option,
     json_option,
     memory_option,
     quiet_option,
-    read_backends,
     read_inputs,
     seed_option,
     vendors_option,
@@ -128,7 +128,7 @@ def codegen(
         host=host,
         select=not no_select,
         vendors=vendors or None,
-        backends=read_backends(given_backends),
+        backends=check_backends(given_backends),
     )
     if as_json:
         echo_json(as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)})

@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.backends import Backend
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 MODEL = click.Path(path_type=Path)
@@ -54,14 +52,14 @@ def vendors_option(what: str) -> Callable[[_Command], _Command]:
     return click.option("--vendor", "vendors", multiple=True, metavar="TARGET", help=what)
 
 
-def read_backends(files: Sequence[str]) -> list[Backend]:
-    """Backends of Python files, which are executed: who names them wants that."""
-    from eqsat.backends.registry import from_file
-
-    for name in files:
+def check_backends(files: Sequence[str], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """The Python files among what ``--backend`` was given."""
+    found = tuple(name for name in files if name not in known)
+    for name in found:
         if not name.endswith(".py"):
-            raise click.BadParameter(f"{name!r} is neither numpy nor c nor a .py file", param_hint="'--backend'")
-    return [from_file(name) for name in files]
+            others = "".join(f"{k} or " for k in known)
+            raise click.BadParameter(f"{others}a .py file is required, got {name!r}", param_hint="'--backend'")
+    return found
 
 
 def inputs_option(command: _Command) -> _Command:

@@ -11,13 +11,13 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import (
     MODEL,
+    check_backends,
     debug_option,
     dims_option,
     execution_options,
     inputs_option,
     json_option,
     quiet_option,
-    read_backends,
     read_inputs,
     seed_option,
     vendors_option,
@@ -84,7 +84,7 @@ def run(
     if len(means) > 1:
         raise click.BadParameter("numpy and c exclude each other, and each is given once", param_hint="'--backend'")
     how: Means = "c" if means == ["c"] else "numpy"
-    backends = read_backends([name for name in given_backends if name not in ("numpy", "c")])
+    backends = check_backends(given_backends, ("numpy", "c"))
     loaded = api.load(model)
     names = input_names(loaded)
     given = read_inputs(inputs, names)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.backends.backend import Backend
-from eqsat.backends.registry import chosen
+from eqsat.backends.registry import Given, chosen
 from eqsat.codegen import dtypes
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emitted import Argument, Emitted
@@ -76,7 +75,7 @@ def write_program(
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] | None = None,
-    backends: Sequence[Backend] = (),
+    backends: Sequence[Given] = (),
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
@@ -86,7 +85,7 @@ def write_program(
         winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions; all that there are by default. The
             program runs without their libraries as well.
-        backends: Further backends.
+        backends: Further backends: objects, or Python files, which are executed.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none

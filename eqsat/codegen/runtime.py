@@ -14,8 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.backends.backend import Backend, Primitive
-from eqsat.backends.registry import chosen
+from eqsat.backends.backend import Primitive
+from eqsat.backends.registry import Given, chosen
 from eqsat.backends.runs import asked
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
@@ -46,7 +46,7 @@ class CModel:
         profile: Whether the flags make the program measure its kernels.
         winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions: ``dnnl``.
-        backends: Further backends.
+        backends: Further backends: objects, or Python files, which are executed.
 
     Raises:
         CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
@@ -71,7 +71,7 @@ class CModel:
         host: str | Path | Target | None = None,
         select: bool = True,
         vendors: Collection[str] = (),
-        backends: Sequence[Backend] = (),
+        backends: Sequence[Given] = (),
     ) -> None:
         serving = chosen(model, vendors, backends)
         for backend in serving.values():
@@ -251,7 +251,7 @@ def run_once(
     *,
     dims: Mapping[str, int] | None = None,
     vendors: Collection[str] = (),
-    backends: Sequence[Backend] = (),
+    backends: Sequence[Given] = (),
 ) -> dict[str, np.ndarray]:
     """Runs a model as C; the sizes of its symbolic dimensions are those of the inputs.
 
