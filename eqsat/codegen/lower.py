@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 import onnx_ir as ir
@@ -178,7 +179,7 @@ class _Lowering:
         kernel = (int(marks[REGION_MARK]), int(marks[KERNEL_MARK])) if REGION_MARK in marks else None
         if kernel is not None and ROLE in marks:
             self.values[node.outputs[0]] = operands[0]
-            self._border(marks[ROLE], kernel, operands[0])
+            self._border(marks[ROLE], kernel, operands[0], node.outputs[0].name)
             return
         if ORDER in node.metadata_props:
             self.values[node.outputs[0]] = self._ordered(node, operands[0])
@@ -215,13 +216,16 @@ class _Lowering:
         self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
         return copy
 
-    def _border(self, role: str, kernel: tuple[int, int], value: Operand | None) -> None:
-        """Note an operand or a result of a kernel."""
+    def _border(self, role: str, kernel: tuple[int, int], value: Operand | None, name: str | None) -> None:
+        """Note an operand or a result of a kernel; a result gets the name that the model has for it."""
         kind, _, index = role.partition(" ")
         region, number = kernel
         marked = self.regions[region].kernels[number]
         if value is not None:
             (marked.operands if kind == "operand" else marked.results)[int(index)] = value
+        made = takewhile(lambda node: node.kernel == kernel, reversed(self.nodes))
+        if kind == "result" and isinstance(value, Tensor) and any(value in node.writes() for node in made):
+            value.name = name or value.name
 
     def apply(
         self,

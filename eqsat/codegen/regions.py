@@ -216,6 +216,8 @@ class _Marking:
                 continue
             users = list(value.uses())
             mark = _identity(value, namer, marks | {ROLE: f"result {at}"})
+            # The name of the layer goes to what is read outside; lowering gives it to the tensor.
+            value.name, mark.outputs[0].name = mark.outputs[0].name, value.name
             scope.insert_after(node, mark)
             for user, index in users:
                 user.replace_input_with(index, mark.outputs[0])

@@ -98,7 +98,7 @@ def _call(writer: Writer, run: Run) -> str:
     return (
         f"const void *const inputs[] = {{{read or 'NULL'}}};\n"
         f"void *const outputs[] = {{{written}}};\n"
-        f"return execute(context, {run.number}, inputs, outputs);"
+        f"if (!execute(context, {run.number}, inputs, outputs)) return 0;"
     )
 
 
