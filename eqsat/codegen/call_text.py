@@ -43,7 +43,9 @@ class CallText(Backend):
         self.target = target
 
     def refuse(self, kernel: Kernel) -> str:
-        return "" if kernel.call else "the target's file gives no call for it"
+        if not kernel.call:
+            return "the target's file gives no call for it"
+        return "" if sum(t is not None for t in kernel.results) == 1 else "a call has one result"
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
         kernels = [run.kernels[0] for run in runs]

@@ -167,7 +167,7 @@ class _Marking:
                 continue
             function = composite_of(node, self.model.functions)
             owner = scope if function is None else function
-            target = owner.metadata_props.get(TARGET, "vendor")
+            target = owner.metadata_props.get(TARGET) or node.metadata_props.get(TARGET, "vendor")
             region = MarkedRegion(node.name or "", target, CallText(target))
             call = trusted_call(node, target)
             own = _alone(node, composite_domain(target), f"{node.op_type}__{len(self.regions)}", scope)

@@ -17,6 +17,7 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
+from eqsat.rules.ast import Target
 from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.schema.types import TensorType, type_of
 from eqsat.targets.cost import CostModel
@@ -33,6 +34,7 @@ class Formulation:
         original: The input's own program on the host, each value computed once.
         baseline: Seconds of the input as it stands on the host, duplicates included.
         original_nodes: Snapshot nodes of the input's own operators that run (constants excluded), one entry each.
+        targets: By number, the host first.
     """
 
     snapshot: Snapshot
@@ -43,6 +45,7 @@ class Formulation:
     original: dict[int, Choice]
     baseline: float
     original_nodes: tuple[int, ...]
+    targets: tuple[Target, ...]
 
 
 class Pricing:
@@ -154,7 +157,9 @@ def formulate(
     )
     original, own = _original(snapshot, encoding, nodes, position, fixed)
     baseline = float(sum(pricing.cost(snapshot.nodes[n], 0) for n in own))
-    return Formulation(snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own)
+    return Formulation(
+        snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own, pricing.costs.targets
+    )
 
 
 def require_static_types(inputs: Sequence[ir.Value]) -> None:

@@ -66,7 +66,7 @@ def assemble(
                 body=body,
                 cost=float(formulation.problem.cost[choice.node, choice.target]),
                 rule=snapshot.rules[node.rule],
-                call=vendor_call(node, snapshot),
+                call=vendor_call(node, snapshot, formulation.targets[choice.target]),
             )
         )
         enodes.append(node)

@@ -271,12 +271,12 @@ class _Writer:
             op, attributes = call.op, list(call.attributes)
             inputs = tuple(inputs[i] for i in call.operands)
             metadata[COMPOSITE] = node.op.name
-            if node.call:
-                metadata[CALL] = node.call
         else:
             op = node.op
             captured = {name: scope[vid] for name, vid in captured_values(self.plan, node).items()}
             attributes = make_attributes(op, node.attrs, captured, self.outer_names)
+        if node.call:
+            metadata[CALL] = node.call
         if node.rule:
             metadata[RULE] = node.rule
         metadata[COST] = repr(float(node.cost))

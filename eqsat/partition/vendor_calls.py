@@ -1,4 +1,4 @@
-"""The C call of a composite, with the expressions of its target file evaluated for one use of it.
+"""The C call of a kernel, with the expressions of its target file evaluated for one use of it.
 
 What is left open is where the tensors lie: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned model,
 ``{result}`` is its result. Braces of C are doubled.
@@ -7,52 +7,93 @@ What is left open is where the tensors lie: ``{0}``, ``{1}``, ... are the operan
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
 from eqsat.rules import ast
+from eqsat.rules.ast import Expr, Target
 from eqsat.rules.call_text import RESULT
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.operators import signature
+from eqsat.targets.names import bind_operands
 from eqsat.text import c_bytes
 
 RESULT_HOLE = "{result}"
 ABSENT = "NULL"
 
 
-def vendor_call(node: ENode, snapshot: Snapshot) -> str:
-    """Text of the call for a chosen composite; empty if its target file gives none.
+def vendor_call(node: ENode, snapshot: Snapshot, target: Target) -> str:
+    """Text of the call for a chosen kernel; empty if its target's file gives none.
+
+    Args:
+        node: The call of a composite, or a plain operator.
+        snapshot: The e-graph.
+        target: That runs it.
 
     Raises:
         TargetError: An expression of the call has no value here.
     """
-    instance = node.composite
-    if instance is None or not instance.composite.call_parts:
+    if node.composite is not None:
+        return _of_composite(node.composite, node, snapshot) if node.composite.composite.call_parts else ""
+    entries = [s for s in target.supports if not s.ops or node.op in s.ops]
+    if node.kind != "op" or node.outputs or not any(entry.call_parts for entry in entries):
         return ""
+    facts = [None if child is None else _facts(snapshot, child) for child in node.children]
+    env = bind_operands(node.op, node.attrs, facts, [snapshot.types[node.eclass]])
+    entry = next((entry for entry in entries if holds(entry.where, env) is None), None)
+    if entry is None or not entry.call_parts:
+        return ""
+    numbers: list[str] = []
+    for child in node.children:
+        numbers.append(ABSENT if child is None else f"{{{sum(n != ABSENT for n in numbers)}}}")
+    found = signature(node.op)
+    holes = {"x": numbers[0] if numbers else ABSENT, "y": RESULT_HOLE}
+    for i, parameter in enumerate(() if found is None else found.inputs):
+        holes[parameter.name] = ", ".join(numbers[i:]) if parameter.variadic else (*numbers[i : i + 1], ABSENT)[0]
+    for parameter in () if found is None else found.outputs[:1]:
+        holes[parameter.name] = RESULT_HOLE
+    return _filled(entry.call_parts, env, holes, str(entry.place), f"{target.name}.{node.op}")
+
+
+def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot) -> str:
     env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in instance.nodes}
+    holes = {name: RESULT_HOLE for name, _, _ in instance.nodes} | {RESULT: RESULT_HOLE}
     env.update(instance.attributes)
-    holes: dict[str, str] = {}
     number = 0
     for name, child in zip(instance.leaves, node.children, strict=True):
         if child is None:
             continue
         if name is not None:
-            value = snapshot.value[child]
-            fixed = snapshot.constant[child] or value is not None
-            env[name] = TensorFacts(snapshot.types[child], None if value is None else value.numpy(), fixed)
-            holes.setdefault(name, f"{{{number}}}")
+            env[name] = _facts(snapshot, child)
+            if holes.get(name, RESULT_HOLE) == RESULT_HOLE:
+                holes[name] = f"{{{number}}}"
         number += 1
+    place = str(instance.composite.place)
+    return _filled(instance.composite.call_parts, env, holes, place, f"{instance.target}.{instance.composite.name}")
+
+
+def _facts(snapshot: Snapshot, eclass: int) -> TensorFacts:
+    value = snapshot.value[eclass]
+    fixed = snapshot.constant[eclass] or value is not None
+    return TensorFacts(snapshot.types[eclass], None if value is None else value.numpy(), fixed)
+
+
+def _filled(
+    call: Sequence[str | Expr], env: Mapping[str, object], holes: Mapping[str, str], place: str, kernel: str
+) -> str:
+    """The text of a call, with the values of its expressions and the numbers of its tensors."""
     parts = []
-    for part in instance.composite.call_parts:
+    for part in call:
         if isinstance(part, str):
             parts.append(part.replace("{", "{{").replace("}", "}}"))
         elif isinstance(part, ast.Name) and part.name in holes:
             parts.append(holes[part.name])
-        elif isinstance(part, ast.Name) and (part.name == RESULT or isinstance(env.get(part.name), NodeFacts)):
-            parts.append(RESULT_HOLE)
         elif isinstance(part, ast.Name) and part.name not in env:
             parts.append(ABSENT)
         else:
@@ -60,9 +101,7 @@ def vendor_call(node: ENode, snapshot: Snapshot) -> str:
                 parts.append(_text(evaluate(part, env)))
             except Unknown as error:
                 raise TargetError(
-                    "the expressions of a call must have values",
-                    place=str(instance.composite.place),
-                    actual=f"{instance.target}.{instance.composite.name}: {error}",
+                    "the expressions of a call must have values", place=place, actual=f"{kernel}: {error}"
                 ) from error
     return "".join(parts)
 

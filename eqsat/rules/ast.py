@@ -370,13 +370,15 @@ class Supports(Node):
     """Plain operators that a target executes one at a time; in conditions and costs ``x`` is the first operand,
     ``y`` the output, ``node`` the node, and the operands also go by their schema names.
 
-    ``ops`` is empty for ``supports *`` (every operator; the host).
+    ``ops`` is empty for ``supports *`` (every operator; the host). ``call_parts`` are the C call as text and the
+    expressions between, empty without one.
     """
 
     ops: tuple[OpKey, ...]
     where: tuple[Condition, ...]
     cost: Expr | None
     place: Place
+    call_parts: tuple[str | Expr, ...] = ()
 
 
 class Family(Node):

@@ -94,7 +94,7 @@ class Supports(Node):
     """``supports A, B``; ``ops`` is None for ``*``."""
 
     ops: tuple[tuple[str, Place], ...] | None
-    after: tuple[Where | Cost, ...]
+    after: tuple[Where | Cost | Call, ...]
     place: Place
     span: Span
 

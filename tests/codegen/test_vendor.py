@@ -18,6 +18,7 @@ from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.generate import generate
 from eqsat.codegen.runtime import CModel
+from eqsat.errors import TargetError
 from eqsat.execute.inputs import complete_inputs
 
 TARGET = """
@@ -141,3 +142,88 @@ def test_what_is_no_function_call_is_left_to_the_vendor() -> None:
 
 def test_compiled_model_is_the_portable_one(partitioned: eqsat.Result) -> None:
     assert "#ifdef MODEL_USE_KIWI" in CModel(partitioned.model).emitted.source
+
+
+# ---- calls of plain operators ----------------------------------------------------------------------------
+
+OPERATORS = """
+target kiwi
+    summary "an accelerator whose operators are called one by one"
+    peak float32 = 4e13
+    bandwidth = 8e11, launch = 1e-8, dispatch = 1e-8
+    link bandwidth = 4e11, latency = 1e-9
+    supports Add, Mul
+        where A.shape == B.shape, C.size > 8
+        call "kiwi_{1 if x.shape[0] == 4 else 2}({A}, {B}, {C}, {x.size})"
+    supports Add
+        where A.shape == B.shape
+    supports LeakyRelu
+        call "kiwi_leaky({x}, {y}, {node.alpha}, {y.size})"
+    supports Clip
+        call "kiwi_clip({input}, {min}, {max}, {output}, {input.size})"
+    supports Concat
+        where node.axis == 0
+        call "kiwi_join({y}, {x.size}, {inputs})"
+"""
+OPERATORS_LIBRARY = """
+#include "model_kiwi.h"
+#include <stdio.h>
+void kiwi_1(const float *a, const float *b, float *c, int n) {
+    puts("sum or product");
+    for (int i = 0; i < n; i++) c[i] = SUM ? a[i] + b[i] : a[i] * b[i];
+}
+void kiwi_leaky(const float *x, float *y, double alpha, int n) {
+    puts("leaky");
+    for (int i = 0; i < n; i++) y[i] = x[i] < 0 ? (float)alpha * x[i] : x[i];
+}
+void kiwi_clip(const float *x, const float *low, const void *high, float *y, int n) {
+    printf("clip %d\\n", high != NULL);
+    for (int i = 0; i < n; i++) y[i] = x[i] < *low ? *low : x[i];
+}
+void kiwi_join(float *y, int n, const float *a, const float *b) {
+    puts("join");
+    for (int i = 0; i < n; i++) { y[i] = a[i]; y[n + i] = b[i]; }
+}
+"""
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_operators_are_called_one_by_one(saved: bool, tmp_path: Path) -> None:
+    (tmp_path / "kiwi.target").write_text(OPERATORS, "utf-8")
+    x, y = eqsat.input("x", (4, 3)), eqsat.input("y", (4, 3))
+    a = op.LeakyRelu(x + y, alpha=0.25)
+    b = op.Clip(a, np.float32(-0.5))
+    result = eqsat.optimize(eqsat.graph(op.Concat(b, a, axis=0)), targets=[tmp_path / "kiwi.target"], rules=[])
+    model = result.model
+    if saved:
+        result.save(tmp_path / "model.onnx")
+        model = eqsat.load(tmp_path / "model.onnx")
+    emitted = write_program(model, tmp_path, isas=[])
+    assert emitted.coverage["kiwi"].called == 4
+    (tmp_path / "kiwi.c").write_text(OPERATORS_LIBRARY, "utf-8")
+    command = [*find_compiler(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL_USE_KIWI", "-DSUM=1"]
+    sources = ["model.c", "model_weights.c", "model_example.c", "main.c", "kiwi.c", "-lm"]
+    subprocess.run([*command, *sources, "-o", "check"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./check"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert done.stdout.splitlines()[:4] == ["sum or product", "leaky", "clip 0", "join"]
+    assert "PASSED" in done.stdout and done.returncode == 0
+    inputs = complete_inputs(model)
+    for name, array in result.run(inputs).items():
+        np.testing.assert_allclose(CModel(model).run(inputs)[name], array, rtol=0, atol=1e-6)
+
+
+def test_an_entry_without_a_call_comes_first_where_it_holds(tmp_path: Path) -> None:
+    """The entry that accepts an operator is the one whose call counts."""
+    (tmp_path / "kiwi.target").write_text(OPERATORS, "utf-8")
+    x, y = eqsat.input("x", (2, 2)), eqsat.input("y", (2, 2))
+    result = eqsat.optimize(eqsat.graph(op.LeakyRelu(x + y)), targets=[tmp_path / "kiwi.target"], rules=[])
+    emitted = generate(result.model)
+    assert [region.target for region in result.regions] == ["kiwi"]
+    assert "kiwi_leaky" in emitted.source and "kiwi_1" not in emitted.source and "kiwi_2" not in emitted.source
+
+
+def test_a_call_is_given_once(tmp_path: Path) -> None:
+    twice = OPERATORS.replace('        call "kiwi_leaky', '        call "kiwi_other({x})"\n        call "kiwi_leaky')
+    (tmp_path / "kiwi.target").write_text(twice, "utf-8")
+    with pytest.raises(TargetError, match="`call` must be given once"):
+        eqsat.optimize(eqsat.graph(op.Relu(eqsat.input("x", (2,)))), targets=[tmp_path / "kiwi.target"])
