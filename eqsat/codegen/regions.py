@@ -33,7 +33,7 @@ from eqsat.codegen.select import anchored
 from eqsat.partition.emit import CALL, REGION, TARGET, composite_domain
 from eqsat.partition.names import Namer
 from eqsat.rules.ast import Target
-from eqsat.schema.attributes import op_key
+from eqsat.schema.attributes import op_key, subgraphs
 
 REGION_MARK = "codegen.region"
 """Metadata key: number of the region that a node belongs to."""
@@ -163,7 +163,7 @@ class _Marking:
     def _calls(self, scope: ir.Graph | ir.Function, constants: Mapping[ir.Value, np.ndarray]) -> None:
         """The kernels of a scope that have a C call: each is a region by itself."""
         for node in list(scope):
-            if CALL not in node.metadata_props:
+            if CALL not in node.metadata_props or any(True for _ in subgraphs(node)):
                 continue
             function = composite_of(node, self.model.functions)
             owner = scope if function is None else function

@@ -20,6 +20,7 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import TargetError
 from eqsat.execute.inputs import complete_inputs
+from eqsat.rules.format import format_file
 
 TARGET = """
 target kiwi
@@ -220,6 +221,14 @@ def test_an_entry_without_a_call_comes_first_where_it_holds(tmp_path: Path) -> N
     emitted = generate(result.model)
     assert [region.target for region in result.regions] == ["kiwi"]
     assert "kiwi_leaky" in emitted.source and "kiwi_1" not in emitted.source and "kiwi_2" not in emitted.source
+
+
+def test_a_file_with_calls_of_operators_is_formatted(tmp_path: Path) -> None:
+    path = tmp_path / "kiwi.target"
+    path.write_text(OPERATORS.lstrip("\n"), "utf-8")
+    formatted = format_file(path.read_text("utf-8"), str(path))
+    path.write_text(formatted, "utf-8")
+    assert formatted.count('call "') == 4 and format_file(formatted, str(path)) == formatted
 
 
 def test_a_call_is_given_once(tmp_path: Path) -> None:
