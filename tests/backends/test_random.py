@@ -1,0 +1,55 @@
+"""Random graphs with regions of a backend that refuses some kernels: from Python, in C, and in portable C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.codegen.runtime import CModel
+from eqsat.execute.inputs import complete_inputs
+from tests.backends.test_backends import agree, reference
+from tests.backends.units import TARGET, Units
+
+SHAPES = [(4, 4), (1, 4), (4, 4)]
+
+
+def _step(rng: np.random.Generator, a: Any, b: Any, shape: tuple[int, ...]) -> Any:
+    """One or two operators: of the backend, of the target alone, of the host, or such that nothing is left of in C."""
+    weights, bias = ((rng.standard_normal(n) / 2).astype(np.float32) for n in ((4, 4), (4,)))
+    made = [
+        lambda: a + b, lambda: op.Relu(a), lambda: a * b, lambda: op.Softmax(a, axis=1), lambda: op.Tanh(a),
+        lambda: op.MatMul(a, weights), lambda: op.Relu(op.MatMul(a, weights) + bias),
+        lambda: op.Reshape(op.Relu(op.Reshape(a, np.array([-1]))), np.array(shape)),
+        lambda: op.Transpose(op.Transpose(a, perm=[1, 0]), perm=[1, 0]),
+    ]  # fmt: skip
+    return made[int(rng.integers(0, len(made)))]()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    (tmp_path / "units.target").write_text(TARGET.format(name="units", operators="Add, Relu, Mul, Softmax"), "utf-8")
+    shape = SHAPES[seed % len(SHAPES)]
+    known = [eqsat.input(f"x{i}", shape) for i in range(2)]
+
+    for _ in range(int(rng.integers(4, 16))):
+        a, b = (known[int(i)] for i in rng.integers(max(0, len(known) - 5), len(known), 2))
+        known.append(_step(rng, a, b, shape))
+    outputs = list(dict.fromkeys([known[-1], *(known[int(i)] for i in rng.integers(2, len(known), 2))]))
+    numerics = [{}, {"rules": []}][seed % 2]
+    result = eqsat.optimize(eqsat.graph(outputs), targets=[tmp_path / "units.target"], **numerics)
+    inputs = complete_inputs(result.model, seed=seed)
+    want = reference(result.model, inputs)
+    variant = {"joins": bool(seed % 3), "stateful": bool(seed % 2), "scratch": [0, 24][seed % 2]}
+    refused = ["Mul", "Softmax", *(["Relu"] if seed % 5 == 0 else [])]
+    agree(result.run(inputs, backends=[Units(refused=refused)]), want)
+    agree(CModel(result.model).run(inputs), want)
+    backend = Units(refused=refused, **variant)
+    agree(CModel(result.model, backends=[backend]).run(inputs), want)
+    agree(CModel(result.model, backends=[Units(refused=refused, declines=True)]).run(inputs), want)
+    agree(CModel(result.model, backends=[backend], select=False).run(inputs), want)
