@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.backends.values import Operand, Run, Tensor
+from eqsat.backends.values import Operand, Run
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,3 @@ int {p}_status({p} *context) {{
 
 def _indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.strip("\n").splitlines())
-
-
-def tensors(operands: Sequence[Operand | None]) -> list[Tensor]:
-    """The tensors among operands, each once."""
-    return list(dict.fromkeys(x for x in operands if isinstance(x, Tensor)))

@@ -189,10 +189,11 @@ class CModel:
     def _call(self, arguments: list[Any]) -> int:
         if not self._contexts:
             return self._library.model_run(*arguments)
+        if len(self._contexts) == 1:
+            with self._contexts[0].one() as context:
+                return self._with_contexts(*arguments, context)
         with ExitStack() as stack:
             contexts = [stack.enter_context(c.one()) for c in self._contexts]
-            if len(contexts) == 1:
-                return self._with_contexts(*arguments, contexts[0])
             return self._with_contexts(*arguments, self._ffi.new("void *[]", contexts))
 
     def _names(self) -> str:
