@@ -23,7 +23,7 @@ from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
-from eqsat.codegen.names import identifier, unique
+from eqsat.codegen.names import unique
 from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.placed import Layout
 from eqsat.codegen.program import Node, Program, Tensor
@@ -69,6 +69,8 @@ class _Emitter:
         self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = _spans(layout)
         self.renamed: dict[Buffer, str] = {}
+        labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
+        self.labels = dict(zip(self.spans, labels, strict=True))
         named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
@@ -251,7 +253,7 @@ class _Emitter:
             if any(re.search(rf"\b{name}\b", line) for line in body):
                 parameters.append(f"{c}{name}")
                 arguments.append(name)
-        label = f"{self.name}_{identifier(region, 'region')}_{isa.name}"
+        label = f"{self.name}_{self.labels[span.group]}_{isa.name}"
         head = f"static void {label}({', '.join(parameters) or 'void'}) {{"
         functions.append("\n".join([f"/* {plain(region)} */", head, *(f"    {line}" for line in body), "}"]))
         return [f"{label}({', '.join(arguments)});"]

@@ -14,6 +14,7 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import ALL, PORTABLE, SCALAR
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
+from eqsat.partition.emit import REGION
 
 
 def founding_example() -> eqsat.Result:
@@ -101,3 +102,17 @@ def test_regions_in_which_the_host_has_a_choice_are_part_of_it(tmp_path: Path) -
     for select in (True, False):
         (got,) = CModel(result.model, select=select).run(inputs).values()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_regions_of_equal_or_strange_names_are_functions_of_their_own() -> None:
+    x = eqsat.input("x", (10,))
+    result = eqsat.optimize(eqsat.graph(op.Tanh(x + x) * x), targets=["ccompiler"], rules=[])
+    functions = [f for f in result.model.functions.values() if REGION in f.metadata_props]
+    assert len(functions) == 2
+    for name in ("a b", "*/ abort(); /*", "1"):
+        for function in functions:
+            function.metadata_props[REGION] = name
+        inputs = complete_inputs(result.model)
+        (want,) = result.run(inputs).values()
+        (got,) = CModel(result.model).run(inputs).values()
+        np.testing.assert_allclose(got, want, rtol=1e-5)
