@@ -178,14 +178,7 @@ def imported_modules(path: Path, source: str) -> set[str]:
 
 
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
-UNTANGLED_LATER = (
-    {f"eqsat.check.{name}" for name in ("attempt", "draw", "node")}
-    | {f"eqsat.model.{name}" for name in ("apply", "branches", "expression", "operands", "writer")}
-    | {"eqsat", "eqsat.api", "eqsat.partition.functions", "eqsat.result", "eqsat.search"}
-    | {f"eqsat.quantizing.{name}" for name in ("job", "pipeline", "prepare", "result")}
-    | {f"eqsat.codegen.{name}" for name in ("emit", "emitted", "folder", "generate", "runtime", "select", "program")}
-    | {"eqsat.codegen.onednn.description"}
-)
+UNTANGLED_LATER: set[str] = set()
 """Modules in circles that are still there; no other may come into one."""
 
 

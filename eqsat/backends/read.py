@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.model.infer import tensor_type
 from eqsat.model.normalize import complete
 from eqsat.partition.emit import COMPOSITE, OPERANDS, REGION, TARGET
 from eqsat.schema.attributes import array_of, op_key, to_attrs
-from eqsat.schema.types import Attrs, OpKey, TensorAttr
+from eqsat.schema.types import Attrs, OpKey, TensorAttr, tensor_type
 
 _CONSTANT = OpKey("", "Constant")
 

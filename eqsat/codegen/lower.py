@@ -31,7 +31,7 @@ from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import is_deterministic
 from eqsat.partition.saved import inline
 from eqsat.schema.attributes import array_of, op_key, to_attrs
-from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType, tensor_type
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 _MOST_CAUSES = 20
 """Reasons listed in a message."""
