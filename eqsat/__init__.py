@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from eqsat.version import __version__
+
 if TYPE_CHECKING:
     from eqsat import errors
     from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.model.builder import graph, input, op
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Backend",

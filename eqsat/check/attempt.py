@@ -6,14 +6,15 @@ settled by type inference and by the rule's own conditions, and what does not is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.check import data
 from eqsat.check.data import Mood
+from eqsat.check.drawing import Drawing, identity
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.node import PatternNode
 from eqsat.egraph.template import literal
@@ -25,12 +26,8 @@ from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
-from eqsat.rules.tree import without_places
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, TensorType
-
-if TYPE_CHECKING:
-    from eqsat.check.draw import Drawing
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,13 @@ class _Twins:
     step: Step
 
 
-def identity(match: Match) -> Any:
-    """What two occurrences in a pattern must share to be one node."""
-    return without_places(replace(match, output=0, bind=None))
+def draw(drawing: Drawing, chance: Chance, mood: Mood = "plain") -> Instance:
+    """One instance of a clause.
+
+    Raises:
+        Rejected: It does not fit together.
+    """
+    return Attempt(drawing, chance, mood).instance()
 
 
 @dataclass

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.check import data
 from eqsat.check.data import Pool
-from eqsat.check.instance import Drawn
+from eqsat.check.drawing import Drawing
+from eqsat.check.instance import Drawn, Leaf
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill, Kind
 from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
 
-if TYPE_CHECKING:
-    from eqsat.check.attempt import Attempt
-
 _SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
+
+
+class _Asked(Protocol):
+    """What is asked of the attempt that a node belongs to (:class:`eqsat.check.attempt.Attempt`)."""
+
+    drawing: Drawing
+    chance: Chance
+    main: ir.DataType
+    leaves: dict[str, Leaf]
+
+    def known(self, pattern: Pattern | None) -> Drawn | None: ...
+
+    def operand(
+        self, pattern: Pattern, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None
+    ) -> Drawn: ...
 
 
 class PatternNode:
@@ -28,7 +41,7 @@ class PatternNode:
 
     def __init__(
         self,
-        attempt: Attempt,
+        attempt: _Asked,
         op: OpKey,
         args: Sequence[Pattern | None],
         required: dict[str, Any],

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from eqsat.check import verdict
+from eqsat.check.attempt import draw
 from eqsat.check.audit import Audit, Claim
 from eqsat.check.data import Mood
-from eqsat.check.draw import Drawing
+from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
@@ -82,7 +83,7 @@ class _Check:
             chance = Chance(*seed)
             mood: Mood = "special" if self._wants_specials(number) else "plain"
             try:
-                instance = drawing.attempt(chance, mood)
+                instance = draw(drawing, chance, mood)
                 self._examine(instance, clause, seed, mood)
                 drawing.learn(instance)
             except Rejected as reason:

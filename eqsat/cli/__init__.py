@@ -18,7 +18,6 @@ from contextlib import contextmanager
 
 import click
 
-from eqsat import __version__
 from eqsat.cli.codegen import codegen
 from eqsat.cli.compare import compare
 from eqsat.cli.console import echo, never_fail
@@ -29,6 +28,7 @@ from eqsat.cli.rules import rules
 from eqsat.cli.run import run
 from eqsat.cli.targets import targets
 from eqsat.errors import EqsatError
+from eqsat.version import __version__
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

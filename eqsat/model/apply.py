@@ -115,3 +115,6 @@ def _default_outputs(
         return parts
     least, most = opset.output_arity(op)
     return most if least == 0 and most <= 16 else max(least, 1)
+
+
+Tensor.operate = apply

@@ -12,6 +12,7 @@ from eqsat.errors import ModelError
 from eqsat.model.expression import Branch, Tensor, made_so_far
 from eqsat.model.infer import infer_types
 from eqsat.model.operands import constant
+from eqsat.model.writer import captured, value_info, write_branches
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs, to_attrs, to_protos
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
@@ -57,8 +58,6 @@ def infer_branches(
     place: str,
 ) -> tuple[Attrs, tuple[TensorType | None, ...]]:
     """The node's other attributes, and the types of its outputs."""
-    from eqsat.model.writer import captured, value_info, write_branches
-
     outer = {(t.order, t.index): t for _, branch in branches for t in captured(branch)}
     named = {key: f"%{key[0]}.{key[1]}" for key in outer}
     node = onnx.NodeProto(op_type=op.name, domain=op.domain)

@@ -7,8 +7,9 @@ identity: using one twice is sharing its value, computing it twice is not.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -58,6 +59,8 @@ class Tensor:
     """
 
     __array_ufunc__ = None  # numpy must leave `array * tensor` to us
+    operate: ClassVar[Callable[[OpKey, Sequence[Any]], tuple[Tensor, ...]]]
+    """Applies an operator; :mod:`eqsat.model.apply`, which needs this class, puts it here."""
 
     def __init__(
         self,
@@ -155,6 +158,4 @@ def made_so_far() -> int:
 
 
 def _apply(name: str, *operands: Any) -> Tensor:
-    from eqsat.model.apply import apply  # which needs the classes of this module
-
-    return apply(OpKey("", name), operands)[0]
+    return Tensor.operate(OpKey("", name), operands)[0]

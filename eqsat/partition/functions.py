@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat import __version__
 from eqsat.errors import OptimizationError
 from eqsat.model.outputs import required_outputs
 from eqsat.partition.calls import add_called_functions, inner_nodes
@@ -41,6 +40,7 @@ from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
 from eqsat.schema.types import OpKey
+from eqsat.version import __version__
 
 EMBEDDED_ELEMENTS = 16
 """Constants up to this size (shapes, scales, bounds) are written into a region's function, where they are read more

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.check.attempt import draw
 from eqsat.check.data import DTYPES
-from eqsat.check.draw import Drawing
+from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance, Leaf
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.rules.ast import Rule
@@ -60,7 +61,7 @@ def instance(g: Growing, index: int | None = None) -> list[Value]:
     for _ in range(ATTEMPTS if index is None else 20 * ATTEMPTS):
         chance = Guided(g)
         try:
-            drawn = drawing.attempt(chance, "plain")
+            drawn = draw(drawing, chance, "plain")
         except Rejected:
             continue
         return _embedded(g, drawn)

@@ -12,8 +12,9 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.check import data
+from eqsat.check.attempt import draw
 from eqsat.check.audit import COMMUTED, Audit
-from eqsat.check.draw import Drawing
+from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import own_kernels
 from eqsat.egraph.snapshot import ENode
@@ -42,7 +43,7 @@ def instances(rule: Rule, dtype: ir.DataType) -> Iterator[Instance]:
         drawing = Drawing(rule, clause)
         for attempt in range(PATIENCE):
             try:
-                instance = drawing.attempt(Chance(int(dtype), number, attempt))
+                instance = draw(drawing, Chance(int(dtype), number, attempt))
             except Rejected:
                 continue
             yield instance

@@ -1,20 +1,19 @@
-"""Draws instances of a clause: what its attempts have in common, and what they learn from each other."""
+"""What the attempts to draw an instance of a clause have in common, and what they learn from each other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from eqsat.check.attempt import Attempt, identity
-from eqsat.check.data import Mood, Pool
+from eqsat.check.data import Pool
 from eqsat.check.instance import Instance
 from eqsat.egraph.compile import const_names
-from eqsat.ops.sampling.chance import Chance
 from eqsat.rules.ast import Match, Pattern, Rule
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import uses
+from eqsat.rules.tree import without_places
 
 
 @dataclass
@@ -53,14 +52,6 @@ class Drawing:
         for root in clause.roots:
             self._count(root)
 
-    def attempt(self, chance: Chance, mood: Mood = "plain") -> Instance:
-        """One instance.
-
-        Raises:
-            Rejected: It does not fit together.
-        """
-        return Attempt(self, chance, mood).instance()
-
     def learn(self, instance: Instance) -> None:
         """Remembers the numbers of an instance that was good."""
         for leaf in instance.leaves:
@@ -85,3 +76,8 @@ class Drawing:
             self.outputs[key] = max(self.outputs.get(key, 0), pattern.output + 1)
             for arg in pattern.args:
                 self._count(arg)
+
+
+def identity(match: Match) -> Any:
+    """What two occurrences in a pattern must share to be one node."""
+    return without_places(replace(match, output=0, bind=None))
