@@ -95,9 +95,9 @@ def test_wherever_the_time_is_over_the_result_is_right(monkeypatch: pytest.Monke
 
 def test_a_model_that_is_to_be_quantized_is_not_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = model(TEXT.replace("y)", "x)"), "float[1,4] x", "float[1,4] out")
-    monkeypatch.setattr(search.Search, "_saturate", lambda *_: (_ for _ in ()).throw(search.TimeUp))
+    monkeypatch.setattr(search, "_saturated", lambda *_: (_ for _ in ()).throw(search.TimeUp))
     with pytest.raises(OptimizationError, match=r"the time limit of 30 s was met too soon"):
-        search.Search(graph, approximations=[Approximation("x", np.array(1, np.float32), np.array(0, np.int8))])
+        search.Search.of(graph, approximations=[Approximation("x", np.array(1, np.float32), np.array(0, np.int8))])
 
 
 def test_the_command_line_says_it(
