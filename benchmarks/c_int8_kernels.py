@@ -34,7 +34,7 @@ from eqsat.codegen.compiler import FLAGS, find_compiler, native_isas
 from eqsat.codegen.isa import Isa, find
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View
 from eqsat.codegen.kernels import find as find_family
-from eqsat.codegen.kernels.int8_vectors import finish
+from eqsat.codegen.kernels.bytes.vectors import finish
 from eqsat.schema.types import OpKey
 
 MS = "com.microsoft"

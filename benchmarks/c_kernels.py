@@ -37,7 +37,7 @@ from eqsat.codegen import isa as instruction_sets
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Kernel, Task, View, Want
 from eqsat.codegen.kernels import find
-from eqsat.codegen.kernels.winograd import ASKED, pays
+from eqsat.codegen.kernels.vectors.winograd import ASKED, pays
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 

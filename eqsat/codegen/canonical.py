@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.kernel import Step
-from eqsat.codegen.kernels.registry import families
+from eqsat.codegen.kernels.shared.registry import families
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, RESHAPE, Node, Operand, Tensor
 from eqsat.model.definition import has_definition

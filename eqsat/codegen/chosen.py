@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eqsat.codegen.kernel import Family
-from eqsat.codegen.kernels.registry import families, find
-from eqsat.codegen.kernels.winograd import ASKED, WINOGRAD
+from eqsat.codegen.kernels.shared.registry import families, find
+from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
 from eqsat.codegen.program import Node
 
 

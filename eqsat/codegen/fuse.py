@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from eqsat.codegen.chosen import family_of
 from eqsat.codegen.kernel import Family, Step
-from eqsat.codegen.kernels.registry import find
+from eqsat.codegen.kernels.shared.registry import find
 from eqsat.codegen.pieces import is_piece
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.schema.types import OpKey

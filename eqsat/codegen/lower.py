@@ -17,7 +17,7 @@ from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.chosen import decide, family_of
-from eqsat.codegen.kernels.registry import families, find
+from eqsat.codegen.kernels.shared.registry import families, find
 from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
 from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.codegen.kernels.registry import families
+from eqsat.codegen.kernels.shared.registry import families
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.partition.emit import COMPOSITE, TARGET
 from eqsat.schema.attributes import op_key

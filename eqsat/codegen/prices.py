@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eqsat.codegen.expressions import is_elementwise
-from eqsat.codegen.kernels.registry import families
+from eqsat.codegen.kernels.shared.registry import families
 from eqsat.codegen.marks import entry_name
 from eqsat.egraph.snapshot import ENode
 from eqsat.extract.from_egraph import Pricing

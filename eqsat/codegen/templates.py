@@ -24,7 +24,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.casting import conversion
 from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
-from eqsat.codegen.kernels.registry import render
+from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.loops import LoopWriter, Operand, broadcast_strides, offset
 
 Index = str | int

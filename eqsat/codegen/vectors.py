@@ -1,7 +1,7 @@
 """Names of an instruction set in generated C: ``relu@`` becomes ``relu_avx512`` and brings its declaration along.
 
 Templates and vector expressions are written once for all instruction sets. What they build on is declared in
-``kernels/vectors.h.jinja``; :func:`finish` finds which of it a text uses, directly or through one another.
+``kernels/shared/vectors.h.jinja``; :func:`finish` finds which of it a text uses, directly or through one another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from eqsat.codegen.isa import Isa
 
-BASE = "vectors.h.jinja"
+BASE = "shared/vectors.h.jinja"
 _USED = re.compile(r"\b(\w+)@")
 _STARTS = re.compile(r"^(?=(?:/\*|static|typedef|#define|#if))", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
@@ -23,8 +23,7 @@ def finish(text: str, isa: Isa, *templates: str) -> tuple[str, tuple[str, ...]]:
     Args:
         text: C with names that end in ``@``.
         isa: What they are filled in for.
-        templates: Further files of declarations in the folder of ``vectors.h.jinja``, in the order they build on
-            one another.
+        templates: Further files of declarations in ``kernels/``, in the order they build on one another.
     """
     table = {name: entry for file in (BASE, *templates) for name, entry in _declarations(file, isa).items()}
     wanted: set[str] = set()
@@ -53,7 +52,7 @@ def _named(text: str, isa: Isa) -> str:
 def _declarations(file: str, isa: Isa) -> dict[str, tuple[str, tuple[str, ...]]]:
     """By name, in the order of the file: the declaration and the names that it uses."""
     # The folder's package loads all families, and these load this file.
-    from eqsat.codegen.kernels.registry import render
+    from eqsat.codegen.kernels.shared.registry import render
 
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     comment = ""

@@ -20,8 +20,8 @@ import pytest
 from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
-from tests.codegen.test_vector_functions import samples, spacing
-from tests.codegen.vector_harness import UNIT, runnable
+from tests.codegen.kernels.vectors.harness import UNIT, runnable
+from tests.codegen.kernels.vectors.test_functions import samples, spacing
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "codegen.md"

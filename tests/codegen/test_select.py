@@ -17,7 +17,7 @@ from eqsat.cli import main
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import AVX2
-from eqsat.codegen.kernels.registry import families, operators
+from eqsat.codegen.kernels.shared.registry import families, operators
 from eqsat.codegen.marks import entry_name
 from eqsat.codegen.runtime import CModel
 from eqsat.codegen.select import anchored

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from eqsat.codegen.compiler import find_compiler, native_isas
 from eqsat.codegen.isa import AVX2, AVX512, PORTABLE, SCALAR, Isa
-from tests.codegen.vector_harness import runnable
+from tests.codegen.kernels.vectors.harness import runnable
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1")
 

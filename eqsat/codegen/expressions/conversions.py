@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.kernels.registry import render
+from eqsat.codegen.kernels.shared.registry import render
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +64,4 @@ def _declared(dtype: ir.DataType, direction: str) -> tuple[str, ...]:
     if found is None:
         assert dtypes.converted(dtype) is None
         return ()
-    return (render("small_floats.h.jinja", format=found, direction=direction),)
+    return (render("shared/small_floats.h.jinja", format=found, direction=direction),)

@@ -1,4 +1,4 @@
-"""Elementwise operators on vectors of float32, in the names of ``kernels/vectors.h.jinja`` (``@`` is the suffix).
+"""Elementwise operators on vectors of float32, in names of ``kernels/shared/vectors.h.jinja`` (``@`` is the suffix).
 
 Activations have theirs in ``activations.py``.
 """

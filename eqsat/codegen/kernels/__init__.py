@@ -1,8 +1,11 @@
 """The kernel families, one a file, and how a task finds its family.
 
-To add one, write a file here whose functions fill a :class:`~eqsat.codegen.kernel.Family`, pass it to ``register``, and
-put its C into a template beside it (``render("pool.c.jinja", ...)`` fills it). Every file of this folder is loaded;
-nothing lists them.
+``loops/`` has what any compiler takes, plain loops over any strides; ``vectors/`` has float32 in SIMD registers,
+``bytes/`` has 8-bit integers there, and ``shared/`` is what these build on.
+
+To add one, write a file in one of these folders whose functions fill a :class:`~eqsat.codegen.kernel.Family`, pass it
+to ``register``, and put its C into a template beside it (``render("loops/pool.c.jinja", ...)`` fills it). Every file of
+these folders is loaded; nothing lists them.
 
 What helps: :mod:`eqsat.codegen.loops` writes C loops over strided views, loads of operands and the epilogue at
 the point where an element is stored; :mod:`eqsat.codegen.expressions` has a C expression for each elementwise operator.
@@ -11,11 +14,11 @@ the point where an element is stored; :mod:`eqsat.codegen.expressions` has a C e
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
-from eqsat.codegen.kernels.registry import families, find, operators, register, render
+from eqsat.codegen.kernels.shared.registry import families, find, operators, register, render
 
-for _name in sorted(module.name for module in iter_modules(__path__)):
-    import_module(f"{__name__}.{_name}")
+for _name in sorted(module.name for module in walk_packages(__path__, f"{__name__}.")):
+    import_module(_name)
 
 __all__ = ["families", "find", "operators", "register", "render"]

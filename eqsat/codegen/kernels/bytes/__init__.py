@@ -1,0 +1,1 @@
+"""Kernels of 8-bit integers in vectors, to the bit of the numpy executor."""

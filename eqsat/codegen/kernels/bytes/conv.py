@@ -1,0 +1,260 @@
+"""Convolutions of 8-bit integers: ``QLinearConv`` and ``ConvInteger`` in NHWC, as implicit GEMM on bytes.
+
+The padding lies around the input and holds its zero point, so that the bias takes it into account like any element.
+A row of a window is one run of bytes where neither dilation nor groups tear it apart; a first layer of 3 channels and
+a 7 x 7 window then sums runs of 21 bytes instead of 49 triples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Halo, Kernel, Task, View, Want, Wants
+from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
+from eqsat.codegen.kernels.bytes.gemm import Problem, write
+from eqsat.codegen.kernels.bytes.steps import is_supported
+from eqsat.codegen.kernels.bytes.values import BYTES, Value
+from eqsat.codegen.kernels.bytes.vectors import finish
+from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
+from eqsat.codegen.kernels.shared.registry import register
+from eqsat.codegen.kernels.vectors.implicit_gemm import Axis
+from eqsat.ops.windows import Windows, windows
+from eqsat.schema.types import OpKey
+
+OPERATORS = (OpKey("", "QLinearConv"), OpKey("com.microsoft", "QLinearConv"), OpKey("", "ConvInteger"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convolution:
+    """A convolution whose weights and quantization are known.
+
+    Attributes:
+        at: Its windows.
+        channel: Axis of the channels.
+        spatial: The other axes but the batch's.
+        group: Number of groups.
+        weights: As in the model, ``[channels, channels of a group, *kernel]``.
+        weight_zero: Zero points of the weights, one or one a channel.
+        zero: Zero point of the input.
+        bias: int32, None without.
+        scale: float32 ``[channels]`` from sums to the output's steps, None where the sums are the result.
+        result_zero: Zero point of the result.
+    """
+
+    at: Windows
+    channel: int
+    spatial: tuple[int, ...]
+    group: int
+    weights: np.ndarray
+    weight_zero: np.ndarray
+    zero: int
+    bias: np.ndarray | None
+    scale: np.ndarray | None
+    result_zero: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Axes from the outermost to the innermost: channels last."""
+        return (0, *self.spatial, self.channel)
+
+    def halo(self, x: View) -> Halo:
+        """What the windows read around the input, by axis."""
+        found = [(0, 0)] * x.rank
+        for i, axis in enumerate(self.spatial):
+            end = (self.at.out[i] - 1) * self.at.strides[i] + self.at.extent[i] - self.at.begin[i]
+            found[axis] = (max(self.at.begin[i], 0), max(end - x.shape[axis], 0))
+        return tuple(found)
+
+
+def _scalar(value: np.ndarray | None) -> int:
+    return 0 if value is None else int(value.reshape(()))
+
+
+def understood(task: Task) -> Convolution | None:
+    """The convolution of a task, None where something about it is not constant or not of 8 bits."""
+    quantized = task.operator.name == "QLinearConv"
+    weights = task.constant(3 if quantized else 1)
+    x = task.inputs[0]
+    if not isinstance(x, View) or weights is None or x.dtype not in BYTES or x.rank < 3 or 0 in weights.shape:
+        return None
+    if weights.dtype not in (np.int8, np.uint8) or task.outputs[0] is None or 0 in (*x.shape, *task.output.shape):
+        return None
+    given = range(1, len(task.inputs)) if quantized else range(2, len(task.inputs))
+    if any(isinstance(task.inputs[i], View) for i in given):
+        return None
+    last = bool(task.attributes.get("channels_last"))
+    channel = x.rank - 1 if last else 1
+    spatial = tuple(a for a in range(1, x.rank) if a != channel)
+    try:
+        at = windows(task.attributes, [x.shape[a] for a in spatial], weights.shape[2:])
+    except ValueError:
+        return None
+    group = int(task.attributes.get("group", 1))
+    outputs = weights.shape[0]
+    if outputs % group or x.shape[channel] != weights.shape[1] * group:
+        return None
+    if not quantized:
+        zero, weight_zero = task.constant(2), task.constant(3)
+        weight_zero = np.zeros((), np.int8) if weight_zero is None else weight_zero
+        if weight_zero.size not in (1, outputs) or (zero is not None and zero.size != 1):
+            return None
+        return Convolution(at, channel, spatial, group, weights, weight_zero, _scalar(zero), None, None, 0)
+    numbers = [task.constant(i) for i in (1, 2, 4, 5, 6, 7)]
+    if any(n is None for n in numbers):
+        return None
+    x_scale, x_zero, w_scale, w_zero, y_scale, y_zero = (n for n in numbers if n is not None)
+    if any(n.size != 1 for n in (x_scale, x_zero, y_scale, y_zero)):
+        return None
+    if w_scale.size not in (1, outputs) or w_zero.size not in (1, outputs):
+        return None
+    scale = (x_scale.reshape(()) * w_scale / y_scale.reshape(())).astype(np.float32).reshape(-1)
+    return Convolution(
+        at,
+        channel,
+        spatial,
+        group,
+        weights,
+        w_zero,
+        _scalar(x_zero),
+        task.constant(8),
+        np.array(np.broadcast_to(scale, (outputs,))),
+        _scalar(y_zero),
+    )
+
+
+def folded(found: Convolution, joined: bool) -> Folded:
+    """The weights in the order that runs and taps are read; ``joined`` runs take in the last spatial axis."""
+    outputs, depth, *kernel = found.weights.shape
+    grouped = found.weights.reshape(found.group, outputs // found.group, depth, *kernel)
+    moved = np.moveaxis(grouped, 2, -1)
+    run = depth * kernel[-1] if joined else depth
+    shaped = moved.reshape(found.group, outputs // found.group, -1, run)
+    zero = found.weight_zero
+    zero = zero.reshape(found.group, -1) if zero.size > 1 else zero.reshape(1, 1)
+    bias = None if found.bias is None else found.bias.reshape(found.group, -1)
+    return fold(shaped, zero, bias)
+
+
+def unsigned_zero(zero: int, dtype: ir.DataType) -> int:
+    """Zero point of activations as kernels see them."""
+    return zero + 128 if dtype == ir.DataType.INT8 else zero
+
+
+def accepts(task: Task) -> bool:
+    """Constant weights and quantization, and an epilogue on bytes."""
+    found = understood(task)
+    if found is None or not is_supported(task.epilogue):
+        return False
+    depth = int(np.prod(found.weights.shape[1:]))
+    bias = 0 if found.bias is None else int(np.abs(found.bias.astype(np.int64)).max(initial=0))
+    return bias + 3 * 255 * 255 * depth < 2**31 or folded(found, False).fits()
+
+
+def result_order(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Channels last; rows where that is the same but for halos, so that nothing is copied for the name's sake."""
+    return tuple(range(view.rank)) if all(view.shape[a] == 1 for a in order[1:-1]) else order
+
+
+def wants(task: Task) -> Wants:
+    """Channels last, and the padding around the input."""
+    found = understood(task)
+    assert found is not None
+    x = Want(found.order, strict=True, halo=found.halo(task.view(0)), pad=found.zero)
+    in_place = tuple(
+        (-1 - k, 0)
+        for k, operand in enumerate(task.epilogue.operands)
+        if isinstance(operand, View) and operand.dtype == task.output.dtype
+    )
+    return Wants((x,), (Want(result_order(task.output, found.order), strict=True),), in_place)
+
+
+def pointer_types(task: Task, constants: list[np.ndarray]) -> dict[str, str]:
+    """C types of what the parameters of a kernel point at."""
+    found: dict[str, str] = {}
+    for letter, views in (("x", task.inputs), ("e", task.epilogue.operands), ("y", task.outputs)):
+        found |= {f"{letter}{i}": dtypes.storage(v.dtype) for i, v in enumerate(views) if isinstance(v, View)}
+    return found | {f"w{i}": dtypes.c_type(dtypes.as_stored(c)) for i, c in enumerate(constants)}
+
+
+def output_axes(task: Task, epilogue: ByteEpilogue, axis: int) -> dict[str, int]:
+    """Strides of the output and the epilogue's operands along an axis of the output."""
+    return {"y0": task.output.strides[axis]} | {n: s[axis] for n, s in epilogue.strides.items()}
+
+
+def generate(task: Task, isa: Isa) -> Kernel:
+    """An implicit GEMM over the windows."""
+    found = understood(task)
+    assert found is not None
+    x, y, at = task.view(0), task.output, found.at
+    depth = found.weights.shape[1]
+    steps = [x.strides[a] for a in found.spatial]
+    joined = found.group == 1 and at.dilations[-1] == 1 and steps[-1] == depth
+    weights = folded(found, joined)
+    constants = [
+        pack(weights.weights),
+        by_channel(weights.start(unsigned_zero(found.zero, x.dtype))),
+    ]
+    if found.scale is not None:
+        constants.append(by_channel(found.scale.reshape(found.group, -1)))
+    zeros = None
+    if weights.zeros is not None:
+        zeros = f"w{len(constants)}"
+        constants.append(by_channel(weights.zeros.astype(np.int32)))
+    epilogue = ByteEpilogue(task.epilogue, y.shape, found.channel, isa, len(constants))
+    epilogue.result_stride = y.strides[found.channel]
+    taps = [(k, s * d) for k, s, d in zip(at.kernel, steps, at.dilations, strict=True)]
+    outputs = y.shape[found.channel] // found.group
+    batch = Axis(y.shape[0], {"x0": x.strides[0]} | output_axes(task, epilogue, 0))
+    pixels = [
+        Axis(y.shape[a], {"x0": steps[i] * at.strides[i]} | output_axes(task, epilogue, a))
+        for i, a in enumerate(found.spatial)
+    ]
+    problem = Problem(
+        "x0",
+        x.dtype == ir.DataType.INT8,
+        "w0",
+        "w1",
+        "y0",
+        _groups(task, found, epilogue, constants),
+        (batch, *pixels),
+        tuple(taps[:-1] if joined else taps),
+        depth * at.kernel[-1] if joined else depth,
+        outputs,
+        x.slack >= 3,
+        corner=-sum(b * s for b, s in zip(at.begin, steps, strict=True)),
+        window_zeros=zeros,
+        vectors=("w2",) if found.scale is not None else (),
+    )
+
+    def result(total: str, address: Callable[[str], str], into: ByteEpilogue) -> Value:
+        if found.scale is None:
+            return Value(total, "i", ir.DataType.INT32)
+        return into.rounded(f"FLOAT@({total}) * LD@({address('w2')})", found.result_zero, task.epilogue.dtype)
+
+    types = pointer_types(task, [*constants, *epilogue.constants])
+    return kernel(write(problem, epilogue, result, types, isa), constants, epilogue, isa)
+
+
+def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
+    """A body with its constants and what it is built on."""
+    body, helpers = finish(text, isa)
+    arrays = (*constants, *epilogue.constants, *epilogue.parameters.constants)
+    return Kernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)
+
+
+def _groups(task: Task, found: Convolution, epilogue: ByteEpilogue, constants: list[np.ndarray]) -> tuple[Axis, ...]:
+    if found.group == 1:
+        return ()
+    inputs, outputs = found.weights.shape[1], found.weights.shape[0] // found.group
+    moved = {n: s * outputs for n, s in output_axes(task, epilogue, found.channel).items()}
+    packed = {f"w{i}": c.size // found.group for i, c in enumerate(constants)}
+    return (Axis(found.group, {"x0": inputs} | moved | packed),)
+
+
+FAMILY = register(Family("integer convolution", OPERATORS, accepts, generate, wants, rank=20))

@@ -1,0 +1,224 @@
+"""Depthwise convolutions of 8-bit integers: one byte of each of 4 rows makes the word of a channel.
+
+The product of bytes sums 4 neighbours, but what a channel sums lies a pixel or a row apart. So 4 rows of a column are
+interleaved once and serve all windows of the row that contain the column: with a 3 x 3 window and stride 1 three
+products for each shuffle, and only the fourth byte of each word is idle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Task
+from eqsat.codegen.kernels.bytes.conv import (
+    OPERATORS,
+    Convolution,
+    folded,
+    kernel,
+    output_axes,
+    pointer_types,
+    understood,
+    unsigned_zero,
+    wants,
+)
+from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
+from eqsat.codegen.kernels.bytes.steps import is_supported
+from eqsat.codegen.kernels.bytes.values import Value, Vector
+from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.tiling import split
+
+_WIDEST = 8
+"""Windows of a row that are summed at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the input in a tile: how far it is from the first, and (window, tap) pairs that it counts for."""
+
+    offset: int
+    uses: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A tile of windows of one vector of channels, as the template wants it."""
+
+    loops: list[tuple[str, int]]
+    pointers: list[tuple[str, str, str]]
+    windows: int
+    columns: list[Column]
+    stores: list[str]
+    part: int
+
+
+def _depthwise(task: Task) -> Convolution | None:
+    found = understood(task)
+    if found is None or found.weights.shape[1] != 1 or found.group != found.weights.shape[0] or found.group == 1:
+        return None
+    return found if len(found.spatial) <= 2 else None
+
+
+def accepts(task: Task) -> bool:
+    """One output channel for each input channel, weights that fit into a byte without their zero points."""
+    found = _depthwise(task)
+    if found is None or not is_supported(task.epilogue):
+        return False
+    weights = folded(found, False)
+    return weights.zeros is None and weights.fits()
+
+
+def _packed(weights: np.ndarray) -> np.ndarray:
+    """``[channels, height, width]`` as ``[panel][height / 4][width][16][4]``."""
+    channels, high, wide = weights.shape
+    full = np.zeros((-(-channels // PANEL) * PANEL, -(-high // 4) * 4, wide), np.int8)
+    full[:channels, :high] = weights
+    return np.ascontiguousarray(full.reshape(-1, PANEL, full.shape[1] // 4, 4, wide).transpose(0, 2, 4, 1, 3)).ravel()
+
+
+def generate(task: Task, isa: Isa) -> Kernel:
+    """Loops over rows, vectors of channels and tiles of a row."""
+    found = _depthwise(task)
+    assert found is not None
+    x = task.view(0)
+    weights = folded(found, False)
+    # A single spatial axis counts as rows: its taps are what a word takes in.
+    kernel_shape = (*found.at.kernel, 1)[:2]
+    constants = [
+        _packed(weights.weights.reshape(-1, *kernel_shape)),
+        by_channel(weights.start(unsigned_zero(found.zero, x.dtype)).reshape(1, -1)),
+    ]
+    if found.scale is not None:
+        constants.append(by_channel(found.scale.reshape(1, -1)))
+    epilogue = ByteEpilogue(task.epilogue, task.output.shape, found.channel, isa, len(constants))
+    epilogue.result_stride = task.output.strides[found.channel]
+    types = pointer_types(task, [*constants, *epilogue.constants])
+    text = _Writer(task, found, epilogue, types, isa).body()
+    return kernel(text, constants, epilogue, isa)
+
+
+class _Writer:
+    def __init__(self, task: Task, found: Convolution, epilogue: ByteEpilogue, types: dict[str, str], isa: Isa) -> None:
+        self.task, self.found, self.epilogue, self.types, self.isa = task, found, epilogue, types, isa
+        self.lanes = isa.lanes()
+        self.x, self.at = task.view(0), found.at
+        self.high, self.wide = (*self.at.kernel, 1)[:2]
+        self.groups = -(-self.high // 4)
+        steps = [self.x.strides[a] for a in found.spatial]
+        self.row_step, self.column_step = (*steps, 0)[:2]
+        self.stride = (*self.at.strides, 1)[:2]
+        self.dilation = (*self.at.dilations, 1)[:2]
+        self.out = (*self.at.out, 1)[:2]
+        self.corner = -sum(b * s for b, s in zip(self.at.begin, steps, strict=True))
+        self.results = [*epilogue.strides, "y0"]
+
+    def _moves(self, axis: int) -> dict[str, int]:
+        """Strides of output and operands along a spatial axis."""
+        spatial = self.found.spatial
+        return output_axes(self.task, self.epilogue, spatial[axis]) if axis < len(spatial) else {}
+
+    def body(self) -> str:
+        task, lanes = self.task, self.lanes
+        channels = task.output.shape[self.found.channel]
+        nests = []
+        for first, live, count in ((0, lanes, channels // lanes), (channels // lanes * lanes, channels % lanes, 1)):
+            if live and count:
+                nests += [
+                    self._nest(first, live, count, column, windows, times)
+                    for column, windows, times in split(self.out[1], self._windows())
+                ]
+        text = render(
+            "bytes/depthwise.c.jinja",
+            nests=nests,
+            groups=self.groups,
+            taps=self.wide,
+            rows=[
+                [self._row(4 * g + i) if 4 * g + i < self.high else self._row(4 * g) for i in range(4)]
+                for g in range(self.groups)
+            ],
+            signed=self.x.dtype == ir.DataType.INT8,
+        )
+        return "\n".join([*self.epilogue.parameters.declarations(), text])
+
+    def _row(self, tap: int) -> int:
+        return tap * self.dilation[0] * self.row_step
+
+    def _windows(self) -> int:
+        """Windows of a tile: whole tiles if some width allows it, else what registers hold."""
+        room = self.isa.registers - self.groups * self.wide - 5
+        most = max(1, min(_WIDEST, room, self.out[1]))
+        whole = [n for n in range(most, 0, -1) if self.out[1] % n == 0]
+        return whole[0] if 2 * whole[0] >= most else most
+
+    def _nest(self, first: int, live: int, count: int, column: int, windows: int, times: int) -> Nest:
+        task, lanes, found = self.task, self.lanes, self.found
+        channel = output_axes(task, self.epilogue, found.channel)
+        rows, columns, batch = self._moves(0), self._moves(1), output_axes(task, self.epilogue, 0)
+        loops = [("n", task.output.shape[0]), ("r", self.out[0]), ("c", count), ("t", times)]
+        loops = [loop for loop in loops if loop[1] > 1]
+        looped = {name for name, _ in loops}
+        panel = self.groups * self.wide * PANEL * 4
+        pointers = []
+        by_channel = ["w1", *(["w2"] if found.scale is not None else [])]
+        for name in ["x0", "w0", *by_channel, *self.results]:
+            if name == "x0":
+                per_column = self.stride[1] * self.column_step
+                steps = {
+                    "n": self.x.strides[0],
+                    "r": self.stride[0] * self.row_step,
+                    "c": lanes,
+                    "t": windows * per_column,
+                }
+                fixed = self.corner + first + column * per_column
+            elif name == "w0":
+                # A vector is a part of a panel, or a panel.
+                within = PANEL // lanes
+                moved = f" + c / {within} * {panel} + c % {within} * {4 * lanes}" if "c" in looped else ""
+                fixed = first // PANEL * panel + first % PANEL * 4
+                pointers.append(("const int8_t *restrict", "w0", moved + (f" + {fixed}" if fixed else "")))
+                continue
+            elif name in by_channel:
+                steps, fixed = {"c": lanes}, first
+            else:
+                steps = {
+                    "n": batch[name],
+                    "r": rows.get(name, 0),
+                    "c": lanes * channel[name],
+                    "t": windows * columns.get(name, 0),
+                }
+                fixed = first * channel[name] + column * columns.get(name, 0)
+            moves = "".join(f" + {loop} * {step}" for loop, step in steps.items() if loop in looped and step)
+            constant = "" if name == "y0" else "const "
+            pointers.append((f"{constant}{self.types[name]} *restrict", name, moves + (f" + {fixed}" if fixed else "")))
+        stores = self.epilogue.write([self._vector(m, live, columns) for m in range(windows)])
+        part = live if live < lanes and self.x.slack < lanes else 0
+        return Nest(loops, pointers, windows, self._columns(windows), stores, part)
+
+    def _columns(self, windows: int) -> list[Column]:
+        found: dict[int, list[tuple[int, int]]] = {}
+        for m in range(windows):
+            for tap in range(self.wide):
+                found.setdefault(m * self.stride[1] + tap * self.dilation[1], []).append((m, tap))
+        return [Column(j * self.column_step, uses) for j, uses in sorted(found.items())]
+
+    def _vector(self, window: int, live: int, columns: dict[str, int]) -> Vector:
+        found = self.found
+
+        def address(name: str) -> str:
+            offset = window * columns.get(name, 0)
+            return f"{name}p + {offset}" if offset else f"{name}p"
+
+        def first() -> Value:
+            if found.scale is None:
+                return Value(f"c{window}", "i", ir.DataType.INT32)
+            text = f"FLOAT@(c{window}) * LD@(w2p)"
+            return self.epilogue.rounded(text, found.result_zero, self.task.epilogue.dtype)
+
+        return Vector(first, address, live, window * columns.get("y0", 0))
+
+
+FAMILY = register(Family("integer depthwise convolution", OPERATORS, accepts, generate, wants, rank=21))

@@ -1,0 +1,286 @@
+"""Sums of products of bytes: convolutions and matrix products in integers, as implicit GEMM with packed weights.
+
+What is summed over lies in the input in runs of neighbouring bytes (a row of a window in NHWC, a row of a matrix), of
+which 4 at a time are multiplied with 4 weights of each of 16 output channels (``vpdpbusd`` and what stands in for it).
+Weights are packed in panels of 16 channels that all instruction sets read (see ``weights.py``), runs filled up
+with zeros, so that whatever is read behind a run's end does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
+from eqsat.codegen.kernels.bytes.tiling import choose
+from eqsat.codegen.kernels.bytes.values import Value, Vector
+from eqsat.codegen.kernels.bytes.weights import PANEL
+from eqsat.codegen.kernels.shared.registry import render
+from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, collapse
+
+_WEIGHTS_IN_CACHE = 400 * 1024
+"""Bytes of weights that may be read again for each row of pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An integer GEMM.
+
+    Attributes:
+        input: Name of the input's pointer, and so on.
+        signed: Whether the input's bytes are signed; they count 128 more then.
+        weights: Bytes as ``weights.pack`` lays them out.
+        bias: Integers to start from, one a channel.
+        output: Where results go.
+        outer: Loops around everything, which move all pointers (batches, groups); outermost first.
+        pixels: Axes of the output that share the weights, outermost first.
+        taps: Extent and stride of the input, in bytes: what is summed over beside a run.
+        run: Neighbouring bytes that are summed over.
+        channels: Of the output (of a group).
+        over_read: Whether 3 bytes behind a run may be read everywhere.
+        corner: From the input's pointer to the first byte that is read.
+        window_zeros: Name of the weights' zero points by channel, which are multiplied with the sum of the input.
+        vectors: Names of further arrays by channel.
+    """
+
+    input: str
+    signed: bool
+    weights: str
+    bias: str
+    output: str
+    outer: tuple[Axis, ...]
+    pixels: tuple[Axis, ...]
+    taps: tuple[tuple[int, int], ...]
+    run: int
+    channels: int
+    over_read: bool
+    corner: int = 0
+    window_zeros: str | None = None
+    vectors: tuple[str, ...] = ()
+
+    @property
+    def panels(self) -> int:
+        """Of weights, in each group."""
+        return -(-self.channels // PANEL)
+
+    @property
+    def tap_bytes(self) -> int:
+        """Of one tap's weights in a panel."""
+        return -(-self.run // 4) * 4 * PANEL
+
+    @property
+    def panel_bytes(self) -> int:
+        """Of a panel's weights."""
+        return int(np.prod([n for n, _ in self.taps], dtype=np.int64)) * self.tap_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop in C; ``strides`` in elements, by pointer."""
+
+    name: str
+    extent: int
+    strides: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest around one kind of tile, as the template wants it."""
+
+    loops: list[Loop]
+    pointers: list[tuple[str, str, str]]
+    pixels: list[int]
+    weights: list[int]
+    lanes: int
+    stores: list[str]
+    unroll: int
+
+
+Result = Callable[[str, Callable[[str], str], ByteEpilogue], Value]
+"""(accumulator, pointer to an array by channel, epilogue) -> what the anchor computes."""
+
+
+def write(
+    problem: Problem,
+    epilogue: ByteEpilogue,
+    result: Result,
+    types: Mapping[str, str],
+    isa: Isa,
+    *,
+    prologue: Sequence[str] = (),
+    packing: Sequence[str] = (),
+) -> str:
+    """The kernel's body, with ``@`` for the name of the instruction set.
+
+    Args:
+        problem: What is computed.
+        epilogue: Of the task.
+        result: Makes a vector of the anchor's result.
+        types: C type of what each pointer points at.
+        isa: Instruction set.
+        prologue: Statements before everything.
+        packing: Statements inside the outer loops.
+    """
+    return _Writer(problem, epilogue, result, types, isa).body(prologue, packing)
+
+
+class _Writer:
+    def __init__(
+        self, problem: Problem, epilogue: ByteEpilogue, result: Result, types: Mapping[str, str], isa: Isa
+    ) -> None:
+        self.problem, self.epilogue, self.result, self.types, self.isa = problem, epilogue, result, types, isa
+        self.lanes = isa.lanes()
+        pixels = collapse(problem.pixels)
+        self.columns = pixels[-1] if pixels else Axis(1, {})
+        self.rows = pixels[-2] if len(pixels) > 1 else Axis(1, {})
+        self.others = pixels[:-2]
+        sums = problem.window_zeros is not None
+        spare = 2 if sums else int(problem.signed)
+        self.tile = choose(
+            self.rows.extent,
+            self.columns.extent,
+            self.rows.stride(problem.input),
+            self.columns.stride(problem.input),
+            problem.channels,
+            isa,
+            spare,
+        )
+        self.results = [*epilogue.strides, problem.output]
+        self.by_channel = [problem.bias, *problem.vectors, *([problem.window_zeros] if problem.window_zeros else [])]
+
+    def body(self, prologue: Sequence[str], packing: Sequence[str]) -> str:
+        problem = self.problem
+        outer = [Loop(f"n{i}", a.extent, a.strides) for i, a in enumerate(problem.outer)]
+        nests = [nest for block in self._blocks() for nest in self._nests(outer, *block)]
+        text = render(
+            "bytes/gemm.c.jinja",
+            p=problem,
+            outer=outer,
+            packing=packing,
+            nests=nests,
+            taps=[Loop(f"t{i}", n, {"x": s}) for i, (n, s) in enumerate(problem.taps) if n > 1],
+            words=problem.run // 4,
+            tail=problem.run % 4,
+        )
+        return "\n".join([*prologue, *self.epilogue.parameters.declarations(), text])
+
+    def _blocks(self) -> list[tuple[int, int, int, int]]:
+        """(first panel, panels, count, channels in use) of the kinds of blocks of output channels."""
+        problem = self.problem
+        size = max(1, self.tile.vectors * self.lanes // PANEL)
+        found = []
+        for start, panels, count in split(problem.panels, size):
+            live = problem.channels - (start + panels * (count - 1)) * PANEL
+            if live < panels * PANEL:
+                if count > 1:
+                    found.append((start, panels, count - 1, panels * PANEL))
+                found.append((start + panels * (count - 1), panels, 1, live))
+            else:
+                found.append((start, panels, count, panels * PANEL))
+        return found
+
+    def _nests(self, outer: list[Loop], first: int, panels: int, count: int, live: int) -> list[Nest]:
+        problem = self.problem
+        small = problem.panels * problem.panel_bytes <= _WEIGHTS_IN_CACHE
+        move = {problem.weights: panels * problem.panel_bytes}
+        move |= dict.fromkeys(self.by_channel, panels * PANEL)
+        move |= {r: panels * PANEL * self._channel(r) for r in self.results}
+        blocks = [Loop("o", count, move)] if count > 1 else []
+        others = [Loop(f"p{i}", a.extent, a.strides) for i, a in enumerate(self.others)]
+        names = [problem.input, *self.results]
+        nests = []
+        for vector, vectors, repeats in split(-(-live // self.lanes), self.tile.vectors):
+            for k in range(repeats):
+                at = vector + k * vectors
+                for row, tall, times in split(self.rows.extent, self.tile.rows):
+                    for column, wide, turns in split(self.columns.extent, self.tile.columns):
+                        r = Loop("r", times, {n: tall * self.rows.stride(n) for n in names})
+                        q = Loop("q", turns, {n: wide * self.columns.stride(n) for n in names})
+                        # Few weights stay in cache: the pixels go outside, so that the input is read once.
+                        if not small:
+                            order = [*blocks, *others, r, q]
+                        else:
+                            order = [*others, r, *blocks, q] if self.rows.extent > 1 else [*others, q, *blocks]
+                        start = {n: row * self.rows.stride(n) + column * self.columns.stride(n) for n in names}
+                        start[problem.input] += problem.corner
+                        places = [(i, j) for i in range(tall) for j in range(wide)]
+                        loops = [loop for loop in order if loop.extent > 1]
+                        nests.append(
+                            self._nest(outer, loops, start, places, first, at, vectors, live - at * self.lanes)
+                        )
+        return nests
+
+    def _channel(self, name: str) -> int:
+        """Stride of an output channel."""
+        if name == self.problem.output:
+            return self.epilogue.result_stride
+        return self.epilogue.strides[name][self.epilogue.axis]
+
+    def _nest(
+        self,
+        outer: list[Loop],
+        loops: list[Loop],
+        start: Mapping[str, int],
+        places: list[tuple[int, int]],
+        panel: int,
+        vector: int,
+        vectors: int,
+        live: int,
+    ) -> Nest:
+        problem, lanes = self.problem, self.lanes
+        channel = panel * PANEL + vector * lanes
+        pointers = []
+        for name in [problem.input, problem.weights, *self.by_channel, *self.results]:
+            fixed = start.get(name, 0)
+            if name in self.by_channel:
+                fixed += channel
+            elif name == problem.weights:
+                fixed += self._weight(panel * PANEL // lanes + vector)
+            elif name != problem.input:
+                fixed += channel * self._channel(name)
+            moves = [f" + {p.name} * {p.strides[name]}" for p in [*outer, *loops] if p.strides.get(name)]
+            constant = "" if name == problem.output else "const "
+            kind = f"{constant}{self.types[name]} *restrict"
+            pointers.append((kind, name, "".join(moves) + (f" + {fixed}" if fixed else "")))
+
+        def offset(name: str, place: tuple[int, int], v: int) -> int:
+            if name in self.by_channel:
+                return v * lanes
+            i, j = place
+            pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
+            return pixel + v * lanes * self._channel(name)
+
+        def at(name: str, place: tuple[int, int], v: int) -> str:
+            distance = offset(name, place, v)
+            return f"{name}p + {distance}" if distance else f"{name}p"
+
+        made = []
+        for m, place in enumerate(places):
+            for v in range(vectors):
+
+                def address(name: str, place: tuple[int, int] = place, v: int = v) -> str:
+                    return at(name, place, v)
+
+                def first(m: int = m, v: int = v, address: Callable[[str], str] = address) -> Value:
+                    sum_ = f"c{m}_{v}"
+                    if problem.window_zeros is not None:
+                        sum_ = f"({sum_} - LDI@({address(problem.window_zeros)}) * s{m})"
+                    return self.result(sum_, address, self.epilogue)
+
+                made.append(Vector(first, address, min(lanes, live - v * lanes), offset(problem.output, place, v)))
+        stores = self.epilogue.write(made)
+        pixels = [i * self.rows.stride(problem.input) + j * self.columns.stride(problem.input) for i, j in places]
+        base = self._weight(panel * PANEL // lanes + vector)
+        weights = [self._weight(panel * PANEL // lanes + vector + v) - base for v in range(vectors)]
+        size = len(places) * vectors
+        unroll = 1 if problem.run < 8 else 4 if size < 8 else 2
+        return Nest(loops, pointers, pixels, weights, lanes, stores, unroll)
+
+    def _weight(self, vector: int) -> int:
+        """Bytes from the first weight to those of a vector of channels."""
+        panel, rest = divmod(vector * self.lanes, PANEL)
+        return panel * self.problem.panel_bytes + rest * 4

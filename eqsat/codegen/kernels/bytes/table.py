@@ -1,0 +1,82 @@
+"""Functions of one byte as tables: whatever a chain computes, its 256 results are computed beforehand.
+
+The numpy executor computes them, so that they are its own to the bit, whatever the chain does in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.bytes import TABLE
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
+from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
+from eqsat.codegen.kernels.bytes.values import BYTES
+from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.errors import EqsatError
+from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs
+
+_CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
+"""Single operators that vectors compute as fast as a table is read."""
+
+
+def table_of(epilogue: Epilogue) -> np.ndarray | None:
+    """Results by the input's bits, None if the chain reads anything but one byte and numbers, or is cheap."""
+    if epilogue.dtype not in BYTES or not epilogue.steps or epilogue.dtypes()[-1] not in BYTES:
+        return None
+    if all(step.operator.name in _CHEAP for step in epilogue.steps):
+        return None
+    if any(isinstance(o, View) or o.size != 1 for o in epilogue.operands):
+        return None
+    every = np.arange(256, dtype=np.uint8).view(epilogue.dtype.numpy())
+    values: list[np.ndarray] = [every, *(np.asarray(o).reshape(()) for o in epilogue.operands)]
+    for step in epilogue.steps:
+        found = _result(step, [None if i is None else values[i] for i in step.inputs])
+        if found is None or found.shape not in ((), (256,)) or found.dtype != step.dtype.numpy():
+            return None
+        values.append(found)
+    return np.ascontiguousarray(np.broadcast_to(values[-1], (256,)))
+
+
+def _result(step: Step, inputs: list[np.ndarray | None]) -> np.ndarray | None:
+    if step.operator == TABLE:
+        return None if inputs[0] is None else step.attributes["table"][inputs[0].view(np.uint8)]
+    try:
+        (found,) = evaluate(step.operator, make_attrs(step.operator, step.attributes), inputs, 1)
+    except EqsatError:
+        return None
+    return None if found is None else np.asarray(found)
+
+
+@lru_cache(maxsize=256)
+def _known(task: Task) -> np.ndarray | None:
+    # Tasks are compared as objects; the same one is asked about and then generated for each instruction set.
+    return table_of(task.epilogue)
+
+
+def accepts(task: Task) -> bool:
+    """A chain of one byte."""
+    x = task.inputs[0] if len(task.inputs) == 1 else None
+    return isinstance(x, View) and task.outputs[0] is not None and _known(task) is not None
+
+
+def generate(task: Task, isa: Isa) -> Kernel:
+    """A load, a look-up and a store for each element; the same text for all instruction sets."""
+    table = table_of(task.epilogue)
+    assert table is not None
+    plain = Epilogue(ir.DataType.UINT8)
+    flat = flattened(replace(task, epilogue=plain))
+    x, y = flat.view(0), flat.output
+    axes = [(f"n{a}", n, x.strides[a], y.strides[a]) for a, n in enumerate(y.shape)]
+    text = render("bytes/table.c.jinja", axes=axes, c=dtypes.storage(task.output.dtype))
+    return Kernel(text, (table,), specialised=False)
+
+
+FAMILY = register(Family("table of bytes", (IDENTITY,), accepts, generate, wants, rank=30))

@@ -1,0 +1,121 @@
+"""Blocks of elements that move: a box of the output, and where its elements come from.
+
+The places are affine in each axis, or all elements are one value. A reflecting pad has a block for the middle and one
+with steps of -1 on each side.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.templates import Result, Template, Tensor
+
+Places = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A loop nest that fills a part of an output.
+
+    Attributes:
+        shape: Bounds of the loops.
+        place: Index of the output for indices of the loops.
+        source: The operand; None if there is a value.
+        index: Index of the operand for indices of the loops.
+        value: C expression of the value.
+        output: Number of the output.
+        order: Of the loops, outermost first.
+    """
+
+    shape: tuple[int, ...]
+    place: Places
+    source: Tensor | None = None
+    index: Places = list
+    value: str | None = None
+    output: int = 0
+    order: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive places of an axis of the output.
+
+    Attributes:
+        start: The first.
+        count: How many.
+        source: Place in the operand of the first; None for what has no source.
+        step: From one place in the operand to the next.
+    """
+
+    start: int
+    count: int
+    source: int | None
+    step: int = 1
+
+
+def runs(places: Sequence[int | None]) -> list[Run]:
+    """The fewest runs, from the left, that give each place of an output axis its place in the operand."""
+    found: list[Run] = []
+    for at, place in enumerate(places):
+        last = found[-1] if found else None
+        if last is not None and last.count and (place is None) == (last.source is None):
+            if place is None or last.source is None:
+                found[-1] = Run(last.start, last.count + 1, None)
+                continue
+            step = place - last.source if last.count == 1 else last.step
+            if step in (-1, 0, 1) or last.count > 1:
+                if place == last.source + step * last.count:
+                    found[-1] = Run(last.start, last.count + 1, last.source, step)
+                    continue
+            elif last.count == 1 and len(found) == 1:
+                found[-1] = Run(last.start, 2, last.source, step)
+                continue
+        found.append(Run(at, 1, place))
+    return found
+
+
+def affine(i: str, step: int, start: int) -> str:
+    """C text of ``i * step + start``."""
+    if i == "0" or step == 0:
+        return str(start)
+    if step == -1:
+        return f"{start} - {i}"
+    scaled = i if step == 1 else f"{i} * {step}"
+    return scaled if start == 0 else f"{scaled} + {start}" if start > 0 else f"{scaled} - {-start}"
+
+
+def boxes(y: Result, source: Tensor, axes: Sequence[Sequence[Run]], fill: str = "0") -> list[Block]:
+    """A block for each combination of runs; where one of them has no source, the block has a value."""
+    made = []
+    for combination in itertools.product(*axes):
+        shape = tuple(r.count for r in combination)
+        if 0 in shape:
+            continue
+
+        def place(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
+            return [affine(k, 1, r.start) for k, r in zip(i, combination, strict=True)]
+
+        def index(i: Sequence[str], combination: tuple[Run, ...] = combination) -> list[str]:
+            return [affine(k, r.step, r.source or 0) for k, r in zip(i, combination, strict=True)]
+
+        empty = any(r.source is None for r in combination)
+        made.append(Block(shape, place, None if empty else source, index, fill if empty else None, y.number, y.order))
+    return made
+
+
+def filled(template: Template, blocks: Sequence[Block]) -> Kernel:
+    """The kernel of some blocks."""
+    return template.fill("loops/movement.c.jinja", blocks=blocks)
+
+
+def whole(y: Result, source: Tensor) -> Block:
+    """All of an output from an operand of the same shape."""
+    return Block(y.shape, list, source, list, output=y.number, order=y.order)
+
+
+def first(template: Template) -> tuple[Result, Tensor]:
+    """Output and input 0."""
+    return template.result(), template.operand(0)

@@ -1,0 +1,79 @@
+"""Chains of elementwise operators, and copies between layouts: one loop nest over what the operands share.
+
+Adjacent axes that lie without gaps in every operand are one loop, so that dense tensors are a single long one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eqsat.codegen.kernel import Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernels.loops.family import loops
+from eqsat.codegen.loops import LoopWriter, broadcast_strides
+
+_Operand = View | np.ndarray
+
+
+def _wants(task: Task) -> Wants:
+    """The order of axes of the anchor; each operand's memory may become the result's."""
+    own = [(0, 0)] if isinstance(task.inputs[0], View) else []
+    others = [(-1 - k, 0) for k, operand in enumerate(task.epilogue.operands) if isinstance(operand, View)]
+    return Wants(outputs=(Want(follows=0),), in_place=(*own, *others))
+
+
+def _strides(operand: _Operand, shape: Shape) -> Shape:
+    found = operand.strides if isinstance(operand, View) else dense_strides(operand.shape)
+    return broadcast_strides(operand.shape, found, shape)
+
+
+def merged_axes(shape: Shape, strides: list[Shape], order: list[int]) -> list[list[int]]:
+    """Groups of axes, outermost first, that all operands cross in one stride each; axes of one element are left out."""
+    groups: list[list[int]] = []
+    for axis in (a for a in order if shape[a] != 1):
+        if groups and all(s[groups[-1][-1]] == s[axis] * shape[axis] for s in strides):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def _flat(operand: _Operand, strides: Shape, groups: list[list[int]], shape: Shape) -> _Operand:
+    """An operand with merged axes."""
+    steps = tuple(strides[g[-1]] for g in groups)
+    sizes = tuple(int(np.prod([shape[a] for a in g])) for g in groups)
+    if isinstance(operand, View):
+        return replace(operand, shape=sizes, strides=steps, halo=())
+    order = [a for g in groups for a in g]
+    lead = len(shape) - operand.ndim
+    full = operand.reshape((1,) * lead + operand.shape)
+    rest = [a for a in range(len(shape)) if a not in order]
+    return full.transpose(*rest, *order).reshape([1 if s == 0 else n for s, n in zip(steps, sizes, strict=True)])
+
+
+def flattened(task: Task) -> Task:
+    """The same chain with as few axes as its operands allow, in the order of the output's memory."""
+    y = task.output
+    anchor = task.inputs[0]
+    assert anchor is not None
+    operands = [anchor, *task.epilogue.operands]
+    strides = [_strides(operand, y.shape) for operand in operands]
+    order = sorted(range(y.rank), key=lambda a: (-abs(y.strides[a]), a))
+    groups = merged_axes(y.shape, [y.strides, *strides], order)
+    flat = [_flat(operand, s, groups, y.shape) for operand, s in zip(operands, strides, strict=True)]
+    out = _flat(y, y.strides, groups, y.shape)
+    assert isinstance(out, View)
+    return replace(task, inputs=(flat[0],), outputs=(out,), epilogue=replace(task.epilogue, operands=tuple(flat[1:])))
+
+
+@loops("elementwise loops", "Identity", accepts=lambda task: len(task.inputs) == 1, wants=_wants)
+def elementwise(task: Task) -> Kernel:
+    """Load, compute, store."""
+    writer = LoopWriter(flattened(task))
+    x = writer.required(0)
+    shape = writer.task.output.shape
+    x = replace(x, shape=shape, strides=broadcast_strides(x.shape, x.strides, shape))
+    with writer.loops("i", shape) as index:
+        writer.store(writer.load(x, index), index)
+    return writer.kernel()

@@ -1,0 +1,183 @@
+"""Reading and writing at indices that are known at run time; mirrors ``eqsat/ops/families/gathering.py``.
+
+The numpy executor refuses indices outside of an operand. C has nobody to refuse to: what is read there is the border's
+element, what would be written is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.expressions.basic import arithmetic
+from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
+from eqsat.codegen.kernel import Kernel, Task, dense_strides
+from eqsat.codegen.kernels.loops.blocks import Block, filled
+from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
+from eqsat.codegen.templates import Template, Tensor, along
+from eqsat.ops.windows import integers
+
+
+def _axis(task: Task) -> int:
+    return int(task.attributes["axis"]) % len(shape_of(task, 0))
+
+
+@loops("gathering loops", "Gather")
+def gather(task: Task) -> Kernel:
+    """Slices along an axis."""
+    template = Template(task)
+    x, where = template.operands(0, 1)
+    axis, wide = _axis(task), where.rank
+
+    def position(i: Sequence[str], k: int) -> str:
+        return where.load(*i[axis : axis + wide])
+
+    def place(i: Sequence[str]) -> list[str]:
+        return [*i[:axis], "at0", *i[axis + wide :]]
+
+    return template.fill("loops/gather.c.jinja", depth=1, sizes=[x.shape[axis]], position=position, place=place)
+
+
+def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
+    """For the templates: an index for each element, whose place in the other axes is the index's own."""
+    return {
+        "depth": 1,
+        "sizes": [x.shape[axis]],
+        "position": lambda i, k: where.load(*i),
+        "place": lambda i: along(i, axis, "at0"),
+    }
+
+
+def _by_tuple(x: Tensor, where: Tensor, batch: int = 0) -> dict[str, Any]:
+    """For the templates: a tuple of indices for each slice, behind common axes."""
+    depth, lead = where.shape[-1], where.rank - 1
+    return {
+        "depth": depth,
+        "sizes": x.shape[batch : batch + depth],
+        "position": lambda i, k: where.load(*i[:lead], k),
+        "place": lambda i: [*i[:batch], *(f"at{k}" for k in range(depth)), *i[lead:]],
+    }
+
+
+@loops("gathering loops", "GatherElements")
+def gather_elements(task: Task) -> Kernel:
+    """One element for each index, at the index's own place in the other axes."""
+    template = Template(task)
+    x, where = template.operands(0, 1)
+    return template.fill("loops/gather.c.jinja", **_by_element(x, where, _axis(task)))
+
+
+@loops("gathering loops", "GatherND")
+def gather_nd(task: Task) -> Kernel:
+    """Slices at index tuples, separately for each batch."""
+    template = Template(task)
+    x, where = template.operands(0, 1)
+    return template.fill("loops/gather.c.jinja", **_by_tuple(x, where, task.attributes.get("batch_dims", 0)))
+
+
+def _combination(reduction: str, dtype: ir.DataType, c: str) -> str | None:
+    """How an update changes the old element; None where it replaces it."""
+    if reduction == "none":
+        return None
+    if reduction in ("add", "mul"):
+        if dtype == ir.DataType.BOOL:
+            return f"old {'||' if reduction == 'add' else '&&'} value"
+        return arithmetic("+" if reduction == "add" else "*", "old", "value", dtype)
+    if dtype in FLOATS:
+        return f"{'maximum' if reduction == 'max' else 'minimum'}_{c}(old, value)"
+    return f"old {'>' if reduction == 'max' else '<'} value ? old : value"
+
+
+def _combines(task: Task) -> bool:
+    return task.attributes.get("reduction", "none") == "none" or are(task, NUMBERS | {ir.DataType.BOOL}, 0)
+
+
+@loops("scattering loops", "ScatterElements", "Scatter", accepts=_combines, epilogue=False)
+def scatter_elements(task: Task) -> Kernel:
+    """A copy with one element replaced, or combined, for each index."""
+    template = Template(task)
+    x, where = template.operands(0, 1)
+    combine = _combination(task.attributes.get("reduction", "none"), x.dtype, x.c)
+    return template.fill("loops/scatter.c.jinja", combine=combine, **_by_element(x, where, _axis(task)))
+
+
+@loops(
+    "scattering loops",
+    "ScatterND",
+    accepts=lambda task: _combines(task) and shape_of(task, 1)[-1] > 0,
+    epilogue=False,
+)
+def scatter_nd(task: Task) -> Kernel:
+    """A copy with slices at index tuples replaced or combined."""
+    template = Template(task)
+    x, where = template.operands(0, 1)
+    combine = _combination(task.attributes.get("reduction", "none"), x.dtype, x.c)
+    return template.fill("loops/scatter.c.jinja", combine=combine, **_by_tuple(x, where))
+
+
+@loops("one-hot loops", "OneHot", accepts=lambda task: are(task, FLOATS | INTEGERS, 0))
+def one_hot(task: Task) -> Kernel:
+    """One value where the class is the index, another elsewhere."""
+    template = Template(task)
+    y = template.result()
+    axis = task.attributes["axis"] % y.rank
+    return template.fill("loops/one_hot.c.jinja", axis=axis, count=y.shape[axis], int64=ir.DataType.INT64)
+
+
+@loops("compressing loops", "Compress", accepts=lambda task: task.constant(1) is not None)
+def compress(task: Task) -> Kernel:
+    """The slices, or elements, for which a constant condition holds."""
+    template = Template(task)
+    x = template.operand(0)
+    y = template.result()
+    condition = task.constant(1)
+    assert condition is not None
+    kept = np.flatnonzero(condition).astype(np.int32)
+    axis = task.attributes.get("axis")
+    table = template.table(kept)
+    if axis is not None:
+        axis %= x.rank
+
+        def slices(i: Sequence[str]) -> list[str]:
+            return [table.load(k) if a == axis else k for a, k in enumerate(i)]
+
+        return filled(template, [Block(y.shape, list, x, slices)])
+    steps = dense_strides(x.shape)
+
+    def index(i: Sequence[str]) -> list[str]:
+        return [f"{table.load(i[0])} / {step} % {n}" for step, n in zip(steps, x.shape, strict=True)]
+
+    return filled(template, [Block(y.shape, list, x, index)])
+
+
+@loops("reversing loops", "ReverseSequence")
+def reverse_sequence(task: Task) -> Kernel:
+    """The first elements of each sequence in reverse order."""
+    time, batch = task.attributes["time_axis"], task.attributes["batch_axis"]
+    return Template(task).fill("loops/reverse.c.jinja", time=time, batch=batch, n=shape_of(task, 0)[time])
+
+
+@loops("unpooling loops", "MaxUnpool", epilogue=False)
+def max_unpool(task: Task) -> Kernel:
+    """Each value where its index says, zeros elsewhere."""
+    template = Template(task)
+    x = template.operand(0)
+    rank = x.rank - 2
+    kernel_shape = integers(task.attributes, "kernel_shape", ())
+    strides = integers(task.attributes, "strides", (1,) * rank)
+    pads = integers(task.attributes, "pads", (0,) * (2 * rank))
+    natural = [
+        *x.shape[:2],
+        *((x.shape[2 + a] - 1) * strides[a] + kernel_shape[a] - pads[a] - pads[a + rank] for a in range(rank)),
+    ]
+    return template.fill(
+        "loops/unpool.c.jinja",
+        natural=natural,
+        total=math.prod(natural),
+        steps=dense_strides(tuple(natural)),
+        places=[f"p{a}" for a in range(x.rank)],
+    )

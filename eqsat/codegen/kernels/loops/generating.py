@@ -1,0 +1,75 @@
+"""Elements that follow from their place, and shapes as values; mirrors ``eqsat/ops/families/shaping.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops, shape_of
+from eqsat.codegen.templates import Template, only
+
+
+def _known(template: Template, value: np.ndarray) -> Kernel:
+    """An output whose value is known."""
+    y = template.result()
+    return template.fill("loops/generate.c.jinja", kind="value", value=template.table(value).broadcast(y.shape))
+
+
+@loops("shapes", "Shape")
+def shape(task: Task) -> Kernel:
+    """The shape, or a slice of it."""
+    dims = shape_of(task, 0)[task.attributes.get("start", 0) : task.attributes.get("end")]
+    return _known(Template(task), np.array(dims, np.int64))
+
+
+@loops("shapes", "Size")
+def size(task: Task) -> Kernel:
+    """The number of elements."""
+    return _known(Template(task), np.array(int(np.prod(shape_of(task, 0), dtype=np.int64)), np.int64))
+
+
+@loops("constant tensors", "ConstantOfShape")
+def constant_of_shape(task: Task) -> Kernel:
+    """One value everywhere, zero in float32 by default."""
+    value = task.attributes.get("value")
+    return _known(Template(task), np.zeros((), np.float32) if value is None else np.asarray(value).reshape(-1)[0:1])
+
+
+@loops("diagonals", "EyeLike", accepts=lambda task: task.epilogue.dtype in NUMBERS | {ir.DataType.BOOL})
+def eye_like(task: Task) -> Kernel:
+    """Ones on a diagonal."""
+    return Template(task).fill("loops/generate.c.jinja", kind="EyeLike", k=task.attributes["k"])
+
+
+@loops("triangles", "Trilu")
+@loops("triangles", "Trilu", domain=MICROSOFT)
+def trilu(task: Task) -> Kernel:
+    """The upper or lower triangle of the last two axes."""
+    template = Template(task)
+    k = only(template.x[1])
+    return template.fill("loops/generate.c.jinja", kind="Trilu", k=k, upper=bool(task.attributes["upper"]))
+
+
+@loops("ranges", "Range", accepts=lambda task: are(task, NUMBERS) and task.attributes.get("stash_type", 1) == 1)
+def number_range(task: Task) -> Kernel:
+    """From a start in equal steps; how many there are is known."""
+    template = Template(task)
+    (start, delta), y = template.operands(0, 2), template.result()
+    return template.fill(
+        "loops/generate.c.jinja", kind="Range", start=only(start), delta=only(delta), real=y.value_dtype in FLOATS
+    )
+
+
+def _identity(task: Task) -> bool:
+    """Whether a dropout is one: where training is not asked for."""
+    training = task.constant(2)
+    return not task.has(2) or (training is not None and not training.reshape(-1)[0])
+
+
+@loops("dropout as an identity", "Dropout", accepts=lambda task: task.outputs[0] is not None and _identity(task))
+def dropout(task: Task) -> Kernel:
+    """The operand, and a mask of ones."""
+    template = Template(task)
+    return template.fill("loops/generate.c.jinja", kind="value", value=template.x[0])

@@ -1,0 +1,245 @@
+"""Data movement whose places are known beforehand; mirrors ``eqsat/ops/families/shaping.py`` and ``slicing.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from eqsat.codegen.expressions.qlinear import quantized
+from eqsat.codegen.expressions.registry import Argument
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled, first, runs, whole
+from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
+from eqsat.codegen.templates import Result, Template, Tensor, only
+from eqsat.schema.slices import taken
+
+
+@loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
+@loops("reshaping loops", "ExpandDims", domain=MICROSOFT, wants=dense(0))
+def reshape(task: Task) -> Kernel:
+    """The elements in their order, under another shape."""
+    template = Template(task)
+    y, x = first(template)
+    return filled(template, [whole(y, x.dense(y.shape))])
+
+
+@loops("bit casts", "BitCast", epilogue=False)
+def bit_cast(task: Task) -> Kernel:
+    """The same bits as another type of the same size."""
+    return Template(task).fill("loops/bit_cast.c.jinja")
+
+
+@loops("transposing loops", "Transpose")
+def transpose(task: Task) -> Kernel:
+    """Permuted axes."""
+    template = Template(task)
+    y, x = first(template)
+    perm = task.attributes.get("perm") or tuple(reversed(range(x.rank)))
+    return filled(template, [whole(y, x.transpose(perm))])
+
+
+@loops("expanding loops", "Expand")
+def expand(task: Task) -> Kernel:
+    """Broadcast to the output's shape."""
+    template = Template(task)
+    y, x = first(template)
+    return filled(template, [whole(y, x.broadcast(y.shape))])
+
+
+@loops("tiling loops", "Tile")
+def tile(task: Task) -> Kernel:
+    """Repeated along each axis."""
+    template = Template(task)
+    y, x = first(template)
+    rank = x.rank
+    shape = (*(n // max(m, 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
+
+    def place(i: Sequence[str]) -> list[str]:
+        return [f"{i[a]} * {x.shape[a]} + {i[rank + a]}" if shape[a] != 1 else i[rank + a] for a in range(rank)]
+
+    return filled(template, [Block(shape, place, x, lambda i: list(i[rank:]))])
+
+
+def slice_places(task: Task) -> list[list[Run]] | None:
+    """Runs of ``Slice``; None unless its bounds are constants."""
+    given = [ints(task.constant(i)) for i in range(1, 5)]
+    if any(task.has(i) and given[i - 1] is None for i in range(1, 5)):
+        return None
+    starts, ends, axes, steps = given
+    assert starts is not None and ends is not None
+    shape = shape_of(task, 0)
+    places = [np.arange(n) for n in shape]
+    along = range(len(starts)) if axes is None else axes
+    for start, end, axis, step in zip(starts, ends, along, steps or (1,) * len(starts), strict=True):
+        places[axis] = np.asarray(taken(start, end, step, shape[axis]))
+    return [[Run(0, len(p), int(p[0]) if len(p) else 0, int(p[1] - p[0]) if len(p) > 1 else 1)] for p in places]
+
+
+@loops("slicing loops", "Slice", accepts=lambda task: slice_places(task) is not None)
+def slices(task: Task) -> Kernel:
+    """From start to end with a step."""
+    template = Template(task)
+    y, x = first(template)
+    return filled(template, boxes(y, x, slice_places(task) or []))
+
+
+@loops("splitting loops", "Split", epilogue=False)
+def split(task: Task) -> Kernel:
+    """Pieces along an axis."""
+    template = Template(task)
+    x = template.operand(0)
+    axis = task.attributes["axis"] % x.rank
+    blocks, at = [], 0
+    sizes = ints(task.constant(1)) if task.has(1) else None
+    count = task.attributes.get("num_outputs") or len(task.outputs)
+    each = -(-x.shape[axis] // count)
+    for number, y in enumerate(template.y):
+        start = at
+        at += sizes[number] if sizes is not None else each
+        if y is None:
+            continue
+        rows = [[Run(0, n, start if a == axis else 0)] for a, n in enumerate(y.shape)]
+        blocks += boxes(y, x, rows)
+    return filled(template, blocks)
+
+
+@loops("concatenating loops", "Concat")
+def concat(task: Task) -> Kernel:
+    """The operands one after the other."""
+    template = Template(task)
+    y = template.result()
+    axis = task.attributes["axis"] % y.rank
+    blocks, at = [], 0
+    for number in range(len(task.inputs)):
+        if 0 not in shape_of(task, number):
+            x = template.operand(number)
+            blocks.append(_piece(y, x, axis, at))
+        at += shape_of(task, number)[axis]
+    return filled(template, blocks)
+
+
+def _piece(y: Result, x: Tensor, axis: int, at: int) -> Block:
+    def place(i: Sequence[str]) -> list[str]:
+        return [affine(k, 1, at) if a == axis else k for a, k in enumerate(i)]
+
+    return Block(x.shape, place, x, order=y.order)
+
+
+def _pad_places(task: Task) -> list[list[int | None]] | None:
+    """For each axis the source of each place; None unless the widths are constants."""
+    widths = ints(task.constant(1))
+    axes = ints(task.constant(3)) if task.has(3) else tuple(range(len(shape_of(task, 0))))
+    if widths is None or axes is None:
+        return None
+    shape = shape_of(task, 0)
+    mode = task.attributes.get("mode", "constant")
+    places: list[list[int | None]] = [list(range(n)) for n in shape]
+    for k, axis in enumerate(axes):
+        n = shape[axis]
+        before, after = widths[k], widths[k + len(axes)]
+        kept = np.arange(n)[max(-before, 0) : n - max(-after, 0)]
+        before, after = max(before, 0), max(after, 0)
+        if mode == "constant" or not len(kept):
+            places[axis % len(shape)] = [*[None] * before, *map(int, kept), *[None] * after]
+        else:
+            padded = np.pad(kept, (before, after), mode=mode)
+            places[axis % len(shape)] = [int(p) for p in padded]
+    return places
+
+
+_PADS = "padding loops"
+
+
+def _pads(task: Task) -> bool:
+    return _pad_places(task) is not None and task.attributes.get("mode", "constant") in (
+        "constant", "reflect", "edge", "wrap",
+    )  # fmt: skip
+
+
+@loops(_PADS, "Pad", accepts=_pads)
+@loops(_PADS, "Pad", domain=MICROSOFT, accepts=_pads)
+def pad(task: Task) -> Kernel:
+    """Padded, or cropped where widths are negative."""
+    template = Template(task)
+    y, x = first(template)
+    fill = "0"
+    if task.has(2) and 0 not in shape_of(task, 2):
+        fill = only(template.operand(2))
+    return filled(template, boxes(y, x, [runs(p) for p in _pad_places(task) or []], fill))
+
+
+@loops("centering loops", "CenterCropPad", accepts=lambda task: task.constant(1) is not None)
+def center_crop_pad(task: Task) -> Kernel:
+    """Cropped or padded around the centre."""
+    template = Template(task)
+    y, x = first(template)
+    rows = []
+    for have, wanted in zip(x.shape, y.shape, strict=True):
+        if wanted < have:
+            rows.append([Run(0, wanted, (have - wanted) // 2)])
+        else:
+            start = (wanted - have) // 2
+            rows.append(runs([*[None] * start, *range(have), *[None] * (wanted - have - start)]))
+    return filled(template, boxes(y, x, rows))
+
+
+@loops("depth to space", "DepthToSpace")
+def depth_to_space(task: Task) -> Kernel:
+    """Blocks of channels become blocks of pixels."""
+    template = Template(task)
+    y, x = first(template)
+    b = task.attributes["blocksize"]
+    depth_first = task.attributes.get("mode", "DCR") == "DCR"
+    channels = y.shape[1]
+    # Axes of the loops: n, c, h, row, w, column.
+    parts = x.split(1, (b, b, channels) if depth_first else (channels, b, b))
+    source = parts.transpose((0, 3, 4, 1, 5, 2) if depth_first else (0, 1, 4, 2, 5, 3))
+
+    def place(i: Sequence[str]) -> list[str]:
+        return [i[0], i[1], f"{i[2]} * {b} + {i[3]}", f"{i[4]} * {b} + {i[5]}"]
+
+    return filled(template, [Block(source.shape, place, source)])
+
+
+@loops("space to depth", "SpaceToDepth")
+def space_to_depth(task: Task) -> Kernel:
+    """Blocks of pixels become channels."""
+    template = Template(task)
+    y, x = first(template)
+    b = task.attributes["blocksize"]
+    channel_first = task.attributes.get("mode", "DCR") == "CRD"
+    channels, h, w = x.shape[1], y.shape[2], y.shape[3]
+    # Axes of the loops: n, c, row, column, h, w.
+    source = x.split(3, (w, b)).split(2, (h, b)).transpose((0, 1, 3, 5, 2, 4))
+
+    def place(i: Sequence[str]) -> list[str]:
+        if channel_first:
+            channel = f"({i[1]} * {b} + {i[2]}) * {b} + {i[3]}"
+        else:
+            channel = f"({i[2]} * {b} + {i[3]}) * {channels} + {i[1]}"
+        return [i[0], channel, i[4], i[5]]
+
+    return filled(template, [Block(source.shape, place, source)])
+
+
+@loops("quantized concatenation", "QLinearConcat", domain=MICROSOFT)
+def qlinear_concat(task: Task) -> Kernel:
+    """Operands one after the other, each converted to the output's scale and zero point."""
+    template = Template(task)
+    y = template.result()
+    axis = task.attributes["axis"] % y.rank
+    pieces, at = [], 0
+    scale, zero = (_single(template.x[k]) for k in (0, 1))
+    for number in range(2, len(task.inputs), 3):
+        x = template.operand(number)
+        own_scale, own_zero = (_single(template.x[number + k]) for k in (1, 2))
+        real = f"((float)value - (float){own_zero or '0.0f'}) * {own_scale}"
+        text = quantized(f"({real})", scale, zero, y.dtype).text
+        pieces.append({"x": x, "at": at, "value": text})
+        at += x.shape[axis]
+    return template.fill("loops/qlinear_concat.c.jinja", pieces=pieces, axis=axis)
+
+
+def _single(operand: Tensor | None) -> Argument | None:
+    return None if operand is None else Argument(only(operand), operand.dtype)

@@ -1,0 +1,69 @@
+"""Normalisations by norms, by neighbours, and by mean and variance alone; mirrors ``normalization.py`` of ``ops``."""
+
+from __future__ import annotations
+
+import math
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import loops
+from eqsat.codegen.kernels.loops.normalization import floats, suffix
+from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
+from eqsat.codegen.templates import Template
+
+
+@loops("normalisation loops", "MeanVarianceNormalization", accepts=floats)
+def mean_variance_normalization(task: Task) -> Kernel:
+    """Over the given axes; the tiny constant is the one in the operator's definition."""
+    template = Template(task)
+    x = template.operand(0)
+    axes = tuple(int(a) % x.rank for a in task.attributes["axes"])
+    kept, reduced = axes_apart(x.shape, axes)
+    tiny = dtypes.literal(1e-9, x.dtype)
+    return template.fill(
+        "loops/lines.c.jinja",
+        kind="standard",
+        kept=kept,
+        reduced=reduced,
+        at=joined(axes),
+        count=math.prod(reduced),
+        tiny=tiny,
+    )
+
+
+@loops("normalisation loops", "LRN", accepts=floats)
+def local_response_normalization(task: Task) -> Kernel:
+    """Each element by the squares of its neighbours across channels."""
+    template = Template(task)
+    x = template.operand(0)
+    size, beta = int(task.attributes["size"]), task.attributes["beta"]
+    f = suffix(x.c)
+    # Powers are slow; the usual exponent 3/4 is two square roots.
+    usual, other = f"(sqrt{f}(base) * sqrt{f}(sqrt{f}(base)))", f"pow{f}(base, {dtypes.literal(beta, x.dtype)})"
+    return template.fill(
+        "loops/lines.c.jinja",
+        kind="neighbours",
+        before=(size - 1) // 2,
+        behind=size - 1 - (size - 1) // 2,
+        alpha=f"({dtypes.literal(task.attributes['alpha'], x.dtype)} / {dtypes.literal(size, x.dtype)})",
+        bias=dtypes.literal(task.attributes["bias"], x.dtype),
+        power=usual if beta == 0.75 else other,
+    )
+
+
+@loops("normalisation loops", "LpNormalization", accepts=floats)
+def lp_normalization(task: Task) -> Kernel:
+    """By the 1- or 2-norm along an axis; where that is zero, the result is zero."""
+    template = Template(task)
+    x = template.operand(0)
+    axis = int(task.attributes["axis"]) % x.rank
+    first = task.attributes["p"] == 1
+    kept, _ = axes_apart(x.shape, (axis,))
+    return template.fill(
+        "loops/lines.c.jinja",
+        kind="norm",
+        axis=axis,
+        kept=kept,
+        term="fabs(value)" if first else "value * value",
+        root="total" if first else "sqrt(total)",
+    )

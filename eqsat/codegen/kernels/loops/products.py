@@ -1,0 +1,145 @@
+"""Matrix products as loops: what products of floats and of integers have in common.
+
+Integers wrap around in the result's type, so that the order of summation is of no consequence. Sums of floats run over
+the depth one after the other; against numpy's blocked sums the error grows with the depth, in units of the sum of the
+products' magnitudes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.templates import Result, Template, Tensor
+
+WIDTH = 64
+"""Columns whose sums are kept at a time."""
+Finish = Callable[[Sequence[str], str, str], str]
+
+
+@dataclass(frozen=True)
+class Product:
+    """Operands of a product as stacks of matrices.
+
+    Attributes:
+        left: (*batch, M, K).
+        right: (*batch, K, N).
+        batch: Common dimensions.
+        place: Index of the result from that of the batch, row and column.
+    """
+
+    left: Tensor
+    right: Tensor
+    batch: tuple[int, ...]
+    place: Callable[[Sequence[str], str, str], list[str]]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """M, K and N."""
+        return self.left.shape[-2], self.left.shape[-1], self.right.shape[-1]
+
+
+def stacked(left: Tensor, right: Tensor, y: Result) -> Product:
+    """Operands with numpy's rules for vectors and batches."""
+    row, column = left.rank == 1, right.rank == 1
+    if row:
+        left = left.split(0, (1, left.shape[0]))
+    if column:
+        right = right.split(0, (right.shape[0], 1))
+    batch = y.shape[: y.rank - (not row) - (not column)]
+    a = left.broadcast((*batch, *left.shape[-2:]))
+    b = right.broadcast((*batch, *right.shape[-2:]))
+
+    def place(i: Sequence[str], m: str, n: str) -> list[str]:
+        return [*i, *([] if row else [m]), *([] if column else [n])]
+
+    return Product(a, b, batch, place)
+
+
+def matrices(template: Template, first: int, second: int) -> tuple[Tensor, Tensor, Result]:
+    """Both operands by their numbers, and the result."""
+    left, right = template.operands(first, second)
+    return left, right, template.result()
+
+
+def product(
+    template: Template,
+    p: Product,
+    accumulator: str,
+    result: str,
+    finish: Finish,
+    zeros: tuple[Tensor | None, Tensor | None] = (None, None),
+    *,
+    replaced: Finish | None = None,
+    source: Tensor | None = None,
+) -> Kernel:
+    """The kernel of a product.
+
+    Args:
+        template: What writes it.
+        p: The operands.
+        accumulator: C type of the sums.
+        result: C type of what ``finish`` gives.
+        finish: Result from ``sums[n]``, for indices of batch, row and column.
+        zeros: Zero points, subtracted from the operands.
+        replaced: Elements of the left operand, where they are not simply loaded.
+        source: Operand whose range must be known beforehand, as ``scale`` and ``zero``.
+    """
+    m, k, n = p.sizes
+
+    def left(b: Sequence[str], row: str, at: str) -> str:
+        text = p.left.load(*b, row, at)
+        zero = "" if zeros[0] is None else f" - {along_rows(zeros[0], p)(b, row)}"
+        return f"({accumulator})({text}{zero})"
+
+    def right(b: Sequence[str], at: str, column: str) -> str:
+        text = p.right.load(*b, at, column)
+        zero = "" if zeros[1] is None else f" - {along_columns(zeros[1], p)(b, column)}"
+        return f"({accumulator})({text}{zero})"
+
+    return template.fill(
+        "loops/matmul.c.jinja",
+        specialised=True,
+        contract=accumulator in ("float", "double"),
+        batch=p.batch,
+        rows=m,
+        columns=n,
+        depth=k,
+        width=min(WIDTH, n),
+        accumulator=accumulator,
+        left=replaced or left,
+        right=right,
+        result=result,
+        finish=finish,
+        place=p.place,
+        source=source,
+    )
+
+
+def along_rows(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
+    """Elements of a parameter of the left operand: one for all, or one for each row."""
+    shaped = v.split(0, (v.shape[0], 1)) if v.rank == 1 and v.size > 1 else v
+    spread = shaped.broadcast((*p.batch, p.sizes[0], 1)) if v.size > 1 else v.vector(0, len(p.batch) + 2)
+    return lambda b, row: spread.load(*b, row, 0)
+
+
+def along_columns(v: Tensor, p: Product) -> Callable[[Sequence[str], str], str]:
+    """Elements of a parameter of the right operand: one for all, or one for each column."""
+    spread = v.broadcast((*p.batch, 1, p.sizes[2])) if v.size > 1 else v.vector(0, len(p.batch) + 2)
+    return lambda b, column: spread.load(*b, 0, column)
+
+
+def accumulator_of(dtype: ir.DataType) -> str:
+    """Type of the sums: unsigned for integers, as they wrap around."""
+    if dtype in FLOATS:
+        return dtypes.computed(dtype)
+    return "uint64_t" if dtypes.size(dtype) == 8 else "uint32_t"
+
+
+def plain(template: Template, p: Product, y: Result, scale: str = "") -> Kernel:
+    return product(template, p, accumulator_of(y.value_dtype), y.c, lambda b, m, n: f"({y.c})sums[n]{scale}")

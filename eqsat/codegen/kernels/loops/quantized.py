@@ -1,0 +1,102 @@
+"""Quantization by axis and by block, softmax of integers; mirrors ``quantization.py`` and ``qlinear.py`` of ``ops``.
+
+Where scales and zero points broadcast as they are, quantization is an elementwise step instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.quantization import limits
+from eqsat.codegen.expressions.registry import Argument, Expression, scalar
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
+from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
+from eqsat.codegen.templates import Template, Tensor, only
+
+_LETTERS = "abcde"
+_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+
+
+def _expression(task: Task) -> Expression | None:
+    """The operator on one element, whose operands are ``a``, ``b``, ..."""
+    arguments = [
+        None if (dtype := dtype_of(task, i)) is None else Argument(_LETTERS[i], dtype)
+        for i in range(min(len(task.inputs), len(_LETTERS)))
+    ]
+    return scalar(task.operator, task.attributes, arguments, task.epilogue.dtype)
+
+
+def _accepts(task: Task) -> bool:
+    return len(task.inputs) <= len(_LETTERS) and task.outputs[0] is not None and _expression(task) is not None
+
+
+def _parameter(v: Tensor, i: Sequence[str], axis: int, block: int) -> str:
+    """Element of a scale or zero point: one for all, one for each index of the axis, or one a block."""
+    if v.size == 1:
+        return only(v)
+    if v.rank == 1:
+        return v.load(i[axis])
+    return v.load(*(f"{k} / {block}" if a == axis and block else k for a, k in enumerate(i)))
+
+
+@loops("quantizing loops", "QuantizeLinear", "DequantizeLinear", accepts=_accepts)
+@loops("quantizing loops", "QuantizeLinear", "DequantizeLinear", domain=MICROSOFT, accepts=_accepts)
+@loops("quantizing loops", "Requantize", domain="eqsat", accepts=_accepts)
+def quantize(task: Task) -> Kernel:
+    """Each element by the parameters of its place."""
+    template = Template(task)
+    found = _expression(task)
+    assert found is not None
+    template.need(found.helpers)
+    rank = len(shape_of(task, 0))
+    axis, block = task.attributes.get("axis", 1), task.attributes.get("block_size", 0) or 0
+    axis = axis % rank if rank else 0
+
+    def operands(i: Sequence[str]) -> list[tuple[str, str, str]]:
+        made = []
+        for number, letter in enumerate(_LETTERS[: len(task.inputs)]):
+            v = template.x[number]
+            if v is not None:
+                made.append((letter, v.c, v.load(*i) if number == 0 else _parameter(v, i, axis, block)))
+        return made
+
+    return template.fill("loops/quantize_blocks.c.jinja", specialised=True, operands=operands, value=found.text)
+
+
+@loops("integer softmax", "QLinearSoftmax", domain=MICROSOFT, accepts=lambda task: are(task, _BYTES, 0))
+def qlinear_softmax(task: Task) -> Kernel:
+    """Softmax of 8 bits by a table of exponentials."""
+    template = Template(task)
+    x = template.operand(0)
+    axis = task.attributes["axis"] % x.rank
+    axes = tuple(range(axis, x.rank)) if task.attributes["opset"] < 13 else (axis,)
+    kept, reduced = axes_apart(x.shape, axes)
+    shift = math.log(float(np.finfo(np.float32).max) / max(math.prod(reduced), 1)) - 5
+    table, scale = None, task.constant(1)
+    if scale is not None:
+        levels = (np.arange(256) - 255) * np.float64(scale.reshape(()))
+        table = template.table(np.exp(levels + shift).astype(np.float32))
+    bounds = limits(x.dtype)
+    assert bounds is not None
+    zero = only(template.x[4])
+    return template.fill(
+        "loops/qlinear_softmax.c.jinja",
+        kept=kept,
+        reduced=reduced,
+        at=joined(axes),
+        table=table,
+        scale=None if table is not None else only(template.x[1]),
+        shift=dtypes.literal(shift, ir.DataType.DOUBLE),
+        y_scale=only(template.x[3]),
+        y_zero=zero,
+        overflow=f"({bounds[0]})" if bounds[0] < 0 else zero,
+        lowest=f"({bounds[0]})",
+        highest=bounds[1],
+        scratch=0 if table is not None else 1024,
+    )

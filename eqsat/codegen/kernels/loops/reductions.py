@@ -1,0 +1,153 @@
+"""Reductions over axes; mirrors the first half of ``eqsat/ops/families/reductions.py``.
+
+Integers wrap around. Sums of floats are kept in double and rounded once, so that they differ from numpy's pairwise
+sums by those sums' own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
+from eqsat.codegen.templates import Template
+
+_DOUBLE = ir.DataType.DOUBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How a reduction goes, for one kind of element types; forms with the gaps of :func:`_form`.
+
+    Attributes:
+        start: The accumulator before the first element.
+        step: The accumulator after ``value``.
+        finish: The result.
+        wide: Whether the accumulator is a double.
+    """
+
+    start: str
+    step: str
+    finish: str = "total"
+    wide: bool = True
+
+
+_REAL = {
+    "ReduceSum": Reduction("0", "total + value"),
+    "ReduceMean": Reduction("0", "total + value", "total / {count}"),
+    "ReduceMax": Reduction("-INFINITY", "maximum_{c}(total, value)", wide=False),
+    "ReduceMin": Reduction("INFINITY", "minimum_{c}(total, value)", wide=False),
+    "ReduceProd": Reduction("1", "total * value", wide=False),
+    "ReduceL1": Reduction("0", "total + fabs{f}(value)"),
+    "ReduceL2": Reduction("0", "total + (double)value * value", "sqrt(total)"),
+    "ReduceLogSum": Reduction("0", "total + value", "log{f}(({c})total)"),
+    "ReduceLogSumExp": Reduction("0", "total + exp{f}(value - largest)", "log{f}(({c})total) + largest"),
+    "ReduceSumSquare": Reduction("0", "total + (double)value * value"),
+}
+_WHOLE = {
+    "ReduceSum": Reduction("0", "({c})(({U})total + ({U})value)", wide=False),
+    "ReduceMean": Reduction("0", "total + value", "total / {count}"),
+    "ReduceMax": Reduction("{low}", "value > total ? value : total", wide=False),
+    "ReduceMin": Reduction("{high}", "value < total ? value : total", wide=False),
+    "ReduceProd": Reduction("1", "({c})(({U})total * ({U})value)", wide=False),
+    "ReduceL1": Reduction("0", "({c})(({U})total + (value < 0 ? ({U})0 - ({U})value : ({U})value))", wide=False),
+    "ReduceL2": Reduction("0", "({c})(({U})total + ({U})value * ({U})value)", "sqrt((double)total)", wide=False),
+    "ReduceLogSum": Reduction("0", "({c})(({U})total + ({U})value)", "log((double)total)", wide=False),
+    "ReduceLogSumExp": Reduction("0", "total + exp((double)value - largest)", "log(total) + largest"),
+    "ReduceSumSquare": Reduction("0", "({c})(({U})total + ({U})value * ({U})value)", wide=False),
+}
+_TRUTH = {
+    "ReduceMax": Reduction("0", "total || value", wide=False),
+    "ReduceMin": Reduction("1", "total && value", wide=False),
+}
+_CONVERTED = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+"""Of integers these are computed in double and converted at the end."""
+
+
+def reduced_axes(task: Task) -> tuple[int, ...] | None:
+    """The axes, none negative; None unless they are constant."""
+    rank = len(shape_of(task, 0))
+    given = ints(task.constant(1)) if task.has(1) else task.attributes.get("axes")
+    if task.has(1) and given is None:
+        return None
+    if not given:
+        return () if task.attributes.get("noop_with_empty_axes") else tuple(range(rank))
+    return tuple(sorted(a % rank for a in given))
+
+
+def _accepts(task: Task) -> bool:
+    known = task.operator.name in _TRUTH if are(task, [ir.DataType.BOOL], 0) else are(task, NUMBERS, 0)
+    return known and reduced_axes(task) is not None
+
+
+def _limit(dtype: ir.DataType, high: bool) -> str:
+    """Greatest or least integer of a type."""
+    bits = 8 * dtypes.size(dtype)
+    signed = dtype.is_signed()
+    value = (1 << (bits - signed)) - 1 if high else -(1 << (bits - 1)) if signed else 0
+    return dtypes.literal(value, dtype)
+
+
+def axes_apart(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Bounds of the loops over what is kept and over what is reduced; axes of the other kind have 1."""
+    kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    return kept, tuple(n if a in axes else 1 for a, n in enumerate(shape))
+
+
+def joined(axes: Sequence[int]) -> Callable[[Sequence[str], Sequence[str]], list[str]]:
+    """Index of an element from the indices of both loop nests."""
+    return lambda i, j: [j[a] if a in axes else i[a] for a in range(len(i))]
+
+
+def place_in(axes: Sequence[int], rank: int, result_rank: int) -> Callable[[Sequence[str]], list[str]]:
+    """Index in a result that keeps reduced axes with length 1, or has not got them."""
+    return lambda i: list(i) if result_rank == rank else [i[a] for a in range(rank) if a not in axes]
+
+
+@loops("reducing loops", *_REAL, accepts=_accepts)
+def reduce(task: Task) -> Kernel:
+    """One accumulator for each element of the result."""
+    template = Template(task)
+    x, y = template.operand(0), template.result()
+    name = task.operator.name
+    axes = reduced_axes(task) or ()
+    kept, reduced = axes_apart(x.shape, axes)
+    real = x.dtype in FLOATS
+    table = _REAL if real else _WHOLE if x.dtype in INTEGERS else _TRUTH
+    how = table["ReduceSum" if name == "ReduceL1" and x.dtype in UNSIGNED else name]
+    c = x.c
+    count = 1
+    for n in reduced:
+        count *= n
+    values = {
+        "c": c,
+        "f": "f" if c == "float" else "",
+        "U": "uint64_t" if c in ("int64_t", "uint64_t") else "uint32_t",
+        "count": f"{count}.0",
+        "low": "" if real else _limit(x.dtype, False),
+        "high": "" if real else _limit(x.dtype, True),
+    }
+    finish = how.finish.format(**values)
+    if not real and name in _CONVERTED:
+        finish = template.convert(f"({finish})", _DOUBLE, x.dtype)
+    elif how.wide and c == "float":
+        finish = f"(float)({finish})"
+    extra = {"largest": True} if name == "ReduceLogSumExp" else {}
+    return template.fill(
+        "loops/reduce.c.jinja",
+        kept=kept,
+        reduced=reduced,
+        at=joined(axes),
+        place=place_in(axes, x.rank, y.rank),
+        accumulator="double" if how.wide else c,
+        c=c if real else "double",
+        start=how.start.format(**values),
+        step=how.step.format(**values),
+        finish=finish,
+        **extra,
+    )

@@ -1,0 +1,116 @@
+"""What runs along one axis: cumulative sums, arg-reductions, softmax and its kin, the largest elements.
+
+Mirrors the second half of ``eqsat/ops/families/reductions.py`` and ``top_k`` of ``gathering.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.codegen.expressions.basic import arithmetic
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
+from eqsat.codegen.kernels.loops.reductions import place_in
+from eqsat.codegen.templates import Template
+
+
+def lines(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """Bounds of the loops over all axes but one."""
+    return tuple(1 if a == axis else n for a, n in enumerate(shape))
+
+
+def _axis(task: Task) -> int:
+    return int(task.attributes["axis"]) % max(len(shape_of(task, 0)), 1)
+
+
+@loops(
+    "cumulative loops",
+    "CumSum",
+    "CumProd",
+    accepts=lambda task: are(task, NUMBERS, 0) and task.constant(1) is not None,
+)
+def cumulative(task: Task) -> Kernel:
+    """Running sums and products, from the left or the right, with or without the element itself."""
+    template = Template(task)
+    shape = shape_of(task, 0)
+    axes = ints(task.constant(1))
+    assert axes is not None
+    axis = axes[0] % len(shape)
+    product = task.operator.name == "CumProd"
+    dtype = template.task.epilogue.dtype
+    return template.fill(
+        "loops/scans.c.jinja",
+        kind="cumulative",
+        axis=axis,
+        lines=lines(shape, axis),
+        c=template.y[0].c if template.y[0] is not None else "",
+        unit="1" if product else "0",
+        combine=arithmetic("*" if product else "+", "total", "value", dtype),
+        reverse=bool(task.attributes["reverse"]),
+        exclusive=bool(task.attributes["exclusive"]),
+    )
+
+
+@loops("arg-reducing loops", "ArgMax", "ArgMin", accepts=lambda task: are(task, NUMBERS, 0))
+def arg_reduce(task: Task) -> Kernel:
+    """Place of the largest or smallest element; the first of equals unless the last is asked for."""
+    template = Template(task)
+    x, y = template.operand(0), template.result()
+    axis = _axis(task)
+    return template.fill(
+        "loops/scans.c.jinja",
+        kind="extreme",
+        axis=axis,
+        lines=lines(x.shape, axis),
+        c=x.c,
+        real=x.dtype in FLOATS,
+        better=">" if task.operator.name == "ArgMax" else "<",
+        backwards=bool(task.attributes.get("select_last_index")),
+        last=x.shape[axis] - 1,
+        place=place_in([axis], x.rank, y.rank),
+    )
+
+
+def _real(task: Task) -> bool:
+    return are(task, FLOATS, 0)
+
+
+@loops("softmax loops", "Softmax", "LogSoftmax", accepts=_real)
+def softmax(task: Task) -> Kernel:
+    """Exponentials of the distance to the largest element, by their sum."""
+    template = Template(task)
+    x = template.operand(0)
+    axis = _axis(task)
+    suffix = "f" if x.c == "float" else ""
+    kind = task.operator.name
+    return template.fill("loops/scans.c.jinja", kind=kind, axis=axis, lines=lines(x.shape, axis), c=x.c, f=suffix)
+
+
+@loops("hardmax loops", "Hardmax", accepts=_real)
+def hardmax(task: Task) -> Kernel:
+    """1 at the first largest element, else 0."""
+    axis = _axis(task)
+    return Template(task).fill("loops/hardmax.c.jinja", axis=axis, lines=lines(shape_of(task, 0), axis))
+
+
+@loops("largest elements", "TopK", accepts=lambda task: are(task, NUMBERS, 0), epilogue=False)
+def top_k(task: Task) -> Kernel:
+    """The first places of a stable order, by insertion; NaN comes last either way."""
+    template = Template(task)
+    x = template.operand(0)
+    y = next(v for v in template.y if v is not None)
+    axis = _axis(task)
+    count = y.shape[axis]
+    symbol = ">" if task.attributes.get("largest", 1) else "<"
+    before = f"a {symbol} b"
+    if x.dtype in FLOATS:
+        before = f"({before} || (a == a && b != b))"
+    return template.fill(
+        "loops/top_k.c.jinja",
+        axis=axis,
+        lines=lines(x.shape, axis),
+        count=count,
+        before=before,
+        scratch=8 * max(count, 1),
+    )

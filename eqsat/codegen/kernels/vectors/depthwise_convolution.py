@@ -1,0 +1,149 @@
+"""Depthwise convolution of float32 in NHWC: each channel has its own window, vectors are channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
+from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
+from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Loop, collapse, epilogue_first
+from eqsat.codegen.vectors import finish
+from eqsat.schema.types import OpKey
+
+_ROW = 16
+"""Rows of weights are a multiple of this, so that they are aligned for every instruction set."""
+_UNROLLED = 25
+"""Taps that are unrolled at most; further ones are loops."""
+_NEAR = 256 * 1024
+"""Bytes of input that stay in the second cache while all its pixels are visited for a vector of channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest around one kind of tile, as the template wants it."""
+
+    loops: list[Loop]
+    pointers: list[tuple[str, str]]
+    pixels: list[int]
+    load: Mapping[int, str]
+    stores: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Vectors of channels with equally many lanes in use."""
+
+    first: int
+    count: int
+    nests: list[Nest]
+
+
+def _accepts(task: Task) -> bool:
+    if not convolution.is_float_convolution(task):
+        return False
+    w = task.constant(1)
+    assert w is not None
+    return w.shape[1] == 1 and w.shape[0] == task.view(0).shape[1] > 1
+
+
+def _wants(task: Task) -> Wants:
+    at = convolution.geometry(task)
+    return convolution.nhwc(task, convolution.halo(at, task.view(0).shape[2:]))
+
+
+def tile(columns: int, isa: Isa) -> int:
+    """Pixels of a tile: as many as registers allow, with little left over."""
+    most = 8 if isa.registers >= 32 else 4 if isa.vectors else 2
+    return min(range(1, min(most, columns) + 1), key=lambda n: (sum(k + 1 for _, _, k in split(columns, n)), -n))
+
+
+def _generate(task: Task, isa: Isa) -> Kernel:
+    x, w = task.view(0), task.constant(1)
+    assert w is not None
+    at = convolution.geometry(task)
+    lanes, channels = isa.lanes(), w.shape[0]
+    row = -(-channels // _ROW) * _ROW
+    epilogue = VectorEpilogue(task.epilogue, task.output.shape, 1, isa, first_constant=1)
+    made = convolution.results(task, epilogue)
+    axes = collapse(convolution.spatial_axes(task, at, made)) or (Axis(1, {}),)
+    taps = [(n, s * d) for n, s, d in zip(at.kernel, x.strides[2:], at.dilations, strict=True)]
+    looped: list[tuple[int, int]] = []
+    while np.prod([n for n, _ in taps[:-1]], initial=1) * min(taps[-1][0], _UNROLLED) > _UNROLLED and len(taps) > 1:
+        looped.append(taps.pop(0))
+    if taps[-1][0] > _UNROLLED:
+        looped, taps = [*looped, *taps], [(1, 0)]
+    window = [
+        sum(i * s for i, (_, s) in zip(index, taps, strict=True)) for index in product(*(range(n) for n, _ in taps))
+    ]
+
+    # Rows outside keep what neighbouring windows share in the first cache; a small input is visited channel by channel.
+    near = 4 * channels * int(np.prod(x.shape[2:])) <= _NEAR
+    names = {"x0", *made}
+    loops = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(axes[:-1])]
+    outer, inner = ([], loops) if near else (loops, [])
+    columns = axes[-1]
+
+    def nests(first: int, live: int) -> list[Nest]:
+        found = []
+        for start, size, count in split(columns.extent, tile(columns.extent, isa)):
+            nest = list(inner)
+            if count > 1:
+                nest.append(Loop("q", count, strides={n: size * columns.stride(n) for n in names}))
+            pointers = []
+            for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:
+                step = x.strides[1] if name == "x0" else made[name][1]
+                moves = [f" + {p.name} * {p.strides[name]}" for p in (*outer, *nest) if p.strides.get(name)]
+                moves += [f" + c * {lanes * step}"] if step else []
+                base = (
+                    start * columns.stride(name) + first * step + (convolution.corner(task, at) if name == "x0" else 0)
+                )
+                pointers.append((name, "".join(moves) + (f" {base:+d}" if base else "")))
+            pixels = [m * columns.stride("x0") for m in range(size)]
+            loads = {p + t: load(f"xr + {p + t}", 1, live, isa) for p in pixels for t in window}
+            stores = []
+            for m in range(size):
+
+                def address(name: str, m: int = m) -> str:
+                    return f"{name}p + {m * columns.stride(name)}"
+
+                lines, result = epilogue.write(f"c{m}", address, live)
+                stores.append(" ".join(["{", *lines, store(address("y0"), result, made["y0"][1], live, isa), "}"]))
+            found.append(Nest(nest, pointers, pixels, loads, stores))
+        return found
+
+    blocks = [Block(0, channels // lanes, nests(0, lanes))] if channels >= lanes else []
+    if channels % lanes:
+        first = channels // lanes * lanes
+        blocks.append(Block(first, 1, nests(first, channels - first)))
+    text = render(
+        "vectors/depthwise_convolution.c.jinja",
+        outer=outer,
+        blocks=blocks,
+        lanes=lanes,
+        row=row,
+        taps=[Loop(f"t{i}", n, s) for i, (n, s) in enumerate(looped)],
+        window=window,
+    )
+    body, helpers = finish(text, isa)
+    return Kernel(
+        body, (_pack(w, convolution.bias(task, channels), row), *epilogue.constants), 0, (*epilogue.helpers, *helpers)
+    )
+
+
+def _pack(w: np.ndarray, bias: np.ndarray, row: int) -> np.ndarray:
+    taps = w.reshape(w.shape[0], -1).T
+    packed = np.zeros((1 + len(taps), row), np.float32)
+    packed[0, : w.shape[0]] = bias
+    packed[1:, : w.shape[0]] = taps
+    return np.append(packed.ravel(), np.zeros(SLACK, np.float32))
+
+
+register(Family("depthwise convolution", (OpKey("", "Conv"),), _accepts, _generate, _wants, rank=20))

@@ -1,0 +1,111 @@
+"""Chains of elementwise operators on float32, and copies between layouts, in vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.loops.elementwise import flattened
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
+from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
+from eqsat.codegen.vectors import finish
+from eqsat.schema.types import OpKey
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whole vectors of the innermost axis, or what remains."""
+
+    count: int
+    pointers: list[tuple[str, str]]
+    lines: list[str]
+
+
+def _accepts(task: Task) -> bool:
+    x, y = task.inputs[0], task.output
+    if len(task.inputs) != 1 or not isinstance(x, View) or x.dtype != ir.DataType.FLOAT or y.dtype != ir.DataType.FLOAT:
+        return False
+    return y.elements > 1 and is_vector_epilogue(task.epilogue)
+
+
+def _wants(task: Task) -> Wants:
+    """The order of axes of the anchor; each operand's memory may become the result's."""
+    operands = [(-1 - k, 0) for k, operand in enumerate(task.epilogue.operands) if isinstance(operand, View)]
+    return Wants(outputs=(Want(follows=0),), in_place=((0, 0), *operands))
+
+
+def _moves(loops: list[Loop], strides: Shape) -> str:
+    return "".join(f" + {loop.name} * {s}" for loop, s in zip(loops, strides, strict=False) if s)
+
+
+def _copy(x: View, y: View, isa: Isa) -> str | None:
+    """A copy that transposes two axes; None where the innermost axis is the same or neither is contiguous."""
+    inner = y.rank - 1
+    if y.strides[inner] != 1 or x.strides[inner] in (0, 1):
+        return None
+    outer = next((a for a in range(inner) if x.strides[a] == 1), None)
+    if outer is None:
+        return None
+    axes = [a for a in range(inner) if a != outer]
+    loops = [Loop(f"n{a}", y.shape[a]) for a in axes]
+    return render(
+        "vectors/transposing_copy.c.jinja",
+        loops=loops,
+        source=_moves(loops, tuple(x.strides[a] for a in axes)),
+        target=_moves(loops, tuple(y.strides[a] for a in axes)),
+        inner=y.shape[inner],
+        outer=y.shape[outer],
+        from_i=x.strides[inner],
+        to_j=y.strides[outer],
+        lanes=isa.lanes(),
+    )
+
+
+def _generate(task: Task, isa: Isa) -> Kernel:
+    task = flattened(task)
+    x, y, lanes = task.view(0), task.output, isa.lanes()
+    if not task.epilogue.steps:
+        text = _copy(x, y, isa)
+        if text is not None:
+            body, helpers = finish(text, isa)
+            return Kernel(body, helpers=helpers)
+    inner = y.rank - 1
+    epilogue = VectorEpilogue(task.epilogue, y.shape, inner, isa)
+    made: dict[str, Shape] = {"x0": x.strides, **epilogue.strides, "y0": y.strides}
+    loops = [Loop(f"n{a}", y.shape[a]) for a in range(inner)]
+    parts = []
+    whole, rest = divmod(y.shape[inner], lanes)
+    for first, count, live in ((0, whole, lanes), (whole * lanes, 1, rest)):
+        if count == 0 or live == 0:
+            continue
+        pointers = []
+        for name, strides in made.items():
+            s = strides[inner]
+            each = f" + i * {lanes * s}" if s and count > 1 else ""
+            pointers.append((name, each + (f" {first * s:+d}" if first * s else "")))
+        lines, result = epilogue.write("t", lambda name: f"{name}p", live)
+        value = load("x0p", x.strides[inner], live, isa)
+        parts.append(
+            Part(
+                count,
+                pointers,
+                [f"const vf@ t = {value};", *lines, store("y0p", result, y.strides[inner], live, isa)],
+            )
+        )
+    text = render(
+        "vectors/elementwise.c.jinja",
+        loops=loops,
+        pointers=[(name, _moves(loops, strides)) for name, strides in made.items()],
+        parts=parts,
+    )
+    body, helpers = finish(text, isa)
+    constants: tuple[np.ndarray, ...] = tuple(epilogue.constants)
+    return Kernel(body, constants, helpers=(*epilogue.helpers, *helpers))
+
+
+register(Family("elementwise vectors", (OpKey("", "Identity"),), _accepts, _generate, _wants, rank=10))

@@ -1,0 +1,306 @@
+"""Matrix products and convolutions alike: what is summed over lies in the input at constant distances.
+
+Anderson et al. 2017 (arXiv:1709.03395) and Georganas et al. 2018 (arXiv:1808.05567) describe direct convolution on
+blocked layouts. Here the input is NHWC with its padding around it, so that a row of a window is contiguous and no
+copy is needed at all; the weights are packed when the program is generated, in panels of 16 output channels (as many as
+a line of the cache holds). Wide vectors read several panels side by side, narrow ones parts of a panel, so that
+all instruction sets share the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernels.shared.registry import render
+from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
+from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
+
+_ROUND = 4
+"""A panel of weights is a multiple of this wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop and how far each tensor moves in it, in elements."""
+
+    extent: int
+    strides: Mapping[str, int]
+
+    def stride(self, tensor: str) -> int:
+        return self.strides.get(tensor, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Weights in panels of output channels, see :func:`pack`.
+
+    Attributes:
+        bias: Whether each panel begins with a row of biases.
+    """
+
+    bias: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Weights where the program finds them: a matrix whose rows are steps.
+
+    Attributes:
+        step: From one row to the next.
+    """
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An implicit GEMM.
+
+    Attributes:
+        input: Name of the input's pointer, and so on.
+        outer: Loops that move the weights as well (batches, groups), outermost first; their variables are ``n0``, ...
+        pixels: Axes of the output that share the weights, outermost first.
+        taps: The reduction: extent and stride of the input, outermost first.
+        channels: Output channels (of a group).
+        channel: Stride of one output channel, for the output and the epilogue's operands.
+        layout: Of the weights.
+        corner: From the input's pointer to the first element that is read, in elements.
+    """
+
+    input: str
+    weights: str
+    output: str
+    outer: tuple[Axis, ...]
+    pixels: tuple[Axis, ...]
+    taps: tuple[tuple[int, int], ...]
+    channels: int
+    channel: Mapping[str, int]
+    layout: Packed | Rows = field(default=Packed())
+    corner: int = 0
+
+    def inside(self, axis: Axis) -> Problem:
+        """The same in one more outer loop."""
+        return replace(self, outer=(axis, *self.outer))
+
+    @property
+    def steps(self) -> int:
+        """Of the reduction."""
+        return int(np.prod([n for n, _ in self.taps], dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop in C."""
+
+    name: str
+    extent: int
+    stride: int = 0
+    strides: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest around one kind of tile, as the template wants it."""
+
+    loops: list[Loop]
+    pointers: list[tuple[str, str]]
+    pixels: list[int]
+    vectors: int
+    start: list[str]
+    weights: list[str]
+    skip: int
+    step: int
+    unroll: int
+    stores: list[str]
+
+
+def collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The same loops, joined where every tensor walks on from one to the next; without those of one iteration."""
+    done: list[Axis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        if done:
+            last, names = done[-1], sorted(set(done[-1].strides) | set(axis.strides))
+            if all(last.stride(n) == axis.extent * axis.stride(n) for n in names):
+                done[-1] = replace(axis, extent=last.extent * axis.extent)
+                continue
+        done.append(axis)
+    return tuple(done)
+
+
+def collapse_taps(taps: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same reduction in as few loops as possible; at least one."""
+    joined = collapse([Axis(n, {"x": s}) for n, s in taps])
+    return tuple((a.extent, a.stride("x")) for a in joined) or ((1, 1),)
+
+
+def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile]:
+    """Rows and columns of pixels, and the tile."""
+    columns = problem.pixels[-1] if problem.pixels else Axis(1, {})
+    rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
+    row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
+    vectors = -(-problem.channels // isa.lanes())
+    return rows, columns, choose(rows.extent, columns.extent, row, column, vectors, problem.steps, isa)
+
+
+def panel_width(channels: int) -> int:
+    """Channels side by side: 16, or less where there are no more."""
+    return PANEL if channels >= PANEL else -(-channels // _ROUND) * _ROUND
+
+
+def pack(matrix: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Weights as kernels read them: panel by panel, a row of biases (if any) and a row for each step of the reduction.
+
+    Args:
+        matrix: ``[groups, channels, steps]``; each group begins a new panel.
+        bias: ``[groups, channels]``.
+    """
+    groups, channels, steps = matrix.shape
+    width = panel_width(channels)
+    before = 0 if bias is None else 1
+    full = np.zeros((groups, -(-channels // width) * width, before + steps), np.float32)
+    if bias is not None:
+        full[:, :channels, 0] = bias
+    full[:, :channels, before:] = matrix
+    panels = full.reshape(groups, -1, width, before + steps).swapaxes(2, 3)
+    return np.append(panels.ravel(), np.zeros(SLACK, np.float32))
+
+
+def packed_size(channels: int, steps: int, *, bias: bool = True) -> int:
+    """Floats of one group's weights."""
+    width = panel_width(channels)
+    return -(-channels // width) * width * (bias + steps)
+
+
+def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = "") -> str:
+    """The kernel's body, with ``@`` for the name of the instruction set.
+
+    Args:
+        problem: What is computed.
+        epilogue: What is done with a result.
+        isa: Instruction set.
+        prologue: Statements inside the outer loops, before all else.
+    """
+    return _Writer(problem, epilogue, isa).body(prologue)
+
+
+class _Writer:
+    def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
+        self.problem, self.epilogue, self.isa = problem, epilogue, isa
+        self.lanes = isa.lanes()
+        self.rows, self.columns, self.tile = plan(problem, isa)
+        self.width = panel_width(problem.channels)
+        layout = problem.layout
+        self.packed = isinstance(layout, Packed)
+        self.panel = packed_size(self.width, problem.steps, bias=layout.bias) if isinstance(layout, Packed) else 0
+        self.results = [problem.output, *epilogue.strides]
+        self.outer: list[Loop] = []
+
+    def body(self, prologue: str) -> str:
+        problem = self.problem
+        outer = self.outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
+        taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
+        nests = []
+        # Channels of a tile, or of a panel if that has several tiles.
+        group = max(self.tile.vectors * self.lanes, self.width)
+        for first, size, count in split(problem.channels, group):
+            move = {problem.weights: self._weight(group)} | {r: group * problem.channel.get(r, 0) for r in self.results}
+            loops = [Loop("o", count, strides=move)] if count > 1 else []
+            for column in range(first, first + size, self.tile.vectors * self.lanes):
+                live = min(self.tile.vectors * self.lanes, first + size - column)
+                nests += self._pixels(loops, column, -(-live // self.lanes), live)
+        return render(
+            "vectors/implicit_gemm.c.jinja",
+            outer=outer,
+            prologue=prologue,
+            nests=nests,
+            taps=taps[:-1],
+            run=taps[-1],
+            input=problem.input,
+            weights=problem.weights,
+            output=problem.output,
+        )
+
+    def _weight(self, channel: int) -> int:
+        """Offset of the weights of a channel, that of its bias where they have one."""
+        return channel // self.width * self.panel + channel % self.width if self.packed else channel
+
+    def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[Nest]:
+        problem = self.problem
+        outer = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.pixels[:-2])]
+        nests = []
+        for row, tall, repeats in split(self.rows.extent, self.tile.rows):
+            for at, wide, times in split(self.columns.extent, self.tile.columns):
+                nest = [*loops, *outer]
+                names = {problem.input, *self.results}
+                if repeats > 1:
+                    nest.append(Loop("r", repeats, strides={n: tall * self.rows.stride(n) for n in names}))
+                if times > 1:
+                    nest.append(Loop("q", times, strides={n: wide * self.columns.stride(n) for n in names}))
+                start = {n: row * self.rows.stride(n) + at * self.columns.stride(n) for n in names}
+                for r in self.results:
+                    start[r] += column * problem.channel.get(r, 0)
+                start[problem.weights] = self._weight(column)
+                start[problem.input] += problem.corner
+                places = [(i, j) for i in range(tall) for j in range(wide)]
+                nests.append(self._nest(nest, start, places, column, vectors, live))
+        return nests
+
+    def _nest(
+        self,
+        loops: list[Loop],
+        start: Mapping[str, int],
+        places: list[tuple[int, int]],
+        column: int,
+        vectors: int,
+        live: int,
+    ) -> Nest:
+        problem, layout = self.problem, self.problem.layout
+        pointers = []
+        for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
+            moves = [f" + {p.name} * {p.strides[name]}" for p in (*self.outer, *loops) if p.strides.get(name)]
+            pointers.append((name, "".join(moves) + (f" {start[name]:+d}" if start[name] else "")))
+
+        def at(name: str, place: tuple[int, int], vector: int) -> int:
+            i, j = place
+            pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
+            return pixel + vector * self.lanes * problem.channel.get(name, 0)
+
+        w = problem.weights
+        initial = ["SPLAT@(0.0f)"] * vectors
+        at_vector = [self._weight(column + v * self.lanes) - self._weight(column) for v in range(vectors)]
+        weights = [f"LD@(wr + {k})" for k in at_vector]
+        skip, step = 0, self.width
+        if isinstance(layout, Rows):
+            step = layout.step
+            if live % self.lanes:
+                weights[-1] = f"load_part@(wr + {at_vector[-1]}, {live % self.lanes})"
+        elif layout.bias:
+            initial = [f"LD@({w}p + {k})" for k in at_vector]
+            skip = self.width
+        stores = []
+        for m, place in enumerate(places):
+            for v in range(vectors):
+                count = min(self.lanes, live - v * self.lanes)
+                lines, result = self.epilogue.write(
+                    f"c{m}_{v}", lambda name, p=place, v=v: f"{name}p + {at(name, p, v)}", count
+                )
+                y = problem.output
+                end = store(f"{y}p + {at(y, place, v)}", result, problem.channel[y], count, self.isa)
+                stores.append(" ".join(["{", *lines, end, "}"]) if lines else end)
+        pixels = [at(problem.input, place, 0) for place in places]
+        sums = len(places) * vectors
+        # Unrolled, the compiler loads all elements of a step before it uses them, if that does not cost registers.
+        room = sums + vectors + len(places) <= self.isa.registers
+        unroll = 1 if not room or sums >= 16 else 4 if sums < 8 else 2
+        return Nest(loops, pointers, pixels, vectors, initial, weights, skip, step, unroll, stores)
+
+
+def epilogue_first(results: Sequence[str]) -> list[str]:
+    """Operands of the epilogue before the output."""
+    return [*results[1:], results[0]]

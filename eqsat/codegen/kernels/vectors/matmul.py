@@ -1,0 +1,214 @@
+"""Matrix products of float32: Gemm, MatMul and FusedMatMul, with constant or computed matrices, in any strides.
+
+The left matrix is read where it lies. A constant right matrix is packed when the program is generated; a computed one
+is read in place if its rows are contiguous and close together, and else packed into scratch memory first, which costs
+one pass over it. Batches with the same right matrix are one tall product.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
+from eqsat.codegen.kernels.vectors.implicit_gemm import (
+    Axis,
+    Packed,
+    Problem,
+    Rows,
+    collapse,
+    pack,
+    packed_size,
+    panel_width,
+    write,
+)
+from eqsat.codegen.vectors import finish
+from eqsat.schema.types import OpKey
+
+_FLOAT = ir.DataType.FLOAT
+_MANY_ROWS = 24
+"""Rows of the left matrix from which on packing a scattered right one pays."""
+_NEAR = 128
+"""Floats between rows up to which a right matrix is read in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """A matrix, or a batch of them: where it is, and how it lies."""
+
+    name: str
+    shape: Shape
+    strides: Shape
+    array: np.ndarray | None = None
+
+    def transposed(self) -> _Matrix:
+        order = (*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2)
+        shape = tuple(self.shape[axis] for axis in order)
+        strides = tuple(self.strides[axis] for axis in order)
+        return replace(
+            self, shape=shape, strides=strides, array=None if self.array is None else self.array.transpose(order)
+        )
+
+    def batch(self, rank: int) -> list[int]:
+        """Strides along the batch axes of a result of some rank; 0 where the matrix is the same."""
+        own = len(self.shape) - 2
+        strides = [0 if n == 1 else s for n, s in zip(self.shape[:own], self.strides[:own], strict=True)]
+        return [0] * (rank - 2 - own) + strides
+
+
+def _matrix(task: Task, index: int, transpose: str) -> _Matrix:
+    found = task.inputs[index]
+    assert found is not None
+    if isinstance(found, View):
+        matrix = _Matrix(f"x{index}", found.shape, found.strides)
+    else:
+        matrix = _Matrix("w0", found.shape, dense_strides(found.shape), found)
+    return matrix.transposed() if task.attributes.get(transpose, 0) else matrix
+
+
+def _rank(value: View | np.ndarray | None) -> int:
+    return -1 if value is None else len(value.shape)
+
+
+def _dtype(value: View | np.ndarray) -> ir.DataType:
+    return value.dtype if isinstance(value, View) else ir.DataType.from_numpy(value.dtype)
+
+
+def _accepts(task: Task) -> bool:
+    given = [v for v in task.inputs if v is not None]
+    if task.output.dtype != _FLOAT or any(_dtype(v) != _FLOAT or 0 in v.shape for v in given) or 0 in task.output.shape:
+        return False
+    a, b, attributes = task.inputs[0], task.inputs[1], task.attributes
+    if _rank(a) < 2 or _rank(b) < 2 or not (isinstance(a, View) or isinstance(b, View)):
+        return False
+    if attributes.get("transBatchA", 0) or attributes.get("transBatchB", 0):
+        return False
+    # A computed addend with a factor would be a product of its own.
+    if len(task.inputs) > 2 and isinstance(task.inputs[2], View) and attributes.get("beta", 1.0) != 1:
+        return False
+    return is_vector_epilogue(task.epilogue)
+
+
+def _wants(task: Task) -> Wants:
+    inputs = tuple(Want(order=tuple(range(_rank(v)))) if isinstance(v, View) else Want() for v in task.inputs)
+    operands = tuple((-1 - k, 0) for k, o in enumerate(task.epilogue.operands) if isinstance(o, View))
+    return Wants(inputs, (Want(order=tuple(range(task.output.rank))),), operands)
+
+
+@dataclass(frozen=True, slots=True)
+class _Addend:
+    """What is added to the product: to every row alike, or as steps before the epilogue."""
+
+    row: np.ndarray
+    steps: tuple[tuple[str, View | np.ndarray], ...]
+
+
+def _addend(task: Task, b: _Matrix) -> _Addend:
+    """The factor of the product (where it cannot go into the weights) and the third operand of Gemm."""
+    columns = b.shape[-1]
+    alpha, beta = float(task.attributes.get("alpha", 1.0)), float(task.attributes.get("beta", 1.0))
+    steps: list[tuple[str, View | np.ndarray]] = []
+    if b.array is None and alpha != 1:
+        steps.append(("Mul", np.array(alpha, np.float32)))
+    c = task.inputs[2] if len(task.inputs) > 2 else None
+    row = np.zeros(columns)
+    if isinstance(c, View):
+        steps.append(("Add", c.broadcast(task.output.shape)))
+    elif c is not None:
+        scaled = beta * c.astype(np.float64)
+        if b.array is not None and (c.size == 1 or (c.size == columns and c.shape[-1] == columns)):
+            row = np.broadcast_to(scaled.reshape(-1), (columns,))
+        else:
+            steps.append(("Add", scaled.astype(np.float32)))
+    return _Addend(row, tuple(steps))
+
+
+def _generate(task: Task, isa: Isa) -> Kernel:
+    a, b, y = _matrix(task, 0, "transA"), _matrix(task, 1, "transB"), task.output
+    addend = _addend(task, b)
+    own = len(task.epilogue.operands)
+    pointers = {own + k: "x2" for k, (_, operand) in enumerate(addend.steps) if isinstance(operand, View)}
+    constants = [] if a.array is None else [np.append(a.array.ravel(), np.zeros(SLACK, np.float32))]
+    epilogue = VectorEpilogue(
+        preceded(task.epilogue, addend.steps),
+        y.shape,
+        y.rank - 1,
+        isa,
+        first_constant=int(a.array is not None or b.array is not None),
+        names=pointers,
+    )
+    made = {"y0": y.strides, **epilogue.strides}
+    axes = [
+        (n, {a.name: sa} | {name: s[k] for name, s in made.items()}, sb)
+        for k, (n, sa, sb) in enumerate(zip(y.shape, a.batch(y.rank), b.batch(y.rank), strict=False))
+    ]
+    shared = [Axis(n, strides) for n, strides, sb in axes if sb == 0]
+    rows = Axis(y.shape[-2], {a.name: a.strides[-2]} | {name: s[-2] for name, s in made.items()})
+    steps = b.shape[-2]
+    problem = Problem(
+        input=a.name,
+        weights=b.name,
+        output="y0",
+        outer=(),
+        pixels=collapse([*shared, rows]),
+        taps=((steps, a.strides[-1]),),
+        channels=b.shape[-1],
+        channel={name: s[-1] for name, s in made.items()},
+    )
+    prologue, scratch = "", 0
+    apart = [(n, strides, sb) for n, strides, sb in axes if sb != 0]
+    if b.array is not None:
+        matrices = b.array.reshape(-1, steps, b.shape[-1]).swapaxes(1, 2).astype(np.float64)
+        matrices = matrices * float(task.attributes.get("alpha", 1.0))
+        constants.append(pack(matrices, np.broadcast_to(addend.row, (len(matrices), b.shape[-1]))))
+        size = packed_size(b.shape[-1], steps)
+        # From elements of the array to matrices, and to floats of packed matrices.
+        apart = [(n, strides, sb // (steps * b.shape[-1]) * size) for n, strides, sb in apart]
+    elif b.strides[-1] != 1 or (b.strides[-2] > _NEAR and math.prod(p.extent for p in problem.pixels) >= _MANY_ROWS):
+        moves = "".join(f" + n{i} * {sb}" for i, (_, _, sb) in enumerate(apart))
+        prologue, scratch = _packing(b, moves, isa)
+        problem = replace(problem, weights="panels", layout=Packed(bias=False))
+        apart = [(n, strides, 0) for n, strides, _ in apart]
+    else:
+        problem = replace(problem, layout=Rows(b.strides[-2]))
+    problem = replace(problem, outer=tuple(Axis(n, strides | {problem.weights: sb}) for n, strides, sb in apart))
+    declaration = "float *restrict panels = (float *)scratch;\n" if scratch else ""
+    body, helpers = finish(declaration + write(problem, epilogue, isa, prologue), isa)
+    return Kernel(body, (*constants, *epilogue.constants), scratch, (*epilogue.helpers, *helpers))
+
+
+def _packing(b: _Matrix, moves: str, isa: Isa) -> tuple[str, int]:
+    """Statements that pack the right matrix into ``panels``, and the bytes these take."""
+    steps, columns = b.shape[-2:]
+    width = panel_width(columns)
+    kinds = [(width, size, count) for _, size, count in split(columns, width)]
+    text = render(
+        "vectors/pack_panels.c.jinja",
+        panels=kinds,
+        rows=steps,
+        row=b.strides[-2],
+        column=b.strides[-1],
+        source=f"{b.name}{moves}",
+        target="panels",
+        lanes=isa.lanes(),
+    )
+    return f"{{\n{text}}}\n", 4 * (packed_size(columns, steps, bias=False) + SLACK)
+
+
+register(
+    Family(
+        "packed matrix product",
+        (OpKey("", "MatMul"), OpKey("", "Gemm"), OpKey("com.microsoft", "FusedMatMul")),
+        _accepts,
+        _generate,
+        _wants,
+        rank=10,
+    )
+)

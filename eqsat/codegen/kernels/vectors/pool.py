@@ -1,0 +1,186 @@
+"""Pooling of float32 in NHWC: vectors are channels, so that windows are sums and maxima of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Wants
+from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.kernels.shared.tiling import split
+from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
+from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
+from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
+from eqsat.codegen.vectors import finish
+from eqsat.ops.families.pooling import pool_windows, window_counts
+from eqsat.ops.windows import Windows
+from eqsat.schema.types import OpKey
+
+_UNROLLED = 25
+_TOGETHER = 4
+"""Vectors of channels that a loop over taps sums side by side, to hide the latency of sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A spatial axis: geometry of the windows and the input's stride."""
+
+    size: int
+    kernel: int
+    step: int
+    dilation: int
+    begin: int
+    extent: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Vectors of channels that are treated alike."""
+
+    first: int
+    step: int
+    count: int
+    vectors: int
+    pointers: list[tuple[str, str]]
+    load: Callable[[str, int, int], str]
+    stores: list[str]
+
+
+def geometry(task: Task) -> Windows:
+    """The windows; of a global operator one over everything."""
+    x = task.view(0)
+    if task.operator.name.startswith("Global"):
+        rank = x.rank - 2
+        return Windows(x.shape[2:], (1,) * rank, (1,) * rank, (0,) * rank, (0,) * rank, (1,) * rank)
+    return pool_windows(task.attributes, np.empty(x.shape, np.bool_))
+
+
+def _accepts(task: Task) -> bool:
+    x = task.inputs[0]
+    if (
+        not isinstance(x, View)
+        or not 3 <= x.rank <= 5
+        or x.dtype != convolution.FLOAT
+        or task.attributes.get("channels_last")
+    ):
+        return False
+    if any(output is not None for output in task.outputs[1:]) or 0 in x.shape or 0 in task.output.shape:
+        return False
+    return is_vector_epilogue(task.epilogue)
+
+
+def _shares(task: Task, at: Windows) -> np.ndarray:
+    """What a sum is multiplied by, for each window."""
+    counts = window_counts(at, task.view(0).shape[2:], bool(task.attributes.get("count_include_pad", 0)))
+    with np.errstate(divide="ignore"):
+        return (1.0 / counts).astype(np.float32)
+
+
+def _generate(task: Task, isa: Isa) -> Kernel:
+    x, y, at = task.view(0), task.output, geometry(task)
+    kind = "max" if "Max" in task.operator.name else "average"
+    shares = _shares(task, at) if kind == "average" else np.ones(1, np.float32)
+    uniform = bool((shares == shares.flat[0]).all())
+    constants = () if uniform else (shares.ravel(),)
+    epilogue = VectorEpilogue(task.epilogue, y.shape, 1, isa, first_constant=len(constants))
+    made: dict[str, Shape] = {"y0": y.strides, **epilogue.strides}
+    axes = [
+        Axis(*values)
+        for values in zip(
+            x.shape[2:], at.kernel, at.strides, at.dilations, at.begin, at.extent, x.strides[2:], strict=True
+        )
+    ]
+    outer = [Loop("n0", y.shape[0])] + [Loop(f"p{i}", n) for i, n in enumerate(y.shape[2:])]
+    sides = [0, *range(2, y.rank)]
+    pointers = [
+        (name, "".join(f" + {loop.name} * {strides[a]}" for loop, a in zip(outer, sides, strict=True) if strides[a]))
+        for name, strides in made.items()
+    ]
+    share, weight = f"{float(shares.flat[0])!r}f", 1
+    if not uniform:
+        terms = []
+        for loop in reversed(outer[1:]):
+            terms.append(f"{loop.name} * {weight}")
+            weight *= loop.extent
+        share = f"w0[{' + '.join(terms)}]"
+    taps = [[t * a.dilation * a.stride for t in range(a.kernel)] for a in axes]
+    window = [sum(index) for index in product(*taps)] if np.prod(at.kernel) <= _UNROLLED else []
+    always = all(
+        a.begin <= 0 and (n - 1) * a.step - a.begin + a.extent <= a.size for a, n in zip(axes, y.shape[2:], strict=True)
+    )
+
+    def block(first: int, count: int, vectors: int, live: int) -> Block:
+        step = vectors * isa.lanes()
+        moved = [
+            (name, "".join(f" {sign} {k}" for sign, k in (("+", first * s[1]), ("+ c *", step * s[1])) if k))
+            for name, s in made.items()
+        ]
+        stores = []
+        for v in range(vectors):
+
+            def address(name: str, v: int = v) -> str:
+                return f"{name}p + {v * isa.lanes() * made[name][1]}"
+
+            value = f"c{v} * share" if kind == "average" else f"c{v}"
+            lines, result = epilogue.write("t", address, live)
+            end = store(address("y0"), result, made["y0"][1], live, isa)
+            stores.append(" ".join(["{", f"const vf@ t = {value};", *lines, end, "}"]))
+        return Block(
+            first,
+            step,
+            count,
+            vectors,
+            moved,
+            lambda p, o, v: load(f"{p} + {o + v * isa.lanes()}", 1, live, isa),
+            stores,
+        )
+
+    def blocks(together: int) -> list[Block]:
+        full, rest = divmod(x.shape[1], isa.lanes())
+        found = [block(s * isa.lanes(), n, v, isa.lanes()) for s, v, n in _by(full, together)]
+        return found + ([block(full * isa.lanes(), 1, 1, rest)] if rest else [])
+
+    text = render(
+        "vectors/pool.c.jinja",
+        kind=kind,
+        outer=outer,
+        axes=axes,
+        batch=x.strides[0],
+        pointers=pointers,
+        share=share,
+        window=window,
+        always=always,
+        unrolled=blocks(1),
+        looped=blocks(_TOGETHER),
+    )
+    body, helpers = finish(text, isa)
+    return Kernel(body, (*constants, *epilogue.constants), 0, (*epilogue.helpers, *helpers))
+
+
+def _by(vectors: int, together: int) -> list[tuple[int, int, int]]:
+    """(first, size, count): groups of vectors, then the rest one by one."""
+    whole = vectors // together * together
+    single = [(whole, 1, vectors - whole)] if vectors > whole else []
+    return [part for part in split(whole, together) if part[2]] + single
+
+
+def _wants(task: Task) -> Wants:
+    return convolution.nhwc(task)
+
+
+for _kind in ("Max", "Average"):
+    register(
+        Family(
+            f"{_kind.lower()} pooling of channel vectors",
+            (OpKey("", f"{_kind}Pool"), OpKey("", f"Global{_kind}Pool")),
+            _accepts,
+            _generate,
+            _wants,
+            rank=10,
+        )
+    )

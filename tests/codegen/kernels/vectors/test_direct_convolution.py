@@ -1,0 +1,104 @@
+"""Direct convolution in C for every instruction set, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eqsat.schema.types import OpKey
+from tests.codegen.kernels.vectors.harness import UNIT, Case, run
+
+CONV = OpKey("", "Conv")
+
+
+def convolution(x, w, b, strides, dilations, pads, group):
+    """Convolution in float64, and the same with absolute values: what errors are proportional to."""
+    rank = x.ndim - 2
+    widths = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+
+    def compute(x, w):
+        x = np.pad(x.astype(np.float64), widths)
+        span = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+        windows = np.lib.stride_tricks.sliding_window_view(x, span, tuple(range(2, 2 + rank)))
+        spatial = tuple(slice(None, None, s) for s in strides)
+        windows = windows[(slice(None), slice(None), *spatial, *(slice(None, None, d) for d in dilations))]
+        n, c = windows.shape[:2]
+        out = windows.shape[2 : 2 + rank]
+        windows = windows.reshape(n, group, c // group, int(np.prod(out)), -1)
+        weights = w.astype(np.float64).reshape(group, w.shape[0] // group, c // group, -1)
+        return np.einsum("ngcpk,gock->ngop", windows, weights).reshape(n, w.shape[0], *out)
+
+    y, scale = compute(x, w), compute(np.abs(x), np.abs(w))
+    if b is not None:
+        offset = b.astype(np.float64).reshape(1, -1, *[1] * rank)
+        y, scale = y + offset, scale + np.abs(offset)
+    return y, scale
+
+
+def conv_case(rng, shape, outputs, kernel, *, strides=None, dilations=None, pads=None, group=1, bias=True, **more):
+    """A case with random data; ``finish(y, scale)`` gives what the epilogue makes of both."""
+    rank = len(kernel)
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    pads = pads or (0,) * (2 * rank)
+    x = rng.standard_normal(shape).astype(np.float32)
+    w = rng.standard_normal((outputs, shape[1] // group, *kernel)).astype(np.float32)
+    b = rng.standard_normal(outputs).astype(np.float32) if bias else None
+    y, scale = convolution(x, w, b, strides, dilations, pads, group)
+    finish = more.pop("finish", lambda y, scale: (y, scale))
+    y, scale = finish(y, scale)
+    terms = int(np.prod(w.shape[1:])) + 2
+    attributes = dict(
+        strides=strides, dilations=dilations, pads=pads, group=group, auto_pad="NOTSET", kernel_shape=kernel
+    )
+    tolerance = (4 + 2 * np.sqrt(terms)) * UNIT * scale
+    return Case(CONV, attributes, [x, w, b], frozenset({1, 2}), y, tolerance, **more)
+
+
+SHAPES = {
+    "pointwise": ((1, 24, 5, 7), 40, (1, 1), {}),
+    "pointwise_batch": ((3, 16, 4, 4), 64, (1, 1), {}),
+    "pointwise_stride": ((1, 20, 9, 8), 17, (1, 1), dict(strides=(2, 2))),
+    "first_layer": ((1, 3, 21, 23), 16, (7, 7), dict(strides=(2, 2), pads=(3, 3, 3, 3))),
+    "same": ((1, 16, 14, 14), 64, (3, 3), dict(pads=(1, 1, 1, 1))),
+    "tall": ((2, 8, 30, 1), 48, (3, 1), dict(pads=(1, 0, 1, 0))),
+    "uneven_pads": ((1, 5, 10, 9), 7, (2, 4), dict(pads=(0, 1, 1, 3))),
+    "dilated": ((1, 12, 15, 17), 33, (3, 3), dict(dilations=(2, 3), pads=(2, 3, 2, 3))),
+    "groups": ((1, 24, 6, 6), 36, (3, 3), dict(group=3, pads=(1, 1, 1, 1), strides=(2, 1))),
+    "narrow_groups": ((1, 32, 5, 5), 16, (3, 3), dict(group=8, pads=(1, 1, 1, 1))),
+    "one_channel": ((1, 1, 12, 12), 1, (5, 5), {}),
+    "window_is_all": ((2, 6, 4, 4), 130, (4, 4), {}),
+    "conv1d": ((2, 10, 40), 20, (5,), dict(pads=(2, 2), strides=(2,))),
+    "conv3d": ((1, 4, 5, 6, 7), 18, (2, 3, 3), dict(pads=(1, 1, 1, 0, 1, 1))),
+    "many_channels": ((1, 256, 3, 3), 200, (1, 1), {}),
+    "pages": ((1, 1024, 7, 7), 32, (1, 1), {}),
+    "pads_beyond": ((1, 3, 4, 4), 8, (3, 3), dict(pads=(3, 4, 4, 3), strides=(3, 3))),
+}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_shapes(gaps):
+    rng = np.random.default_rng(1)
+    cases = [conv_case(rng, shape, outputs, kernel, **rest) for shape, outputs, kernel, rest in SHAPES.values()]
+    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+
+
+DEPTHWISE = {
+    "square": ((1, 32, 14, 14), (3, 3), dict(pads=(1, 1, 1, 1))),
+    "stride": ((2, 24, 13, 15), (3, 3), dict(pads=(1, 1, 1, 1), strides=(2, 2))),
+    "odd": ((1, 37, 9, 7), (5, 5), dict(pads=(2, 1, 2, 3))),
+    "few": ((1, 3, 9, 19), (3, 3), dict(dilations=(2, 2))),
+    "large": ((1, 20, 12, 12), (7, 7), dict(pads=(3, 3, 3, 3))),
+    "wide": ((1, 18, 40), (31,), dict(pads=(15, 15))),
+    "solid": ((1, 17, 4, 5, 6), (3, 3, 3), dict(pads=(1, 1, 1, 1, 1, 1))),
+    "far": ((1, 96, 28, 28), (3, 3), dict(pads=(1, 1, 1, 1))),
+}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_depthwise(gaps):
+    rng = np.random.default_rng(1)
+    cases = [
+        conv_case(rng, shape, shape[1], kernel, group=shape[1], rank=20, **rest)
+        for shape, kernel, rest in DEPTHWISE.values()
+    ]
+    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")

@@ -1,0 +1,114 @@
+"""The vector functions of ``vectors.h.jinja`` over the whole range of float32: errors in units in the last place."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+
+from eqsat.codegen.isa import ALL
+from eqsat.codegen.vectors import finish
+from tests.codegen.kernels.vectors.harness import INCLUDES, compiled, runnable
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+FUNCTIONS = {
+    "abs": (np.abs, 0.0, None),
+    "sqrt": (np.sqrt, 0.5, None),
+    "exp": (np.exp, 1.0, None),
+    "expm1": (np.expm1, 2.0, (-np.inf, 80.0)),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0, None),
+    "tanh": (np.tanh, 3.0, None),
+    "erf": (_erf, 2.0, None),
+}
+"""Exact function, greatest error in ulp, range."""
+RELATIVE_TO_ARGUMENT = {
+    "gelu": (lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), 4.0),
+    "gelu_tanh": (lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), 4.0),
+}
+_LENGTH = 1 << 18
+
+
+def samples() -> np.ndarray:
+    """Floats evenly over all bit patterns, and densely where the functions change."""
+    bits = np.linspace(0, 2**32 - 1, _LENGTH // 2).astype(np.uint64).astype(np.uint32)
+    dense = np.random.default_rng(3).uniform(-1, 1, _LENGTH // 2) * np.repeat([0.1, 1, 5, 110], _LENGTH // 8)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -1e-45, 88.7228, -103.97], np.float32)
+    x = np.concatenate([bits.view(np.float32), dense.astype(np.float32)])
+    x[: len(special)] = special
+    return x
+
+
+def apply(name: str, isa, x: np.ndarray) -> np.ndarray:
+    loop = f"for (int i = 0; i < n; i += {isa.lanes()}) ST@(y + i, {name}@(LD@(x + i)));"
+    body, helpers = finish(loop, isa)
+    target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
+    head = f"{target}void f(const float *x, float *y, int n)"
+    library = compiled(INCLUDES + "\n".join(helpers) + f"\n{head};\n{head} {{ {body} }}\n", "-O2", ())
+    y = np.empty_like(x)
+    library.f(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), len(x))
+    return y
+
+
+def spacing(y: np.ndarray) -> np.ndarray:
+    """Distance to the next float at exact values."""
+    return np.spacing(np.maximum(np.abs(y), np.finfo(np.float32).tiny).astype(np.float32)).astype(np.float64)
+
+
+def agree(x, found, exact, unit, most):
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(np.float32)
+    special = ~np.isfinite(rounded) | ~np.isfinite(unit)
+    np.testing.assert_array_equal(found[special], rounded[special])
+    error = np.abs(found[~special].astype(np.float64) - exact[~special]) / unit[~special]
+    worst = int(np.argmax(error))
+    assert error[worst] <= most, f"{error[worst]:.3f} ulp at {x[~special][worst]!r}"
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_error(name, isa):
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    exact, most, limits = FUNCTIONS[name]
+    x = samples()
+    found = apply(name, isa, x)
+    if limits is not None:
+        keep = (x >= limits[0]) & (x <= limits[1])
+        x, found = x[keep], found[keep]
+    with np.errstate(all="ignore"):
+        y = exact(x.astype(np.float64))
+        agree(x, found, y, spacing(y), most)
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+@pytest.mark.parametrize("name", RELATIVE_TO_ARGUMENT)
+def test_error_relative_to_argument(name, isa):
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    exact, most = RELATIVE_TO_ARGUMENT[name]
+    x = samples()
+    x = x[np.abs(x) < 1e12]
+    found = apply(name, isa, np.concatenate([x, np.zeros(-len(x) % 16, np.float32)]))[: len(x)]
+    with np.errstate(all="ignore"):
+        agree(x, found, exact(x.astype(np.float64)), spacing(x), most)
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+def test_extremes_carry_nan(isa):
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    values = np.array([np.nan, -1.0, 0.0, 3.0, np.inf, -np.inf, 2.0, -np.nan] * 2, np.float32)
+    for name, exact in (("maximum", np.maximum), ("minimum", np.minimum)):
+        for other in (1.0, np.nan):
+            loop = f"ST@(y, {name}@(LD@(x), SPLAT@({'NAN' if other != other else '1.0f'})));"
+            body, helpers = finish(
+                f"for (int i = 0; i < n; i += {isa.lanes()}, x += {isa.lanes()}, y += {isa.lanes()}) {loop}", isa
+            )
+            target = f'__attribute__((target("{isa.target}"))) ' if isa.target else ""
+            head = f"{target}void f(const float *x, float *y, int n)"
+            library = compiled(INCLUDES + "\n".join(helpers) + f"\n{head};\n{head} {{ {body} }}\n", "-O2", ())
+            y = np.empty_like(values)
+            library.f(ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(y.ctypes.data), len(values))
+            np.testing.assert_array_equal(y, exact(values, np.float32(other)))

@@ -1,0 +1,115 @@
+"""Softmax and normalisation of rows in C for every instruction set, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eqsat.schema.types import OpKey
+from tests.codegen.kernels.vectors.harness import UNIT, Case, run, step
+
+
+def softmax_case(x, axis, log=False, **more):
+    a = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        shifted = a - a.max(axis, keepdims=True)
+        e = np.exp(shifted)
+        total = e.sum(axis, keepdims=True)
+        y = shifted - np.log(total) if log else e / total
+        # The exponent's argument is rounded once: relative to the result.
+        tolerance = (
+            UNIT * (np.abs(shifted) * 2 + 8) if log else UNIT * y * (np.abs(np.maximum(shifted, -104)) + 12) + 1e-44
+        )
+    return Case(OpKey("", "LogSoftmax" if log else "Softmax"), {"axis": axis}, [x], frozenset(), y, tolerance, **more)
+
+
+def normalization_case(rng, shape, axis, *, biased=True, rms=False, epsilon=1e-5, offset=0.0):
+    x = (rng.standard_normal(shape) + offset).astype(np.float32)
+    columns = x.shape[axis:]
+    w, b = (rng.standard_normal(columns).astype(np.float32) for _ in range(2))
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    a = x.astype(np.float64)
+    centered = a if rms else a - a.mean(axes, keepdims=True)
+    y = centered / np.sqrt((centered**2).mean(axes, keepdims=True) + epsilon) * w
+    tolerance = UNIT * (8 + np.sqrt(np.prod(columns))) * (np.abs(y) + np.abs(w) * (1 + abs(offset)))
+    inputs = [x, w] if rms or not biased else [x, w, b]
+    if len(inputs) > 2:
+        y, tolerance = y + b, tolerance + UNIT * 2 * np.abs(b)
+    name = "RMSNormalization" if rms else "LayerNormalization"
+    attributes = {"axis": axis, "epsilon": epsilon, "stash_type": 1}
+    return Case(OpKey("", name), attributes, inputs, frozenset(range(1, len(inputs))), y, tolerance)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax(gaps, log):
+    rng = np.random.default_rng(1)
+    shapes = [
+        ((3, 40), -1),
+        ((2, 5, 16), 2),
+        ((2, 17, 3, 4), 1),
+        ((1, 1000), 1),
+        ((7, 3), -1),
+        ((5,), 0),
+        ((4, 6, 9), 0),
+    ]
+    cases = [softmax_case((rng.standard_normal(s) * 10).astype(np.float32), axis, log) for s, axis in shapes]
+    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+
+
+def test_softmax_of_extremes():
+    rows = np.array(
+        [[-1000.0] * 19, [1e30] + [0.0] * 18, [-np.inf] * 18 + [0.0], [88.0, -88.0] * 9 + [0.0], [-3e38] * 19],
+        np.float32,
+    )
+    nan = rows.copy()
+    nan[1, 4], nan[3, 18] = np.nan, np.nan
+    nan[4] = -np.inf
+    with np.errstate(invalid="ignore"):
+        run([softmax_case(rows, 1), softmax_case(nan, 1), softmax_case(rows, 0)])
+
+
+def test_softmax_with_epilogue():
+    rng = np.random.default_rng(3)
+    x, other = (rng.standard_normal((4, 21)).astype(np.float32) for _ in range(2))
+    case = softmax_case(x, -1)
+    case.operands, case.steps = [other], [step("Mul", 0, 1)]
+    case.expected, case.tolerance = case.expected * other, case.tolerance * np.abs(other) + UNIT
+    run([case])
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_normalization(gaps):
+    rng = np.random.default_rng(4)
+    cases = [
+        normalization_case(rng, (6, 64), -1),
+        normalization_case(rng, (2, 3, 37), 2, biased=False),
+        normalization_case(rng, (2, 3, 5), 1),
+        normalization_case(rng, (2, 3, 50), -1, rms=True),
+        normalization_case(rng, (4, 5), 0, rms=True, epsilon=0.1),
+        normalization_case(rng, (3, 256), -1, offset=30.0),
+        normalization_case(rng, (3, 7), -1, epsilon=1e-12),
+    ]
+    run(cases, rng=np.random.default_rng(5) if gaps else None, optimization="-O1")
+
+
+def local_response_case(rng, shape, size, beta, *, alpha=1e-1, bias=1.5):
+    x = rng.standard_normal(shape).astype(np.float32)
+    a = np.moveaxis(x.astype(np.float64), 1, -1)
+    padded = np.pad(a**2, [(0, 0)] * (a.ndim - 1) + [((size - 1) // 2, size // 2)])
+    sums = np.lib.stride_tricks.sliding_window_view(padded, size, -1).sum(-1)
+    y = np.moveaxis(a / (bias + alpha / size * sums) ** beta, -1, 1)
+    attributes = {"size": size, "beta": beta, "alpha": alpha, "bias": bias}
+    return Case(OpKey("", "LRN"), attributes, [x], frozenset(), y, (size + 12) * UNIT * np.abs(y) + 1e-30)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_local_response(gaps):
+    rng = np.random.default_rng(6)
+    cases = [
+        local_response_case(rng, (1, 96, 3, 4), 5, 0.75),
+        local_response_case(rng, (2, 19, 5), 4, 0.5),
+        local_response_case(rng, (1, 3, 2, 2), 7, 1.0),
+        local_response_case(rng, (1, 33, 2, 2), 3, 0.6, bias=2.0),
+    ]
+    run(cases, rng=np.random.default_rng(7) if gaps else None, optimization="-O1")
