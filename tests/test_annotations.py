@@ -21,8 +21,8 @@ from eqsat.errors import ModelError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.expression import Tensor
-from eqsat.model.functions import with_definitions
 from eqsat.model.load import load
+from eqsat.model.write.functions import with_definitions
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.rules.annotating import places_annotations
 from eqsat.rules.ast import Alternatives, Match, Pattern, Rule

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.baseline.expr import Expr
 from benchmarks.baseline.matcher import Found
 from benchmarks.baseline.partition import Tables
-from eqsat.model.infer import MAX_VALUE
+from eqsat.model.inference.infer import MAX_VALUE
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.ast import Expr as RuleExpr
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds

@@ -19,7 +19,7 @@ from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.node import PatternNode
 from eqsat.egraph.template import literal
 from eqsat.errors import EqsatError
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.operators import sampler
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from eqsat.model.annotate import annotate
+from eqsat.model.inference.annotate import annotate
 from eqsat.rules.ast import Match, Rule
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import TensorFacts

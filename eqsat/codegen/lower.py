@@ -24,7 +24,7 @@ from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion
 from eqsat.codegen.satisfied import same_order
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import fold

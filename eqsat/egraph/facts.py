@@ -19,7 +19,7 @@ from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.egraph.made_constants import residues
 from eqsat.errors import EqsatError, LimitError
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import fold
 from eqsat.ops.operators import has

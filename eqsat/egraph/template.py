@@ -15,7 +15,7 @@ from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
 from eqsat.errors import EqsatError
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Build, Expr, Number, Tensor
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate

@@ -23,7 +23,7 @@ from eqsat.backends.read import (
 from eqsat.backends.runs import alternating, asked, refusals
 from eqsat.backends.values import Kernel, Operand, Operator, Region, Run, Tensor
 from eqsat.errors import BackendError, ModelError
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import Operation, Value
 from eqsat.partition.emit import REGION, TARGET

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.model.runnable import runs_alone, written
+from eqsat.model.write.runnable import runs_alone, written
 from eqsat.schema.types import OpKey, TensorType
 
 _Types = Sequence[TensorType | None]

@@ -14,11 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.model.apply import apply
+from eqsat.model.construction.apply import apply
+from eqsat.model.construction.operands import constant
+from eqsat.model.construction.writer import Named, write_model
 from eqsat.model.expression import Tensor
 from eqsat.model.load import finish
-from eqsat.model.operands import constant
-from eqsat.model.writer import Named, write_model
 from eqsat.schema import opset
 from eqsat.schema.dtypes import DTypeLike, to_dtype
 from eqsat.schema.functions import find_function, functions

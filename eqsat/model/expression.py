@@ -60,7 +60,7 @@ class Tensor:
 
     __array_ufunc__ = None  # numpy must leave `array * tensor` to us
     operate: ClassVar[Callable[[OpKey, Sequence[Any]], tuple[Tensor, ...]]]
-    """Applies an operator; :mod:`eqsat.model.apply`, which needs this class, puts it here."""
+    """Applies an operator; :mod:`eqsat.model.construction.apply`, which needs this class, puts it here."""
 
     def __init__(
         self,

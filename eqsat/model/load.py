@@ -15,14 +15,14 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
-from eqsat.model.annotate import annotate
-from eqsat.model.dims import bind, name_dims
-from eqsat.model.read import ModelSource, read
-from eqsat.model.read import Source as _Read
-from eqsat.model.recognize import recognize
-from eqsat.model.strict import check, validate
-from eqsat.model.tidy import tidy
-from eqsat.model.upgrade import inline_foreign, upgrade
+from eqsat.model.inference.annotate import annotate
+from eqsat.model.read.dims import bind, name_dims
+from eqsat.model.read.recognize import recognize
+from eqsat.model.read.sources import ModelSource, read
+from eqsat.model.read.sources import Source as _Read
+from eqsat.model.read.tidy import tidy
+from eqsat.model.read.upgrade import inline_foreign, upgrade
+from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
 
 Source = ModelSource

@@ -32,7 +32,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.infer import infer_body
+from eqsat.model.inference.infer import infer_body
 from eqsat.ops.counters import Node, Types
 from eqsat.ops.operators import operator
 from eqsat.ops.properties import is_data_movement

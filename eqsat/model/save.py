@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.files import reason, staged
-from eqsat.model.concise import is_concise, make_concise
-from eqsat.model.functions import with_definitions
-from eqsat.model.runnable import with_runnable
+from eqsat.model.write.concise import is_concise, make_concise
+from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.runnable import with_runnable
 from eqsat.schema.attributes import tensor_of
 
 EXTERNAL_FROM = 1 << 30

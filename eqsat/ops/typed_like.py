@@ -1,4 +1,4 @@
-"""Operators whose types follow from a standard operator's; :mod:`eqsat.model.contrib` applies that."""
+"""Operators whose types follow from a standard operator's; :mod:`eqsat.model.inference.contrib` applies that."""
 
 from __future__ import annotations
 

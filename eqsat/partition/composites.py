@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
-from eqsat.model.concise import without_unit_dilations
+from eqsat.model.write.concise import without_unit_dilations
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait

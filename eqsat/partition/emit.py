@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 import onnx_ir as ir
 from onnx import defs
 
-from eqsat.model.concise import concise
+from eqsat.model.write.concise import concise
 from eqsat.partition.subgraphs import bind_graph
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
-from eqsat.model.functions import with_definitions
+from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.emit import REGION, TARGET, is_ours
 from eqsat.partition.subgraphs import rename_defined

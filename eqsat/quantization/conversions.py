@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import networkx as nx
 import onnx_ir as ir
 
-from eqsat.model.functions import with_definitions
+from eqsat.model.write.functions import with_definitions
 from eqsat.partition.emit import COST
 from eqsat.partition.loadable import spell_for_function
 from eqsat.schema import opset

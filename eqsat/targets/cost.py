@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import OptimizationError, TargetError
-from eqsat.model.infer import infer_body
+from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.ops.operators import has

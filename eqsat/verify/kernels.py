@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
-from eqsat.model.infer import infer_body
+from eqsat.model.inference.infer import infer_body
 from eqsat.ops.evaluate import evaluate
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.types import Attrs, OpKey, TensorType

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 from benchmarks.models import LIGHT, light, light_path
-from eqsat.model.annotate import tensor_type
+from eqsat.model.inference.annotate import tensor_type
 from eqsat.model.load import load
 from eqsat.model.normalize import complete
 from eqsat.model.save import save

@@ -15,7 +15,7 @@ import eqsat
 from eqsat.errors import ModelError
 from eqsat.model.load import load
 from eqsat.model.save import save
-from eqsat.model.text import to_text
+from eqsat.model.write.onnx_text import to_text
 from tests.model.running import random_inputs, run_ort
 
 F = np.float32

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.errors import ExecutionError
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.ops.evaluate import describe, evaluate, evaluate_body
 from eqsat.ops.functions import CAST_HINT, REQUANTIZE, STOP_FUSION, straight_line
 from eqsat.ops.operators import operator

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.model.shape_values import propagate
+from eqsat.model.inference.shape_values import propagate
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.integers import divided
 from eqsat.schema.types import OpKey, TensorType

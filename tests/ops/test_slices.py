@@ -11,7 +11,7 @@ import pytest
 from onnx.shape_inference import infer_shapes
 
 import eqsat
-from eqsat.model.shape_values import propagate
+from eqsat.model.inference.shape_values import propagate
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.slices import as_slice, taken
 from eqsat.schema.types import OpKey, TensorType

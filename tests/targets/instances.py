@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from eqsat.model.infer import infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause

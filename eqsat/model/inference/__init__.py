@@ -1,0 +1,1 @@
+"""Types of values: of a node, of a body, of a whole model; symbols in shapes, and values that follow from shapes."""

@@ -1,0 +1,267 @@
+"""Types of every value of a model, and with them the normal form of every node.
+
+One pass in topological order asks :func:`eqsat.model.inference.infer.infer_types` for each node, so that a loaded model
+has the very types that rewriting will compare with. Where dimensions stay open, :mod:`eqsat.model.inference.symbolic`
+refines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat import bounds
+from eqsat.errors import ModelError
+from eqsat.model.inference.infer import infer_types, is_parameter
+from eqsat.model.inference.shape_values import propagate
+from eqsat.model.inference.symbolic import refine
+from eqsat.model.normalize import complete, constant_axes, normal_axes
+from eqsat.model.validate.extent import check_type
+from eqsat.model.validate.model import label
+from eqsat.ops.checks.check import same as same_dim
+from eqsat.schema.attributes import captured_values, from_attrs, op_key, subgraphs, tensor_of, to_attrs
+from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
+
+_Known = dict[ir.Value, TensorType | None]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over a graph.
+
+    Attributes:
+        functions: The model's functions.
+        types: Type of each value seen, None where unknown or no tensor.
+        values: Contents of small constants.
+        place: Prefix of messages.
+        normal: Whether nodes are brought to normal form.
+        inner: Gets the types of what functions hold, None where calls differ in them.
+    """
+
+    functions: Mapping[ir.OperatorIdentifier, ir.Function]
+    place: str
+    normal: bool = True
+    inner: _Known | None = None
+    types: _Known = field(default_factory=dict)
+    values: dict[ir.Value, np.ndarray | None] = field(default_factory=dict)
+
+
+def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = False) -> None:
+    """Sets type and shape of every value, and brings the nodes' attributes and axes to normal form.
+
+    Args:
+        model: The model, changed in place.
+        place: The file, for messages.
+        outputs_may_change: Whether declared shapes of outputs are of no account (dimensions have been bound).
+
+    Raises:
+        ModelError: A node's inputs and attributes contradict each other, or an output's declared type is wrong.
+    """
+    graph = model.graph
+    run = _Pass(model.functions, place)
+    declared: dict[ir.Value, TensorType] = {}
+    for value in (*graph.outputs, *(v for node in graph for v in node.outputs)):
+        if (known := tensor_type(value)) is not None:
+            declared[value] = known
+    is_complete = True
+    meter = bounds.current()
+    for value in graph.inputs:
+        check_type(tensor_type(value), f"{place}: input {value.name!r}" if place else f"input {value.name!r}")
+    for i, node in enumerate(graph):
+        meter.check(place)
+        found = _infer(run, node, i, {})
+        for value, known in zip(node.outputs, found, strict=True):
+            known = known or declared.get(value)
+            run.types[value] = known
+            _set_type(value, known)
+            is_complete &= (known is not None and known.is_static) or not value.name
+    if not is_complete:
+        refine(model, declared)
+    _check_outputs(graph, declared, place, outputs_may_change)
+
+
+def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) -> Sequence[TensorType | None]:
+    """Types of a node's outputs; the node is brought to normal form on the way."""
+    inputs = list(node.inputs)
+    for graph in subgraphs(node):
+        inputs += [v for v in captured_values(graph) if v not in inputs[len(node.inputs) :]]
+    types = [None if v is None else _type(run, v) for v in inputs]
+    key = node.op_identifier()
+    place = _place(run, node, index)
+    if key in run.functions:
+        return _infer_function(run, run.functions[key], node, types, place)
+    op = op_key(node)
+    attrs = to_attrs(_bound(node, outer) if outer else node)
+    own = len(node.inputs)
+    if any(t is None and v is not None for t, v in zip(types[:own], inputs, strict=False)):
+        return [None] * len(node.outputs)
+    if run.normal:
+        attrs = _normalize(run, node, op, attrs, types[:own])
+        types = types[: len(node.inputs)] + types[own:]
+        inputs = [*node.inputs, *inputs[own:]]
+    values = [None if v is None else _value(run, op, v) for v in inputs[: len(node.inputs)]]
+    found = infer_types(op, attrs, types, values, len(node.outputs), place=place)
+    for known in found:
+        check_type(known, place)
+    result = propagate(op, attrs, types[: len(node.inputs)], values, found[0] if found else None)
+    if result is not None:
+        run.values[node.outputs[0]] = result
+    return found
+
+
+def _infer_function(
+    run: _Pass, function: ir.Function, node: ir.Node, types: Sequence[TensorType | None], place: str
+) -> Sequence[TensorType | None]:
+    """Types through the body of a model-local function; its own values are left without."""
+    inner = _Pass(run.functions, place, normal=False, inner=run.inner)
+    arguments: list[TensorType | None] = [*types, *[None] * (len(function.inputs) - len(types))]
+    actual = [*node.inputs, *[None] * (len(function.inputs) - len(node.inputs))]
+    for formal, known, value in zip(function.inputs, arguments, actual, strict=True):
+        inner.types[formal] = known
+        if value is not None and known is not None:
+            inner.values[formal] = _value(run, OpKey("", ""), value)
+    attributes = {**function.attributes, **node.attributes}
+    for i, step in enumerate(function):
+        bounds.current().check(place)
+        absent = any(v is not None and v in inner.types and inner.types[v] is None for v in step.inputs)
+        found = [None] * len(step.outputs) if absent else _infer(inner, step, i, attributes)
+        inner.types.update(zip(step.outputs, found, strict=True))
+    if run.inner is not None:
+        for value, known in inner.types.items():
+            other = run.inner.setdefault(value, known)
+            if known is None or other is None or known.dtype != other.dtype:
+                run.inner[value] = None
+    found = [inner.types.get(value) for value in function.outputs]
+    return found[: len(node.outputs)]
+
+
+def function_types(model: ir.Model) -> dict[ir.Value, TensorType | None]:
+    """Types of the values in the functions of an annotated model; None where calls differ in element types.
+
+    Args:
+        model: Not changed.
+    """
+    run = _Pass(model.functions, "", normal=False, inner={})
+    assert run.inner is not None
+    for i, node in enumerate(model.graph):
+        if node.op_identifier() in model.functions:
+            types = [None if v is None else _type(run, v) for v in node.inputs]
+            _infer_function(run, model.functions[node.op_identifier()], node, types, _place(run, node, i))
+    return run.inner
+
+
+def _bound(node: ir.Node, outer: Mapping[str, ir.Attr]) -> ir.Node:
+    """The node with its references to the function's attributes replaced by the values of the call."""
+    if not any(a.ref_attr_name for a in node.attributes.values()):
+        return node
+    attributes = []
+    for name, attribute in node.attributes.items():
+        if not attribute.ref_attr_name:
+            attributes.append(attribute)
+            continue
+        given = outer.get(attribute.ref_attr_name)
+        if given is not None and given.value is not None:
+            attributes.append(ir.Attr(name, given.type, given.value))
+    return ir.Node(node.domain, node.op_type, [None] * len(node.inputs), attributes, num_outputs=len(node.outputs))
+
+
+def _type(run: _Pass, value: ir.Value) -> TensorType | None:
+    if value not in run.types:
+        tensor = value.const_value if value.is_initializer() else None
+        if tensor is not None:
+            run.types[value] = TensorType(tensor.dtype, tuple(tensor.shape.numpy()))
+        else:
+            run.types[value] = tensor_type(value)
+    return run.types[value]
+
+
+def _value(run: _Pass, op: OpKey, value: ir.Value) -> np.ndarray | None:
+    if value not in run.values:
+        tensor = value.const_value if value.is_initializer() else None
+        known = run.types.get(value)
+        if tensor is None or known is None or tensor.dtype == ir.DataType.STRING:
+            run.values[value] = None
+        elif is_parameter(op, known.dtype.numpy(), tensor.size):
+            run.values[value] = tensor.numpy()
+        else:
+            return None  # another operator may want to see it
+    return run.values[value]
+
+
+def _place(run: _Pass, node: ir.Node, index: int) -> str:
+    what = label(node.name, node.op_type, next((v.name for v in node.outputs if v.name), ""), index)
+    return f"{run.place}: {what}" if run.place else what
+
+
+def _set_type(value: ir.Value, known: TensorType | None) -> None:
+    if known is None:
+        return
+    value.type = ir.TensorType(known.dtype)
+    value.shape = None if known.shape is None else ir.Shape(known.shape)
+
+
+# ---- normal form of nodes ------------------------------------------------------------------------
+
+
+def _normalize(run: _Pass, node: ir.Node, op: OpKey, attrs: Attrs, types: list[TensorType | None]) -> Attrs:
+    used = max((i + 1 for i, v in enumerate(node.outputs) if v.uses() or v.is_graph_output()), default=1)
+    normal = complete(op, attrs, types, max(used, 1) if op.name == "MaxPool" else len(node.outputs))
+    if normal is not attrs:
+        before, after = dict(attrs), dict(normal)
+        for name in before.keys() - after.keys():
+            node.attributes.pop(name, None)
+        changed = tuple((n, v) for n, v in normal if n not in before or before[n] != v)
+        for attribute in from_attrs(changed, op):
+            node.attributes[attribute.name] = attribute
+    position = constant_axes(op, types)
+    if position is not None and (value := node.inputs[position]) is not None:
+        axes = _value(run, op, value)
+        if axes is not None and value.is_initializer():
+            wanted = normal_axes(op, types, axes)
+            if wanted.shape != axes.shape or not np.array_equal(wanted, axes):
+                types[position] = _type(run, _replace_constant(run, node, position, wanted))
+    return normal
+
+
+def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarray) -> ir.Value:
+    """Gives the node another constant, and returns it; a tensor that nobody else reads keeps its name."""
+    value = node.inputs[position]
+    graph = node.graph
+    assert value is not None and value.const_value is not None and isinstance(graph, ir.Graph)
+    dtype = value.const_value.dtype
+    if len(value.uses()) > 1 or value.is_graph_output():
+        name, k = f"{value.name}_{node.op_type}", 0
+        while (unique := f"{name}_{k}" if k else name) in graph.initializers:
+            k += 1
+        value = ir.Value(name=unique)
+        value.const_value = tensor_of(wanted, dtype, unique)
+        graph.register_initializer(value)
+        node.replace_input_with(position, value)
+    value.const_value = tensor_of(wanted, dtype, value.name)
+    value.type = ir.TensorType(dtype)
+    value.shape = ir.Shape(wanted.shape)
+    run.types.pop(value, None)
+    run.values[value] = wanted
+    return value
+
+
+# ---- outputs -------------------------------------------------------------------------------------
+
+
+def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], place: str, may_change: bool) -> None:
+    for value in graph.outputs:
+        said, found = declared.get(value), tensor_type(value)
+        if said is None or found is None:
+            continue
+        name = f"output {value.name!r}"
+        where = f"{place}: {name}" if place else name
+        if said.dtype != found.dtype:
+            raise ModelError(f"an output of the declared type {said} is required", place=where, actual=str(found))
+        if said.shape is None or found.shape is None or may_change:
+            continue
+        same = len(said.shape) == len(found.shape) and all(map(same_dim, said.shape, found.shape))
+        if not same:
+            raise ModelError(f"an output of the declared shape {said} is required", place=where, actual=str(found))

@@ -1,0 +1,150 @@
+"""Type rules of the ``com.microsoft`` operators.
+
+Those that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their types:
+the standard operator's rule (and with it every check) applied to the operands that carry the data. For the others the
+``onnx-shape-inference`` package has rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+import onnx_shape_inference as osi
+
+from eqsat.errors import ModelError
+from eqsat.model.inference import symbolic
+from eqsat.ops.operators import declared, operator
+from eqsat.ops.typed_like import Like
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr, make_attrs
+from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
+
+Infer = Callable[..., tuple[TensorType | None, ...]]
+_FLOAT = ir.DataType.FLOAT
+
+
+def infer(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None],
+    outputs: int,
+    place: str,
+    standard: Infer,
+) -> tuple[TensorType | None, ...]:
+    """Types of the outputs of a ``com.microsoft`` node.
+
+    Args:
+        op: The operator.
+        attrs: Its attributes.
+        inputs: Types of its inputs, None for an absent one.
+        values: Their values where known.
+        outputs: How many outputs it has.
+        place: For messages.
+        standard: :func:`eqsat.model.inference.infer.infer_types`, for the standard operators.
+
+    Raises:
+        ModelError: The inputs and attributes contradict each other.
+    """
+    _check_dtypes(op, inputs, place)
+    like = operator(op).typed_like
+    if like is None:
+        return symbolic.infer(op, attrs, inputs, values, outputs, place)
+    positions = list(like.operands)
+    if positions[-1] == -3:
+        positions = [*positions[:-1], *range(positions[-2] + 3, len(inputs), 3)]
+    operands: list[TensorType | None] = []
+    operand_values: list[np.ndarray | None] = []
+    for i in positions:
+        known = inputs[i] if i < len(inputs) else None
+        value = values[i] if i < len(values) else None
+        if i in like.integers and known is not None and known.dtype.is_integer():
+            # The standard operator's are int64.
+            operands.append(TensorType(ir.DataType.INT64, known.shape))
+            operand_values.append(None if value is None else value.astype(np.int64))
+        else:
+            operands.append(known if known is None or i in like.integers else TensorType(_FLOAT, known.shape))
+            operand_values.append(value if i in like.integers else None)
+    last = like.channels_last or bool(attr(attrs, "channels_last", 0))
+    if last:
+        operands[0] = _permuted(operands[0], first=True)
+    while operands and operands[-1] is None:
+        operands.pop()
+    key = OpKey("", like.standard)
+    shared = {n: v for n, v in attrs if n in opset.attribute_types(key)}
+    found = standard(key, make_attrs(key, shared), operands, operand_values, place=place)[0]
+    if found is None:
+        return (None,) * outputs
+    dtype = _result_dtype(like, inputs)
+    result = _permuted(TensorType(dtype, found.shape), first=False) if last else TensorType(dtype, found.shape)
+    return (result, *[None] * (outputs - 1))
+
+
+def _result_dtype(like: Like, inputs: Sequence[TensorType | None]) -> ir.DataType:
+    if isinstance(like.result, ir.DataType):
+        return like.result
+    known = inputs[like.result] if like.result < len(inputs) else None
+    return like.absent if known is None else known.dtype
+
+
+def _permuted(known: TensorType | None, *, first: bool) -> TensorType | None:
+    """The type with the channels moved to axis 1 (``first``) or to the end."""
+    if known is None or known.shape is None or len(known.shape) < 3:
+        return known
+    n, *rest = known.shape
+    return TensorType(known.dtype, (n, rest[-1], *rest[:-1]) if first else (n, *rest[1:], rest[0]))
+
+
+def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) -> None:
+    """Refuses element types that the schema does not allow, and operands of one type parameter that differ."""
+    formal = opset.schema(op).inputs
+    least, most = opset.input_arity(op)
+    if not least <= len(inputs) <= most:
+        raise ModelError(f"{least} to {most} inputs of {op} are required", place=place, actual=f"{len(inputs)}")
+    bound: dict[str, TensorType] = {}
+    for i, known in enumerate(inputs):
+        if known is None:
+            continue
+        parameter = formal[min(i, len(formal) - 1)]
+        allowed = opset.input_dtypes(op, i)
+        if allowed and known.dtype not in allowed:
+            names = ", ".join(sorted(d.name.lower() for d in allowed))
+            raise ModelError(f"{parameter.name} of {op} must be one of {names}", place=place, actual=str(known))
+        if parameter.is_homogeneous and not parameter.type_str.startswith("tensor("):
+            other = bound.setdefault(parameter.type_str, known)
+            if other.dtype != known.dtype:
+                actual = f"{other} and {known}"
+                raise ModelError(f"inputs of {op} of one element type are required", place=place, actual=actual)
+
+
+def register_symbolic(standard: Infer) -> None:
+    """Makes the rules that the package lacks known to it, so that the inference of whole graphs has them."""
+    osi.registry.collect()
+    for found in declared():
+        op = found.op
+        if found.typed_like is not None and not osi.registry.has(op.domain, op.name):
+            osi.registry.register(op.domain, op.name)(_rule(standard))
+
+
+def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+    def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        from eqsat.schema.attributes import op_key, to_attrs
+
+        inputs = [None if v is None else tensor_type(v) for v in node.inputs]
+        if any(v is not None and t is None for v, t in zip(node.inputs, inputs, strict=True)):
+            return
+        constants = [None if v is None else ir.convenience.get_const_tensor(v) for v in node.inputs]
+        values = [None if c is None else c.numpy() for c in constants]
+        try:
+            found = infer(op_key(node), to_attrs(node), inputs, values, len(node.outputs), str(node.name), standard)
+        except ModelError as error:
+            context.record_error(node, error.hint or str(error))
+            return
+        for value, known in zip(node.outputs, found, strict=True):
+            if known is not None:
+                shape = None if known.shape is None else context.name_anonymous_dims_in_shape(ir.Shape(known.shape))
+                context.set_shape_and_dtype(value, shape, known.dtype)
+
+    return rule

@@ -1,0 +1,287 @@
+"""Type inference of one node, and of a body: which tensor types an operator produces from which.
+
+ONNX's own rules (``onnx.shape_inference``) at the pinned opset do the work; :mod:`eqsat.model.validate.checks` refuses
+what they let pass, :mod:`eqsat.model.inference.contrib` has the rules of ``com.microsoft``, and a function's rule is
+its body.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol, cast
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError
+
+from eqsat.errors import ModelError
+from eqsat.model.inference import contrib, symbolic
+from eqsat.model.inference.shape_values import propagate
+from eqsat.model.validate.checks import check_types, contradiction
+from eqsat.model.validate.fatal import require_least_of
+from eqsat.ops.evaluate import constant_value
+from eqsat.schema import opset
+from eqsat.schema.attributes import attr, to_protos
+from eqsat.schema.body import Body
+from eqsat.schema.functions import function_body
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
+
+MAX_VALUE = 4096
+"""Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
+
+_OPSETS = dict(opset.OPSETS)
+
+
+_THROWN = (InferenceError, ValidationError, ValueError, IndexError, OverflowError, RuntimeError)
+"""What becomes of the exceptions of C++: that a number is no element type, for one, is a ValueError."""
+
+
+class _Schema(Protocol):
+    """``onnx.defs.OpSchema`` as it is: its stub lacks the last two parameters."""
+
+    def _infer_node_outputs(
+        self,
+        node: bytes,
+        types: Mapping[str, bytes],
+        data: Mapping[str, bytes],
+        sparse: Mapping[str, bytes],
+        opsets: Mapping[str, int],
+        ir_version: int,
+        /,
+    ) -> Mapping[str, bytes]: ...
+
+
+def infer_types(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Sequence[TensorType | None],
+    values: Sequence[np.ndarray | None] = (),
+    outputs: int = 1,
+    *,
+    place: str = "",
+) -> tuple[TensorType | None, ...]:
+    """Types of a node's outputs.
+
+    Args:
+        op: The operator, of ONNX, ``com.microsoft``, or a registered function.
+        attrs: Its attributes.
+        inputs: Types of its inputs, None for an absent optional one; behind them those of the values that
+            the subgraphs among the attributes capture, in the order of ``GraphAttr.captured`` and each once.
+        values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
+        outputs: How many outputs the node has.
+        place: Where the node is, for messages; the operator's name by default.
+
+    Returns:
+        One type an output, None where nothing is known or the output is no tensor. Dimensions that are not
+        known are symbols or None.
+
+    Raises:
+        ModelError: The inputs and attributes contradict each other.
+    """
+    place = place or str(op)
+    if op.name == "Constant" and not op.domain:
+        return (constant_type(attrs),)
+    body = function_body(op, attrs)
+    if body is not None:
+        return _infer_function(op, body, inputs, values, place)
+    if op.domain == opset.MICROSOFT:
+        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types)
+    if opset.canonical_domain(op.domain) not in _OPSETS:
+        return (None,) * outputs
+    found = opset.schema(op)
+    _require_outputs(op, attrs, outputs, place)
+    require_least_of(op, attrs, place)
+    captured = dict.fromkeys(name for _, a in attrs if isinstance(a, GraphAttr) for name in a.captured)
+    own = len(inputs) - len(captured)
+    types = {f"%{i}": _type_bytes(t) for i, t in enumerate(inputs[:own]) if t is not None}
+    types |= {name: _type_bytes(t) for name, t in zip(captured, inputs[own:], strict=True) if t is not None}
+    data = {
+        f"%{i}": _tensor_bytes(value, known)
+        for i, (known, value) in enumerate(zip(inputs[:own], values, strict=False))
+        if value is not None and known is not None and is_parameter(op, value.dtype, value.size)
+    }
+    present = tuple(t is not None for t in inputs[:own])
+    make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
+    node = make(op, attrs, present, outputs)
+    try:
+        # The public function would serialize what is cached here.
+        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)
+    except _THROWN as error:
+        wrong = contradiction(place, inputs, _plain_message(str(error)))
+        if not any(map(_is_vague_parameter, inputs[1:own])):
+            raise wrong from error
+        # Some rules (Resize) take a parameter of unknown length for an empty one.
+        try:
+            return symbolic.infer(op, attrs, inputs, values, outputs, place)
+        except ModelError:
+            raise wrong from error
+    result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
+    if any(t is not None and not t.is_static for t in inputs[:own]):
+        result = _without_false_zeros(inputs[:own], result)
+    check_types(op, attrs, inputs[:own], values, result, place)
+    if not captured and any(t is None or not t.is_static for t in result):
+        # That package refuses more than ONNX does; then the dimensions stay open.
+        with contextlib.suppress(ModelError):
+            return _refined(result, symbolic.infer(op, attrs, inputs, values, outputs, place))
+    return result
+
+
+def infer_body(
+    body: Body, inputs: Sequence[TensorType | None], values: Sequence[np.ndarray | None] = ()
+) -> list[TensorType | None]:
+    """Types of all numbered values of a body: its inputs first, then the outputs of its nodes in order.
+
+    Args:
+        body: The program.
+        inputs: Types of its inputs.
+        values: Values of its inputs where known. Constants and what follows from shapes are known anyway.
+
+    Raises:
+        ModelError: Two operators of the body do not fit together.
+    """
+    types = list(inputs)
+    known: list[np.ndarray | None] = [*values, *[None] * (body.inputs - len(values))]
+    for node in body.nodes:
+        node_types = [None if i is None else types[i] for i in node.inputs]
+        node_values = [None if i is None else known[i] for i in node.inputs]
+        if any(i is not None and types[i] is None for i in node.inputs):
+            types += [None] * node.outputs
+            known += [None] * node.outputs
+            continue
+        found = infer_types(node.op, node.attrs, node_types, node_values, node.outputs)
+        types += found
+        result = propagate(node.op, node.attrs, node_types, node_values, found[0])
+        known += [result, *[None] * (node.outputs - 1)]
+    return types
+
+
+def constant_type(attrs: Attrs) -> TensorType | None:
+    """Type of a ``Constant`` node."""
+    for _, value in attrs:
+        if isinstance(value, TensorAttr):
+            return TensorType(value.dtype, tuple(value.array.shape))
+    array = constant_value(attrs)
+    if array is None:
+        return None
+    return TensorType(ir.DataType.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype), array.shape)
+
+
+def is_parameter(op: OpKey, dtype: np.dtype, size: int) -> bool:
+    """Whether inference might look at the contents of an input: shapes, axes, pads, scales of a Resize."""
+    if size > MAX_VALUE:
+        return False
+    if op.name in _DIVIDES:
+        return dtype.kind in "iu"
+    return (dtype.kind in "iu" and dtype.itemsize >= 4) or (dtype.kind == "f" and op.name in _READS_FLOATS)
+
+
+# ---- details -------------------------------------------------------------------------------------
+
+_DIVIDES = frozenset(("Div", "Mod"))
+_READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
+
+
+def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
+    """Split says how many outputs it has; onnx's own inference writes past the end where there are fewer or more."""
+    wanted = attr(attrs, "num_outputs") if op == OpKey("", "Split") else None
+    if wanted is not None and wanted != outputs:
+        raise ModelError(
+            "as many outputs as `num_outputs` says are required", place=place, actual=f"{outputs}, not {wanted}"
+        )
+
+
+def _infer_function(
+    op: OpKey, body: Body, inputs: Sequence[TensorType | None], values: Sequence[np.ndarray | None], place: str
+) -> tuple[TensorType | None, ...]:
+    if len(inputs) > body.inputs:
+        raise ModelError(f"at most {body.inputs} inputs of {op} are required", place=place, actual=f"{len(inputs)}")
+    padded = [*inputs, *[None] * (body.inputs - len(inputs))]
+    types = infer_body(body, padded, values)
+    return tuple(types[i] for i in body.results)
+
+
+def _is_vague_parameter(known: TensorType | None) -> bool:
+    return known is not None and not known.is_static and known.dtype in (ir.DataType.INT64, ir.DataType.INT32)
+
+
+def _without_false_zeros(
+    inputs: Sequence[TensorType | None], found: tuple[TensorType | None, ...]
+) -> tuple[TensorType | None, ...]:
+    """Some of ONNX's rules (Attention) take an unknown dimension for 0 and multiply with it."""
+    if any(t is not None and t.shape is not None and 0 in t.shape for t in inputs):
+        return found
+    return tuple(
+        t if t is None or t.shape is None else TensorType(t.dtype, tuple(None if d == 0 else d for d in t.shape))
+        for t in found
+    )
+
+
+def _refined(
+    found: tuple[TensorType | None, ...], other: tuple[TensorType | None, ...]
+) -> tuple[TensorType | None, ...]:
+    """What the first leaves open taken from the second: ONNX's rules do not reckon with symbols."""
+
+    def refine(a: TensorType | None, b: TensorType | None) -> TensorType | None:
+        if a is None or a.shape is None or b is None or b.shape is None:
+            return b if a is None or (b is not None and b.shape is not None) else a
+        if len(a.shape) != len(b.shape):
+            return a
+        return TensorType(a.dtype, tuple(e if d is None else d for d, e in zip(a.shape, b.shape, strict=True)))
+
+    return tuple(map(refine, found, other))
+
+
+def _plain_message(message: str) -> str:
+    return re.sub(r"^\[\w+\] ?|\(op_type:.*?\): ?", "", message.strip()).strip()
+
+
+@lru_cache(maxsize=16384)
+def _type_bytes(known: TensorType) -> bytes:
+    return onnx.helper.make_tensor_type_proto(int(known.dtype), known.shape).SerializeToString()
+
+
+def _tensor_bytes(value: np.ndarray, known: TensorType) -> bytes:
+    if value.dtype.byteorder == ">":
+        value = value.astype(value.dtype.newbyteorder("<"))
+    return onnx.TensorProto(data_type=int(known.dtype), dims=value.shape, raw_data=value.tobytes()).SerializeToString()
+
+
+def _node_bytes(op: OpKey, attrs: Attrs, present: tuple[bool, ...], outputs: int) -> bytes:
+    node = onnx.NodeProto(
+        op_type=op.name,
+        domain=op.domain,
+        input=[f"%{i}" if there else "" for i, there in enumerate(present)],
+        output=[f"%out{i}" for i in range(outputs)],
+        attribute=to_protos(attrs, op),
+    )
+    return node.SerializeToString()
+
+
+# Not for subgraphs: they are equal only to themselves, and the cache would keep them alive.
+_cached_node_bytes = lru_cache(maxsize=4096)(_node_bytes)
+
+
+def _from_proto(data: bytes | None) -> TensorType | None:
+    if data is None:
+        return None
+    return _parse_type(data)
+
+
+@lru_cache(maxsize=16384)
+def _parse_type(data: bytes) -> TensorType | None:
+    proto = onnx.TypeProto.FromString(data)
+    if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
+        return None
+    dtype = ir.DataType(proto.tensor_type.elem_type)
+    if not proto.tensor_type.HasField("shape"):
+        return TensorType(dtype, None)
+    dims = proto.tensor_type.shape.dim
+    return TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims))
+
+
+contrib.register_symbolic(infer_types)

@@ -1,0 +1,232 @@
+"""Brings a model to the pinned opset, and model-local functions of others into its graph.
+
+``onnx.version_converter`` upgrades and ``onnx.inliner`` inlines. The converter drops functions and metadata of nodes,
+so it runs only where an operator in use did change between the two opsets, and its losses are made good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, MutableSequence
+from typing import Any
+
+import onnx
+from onnx import inliner, version_converter
+
+from eqsat.errors import ModelError
+from eqsat.model.read.converted import drop_leftovers, element_types, flattened, give_types, keep_empty, needs_types
+from eqsat.model.read.sources import Source
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
+
+METADATA = "eqsat."
+"""Prefix of the metadata keys by which eqsat knows its own functions."""
+
+
+def upgrade(source: Source) -> None:
+    """Brings every operator to the pinned opset.
+
+    Raises:
+        ModelError: An operator is newer than the pinned opset, or the conversion fails.
+    """
+    model = source.proto
+    functions = list(model.functions)
+    version = _version(model)
+    changed = sorted({op.name for op in _operators(model) if not _unchanged(op, version)})
+    if version > opset.PINNED_OPSET and changed:
+        names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        raise ModelError(
+            f"operators as of opset {opset.PINNED_OPSET} or older are required",
+            place=source.place,
+            actual=f"opset {version} with {names}, which changed since",
+            hint=f"export the model with opset {opset.PINNED_OPSET}",
+        )
+    told = _told(source.proto)
+    if changed:
+        _convert(source, version, changed)
+        source.proto.functions.extend(functions)
+    for target in (source.proto, *source.proto.functions):
+        for entry in target.opset_import:
+            if not entry.domain:
+                entry.version = opset.PINNED_OPSET
+    _replace(source.proto.graph.value_info, told)
+    # ONNX Runtime wants what functions import from the model as well.
+    imported = {e.domain for e in source.proto.opset_import}
+    for entry in [e for f in source.proto.functions for e in f.opset_import]:
+        if entry.domain not in imported:
+            imported.add(entry.domain)
+            source.proto.opset_import.add(domain=entry.domain, version=entry.version)
+
+
+def is_own(function: onnx.FunctionProto) -> bool:
+    """Whether eqsat wrote the function: a composite or a region of an optimized model, or an operator of ours."""
+    own_domain = function.domain == opset.EQSAT or function.domain.startswith(opset.EQSAT + ".")
+    return own_domain or any(entry.key.startswith(METADATA) for entry in function.metadata_props)
+
+
+def inline_foreign(source: Source) -> None:
+    """Inlines the functions that are not eqsat's own, and those of its own that are older than the pinned opset.
+
+    Raises:
+        ModelError: The inliner refuses them.
+    """
+    model = source.proto
+    pinned = opset.PINNED_OPSET
+
+    def stays(function: onnx.FunctionProto) -> bool:
+        if not is_own(function):
+            return False
+        versions = {e.domain: e.version for e in function.opset_import}
+        # Identity gained element types with each opset and never changed; annotations consist of it.
+        nodes = [n for n in function.node if n.domain == "" and n.op_type != "Identity"]
+        version = versions.get("", pinned)
+        return all(_unchanged(OpKey("", n.op_type), version) for n in nodes)
+
+    foreign = [f for f in model.functions if not stays(f)]
+    if not foreign:
+        return
+    _check_function_opsets(source, foreign)
+    metadata = _metadata(model)
+    try:
+        if len(foreign) == len(model.functions):
+            source.proto = inliner.inline_local_functions(model, convert_version=True)
+        else:
+            source.proto = inliner.inline_selected_functions(model, [(f.domain, f.name) for f in foreign])
+    except Exception as error:  # whatever the C++ side throws
+        names = ", ".join(sorted({f"{f.domain}.{f.name}" for f in foreign}))
+        message = "model-local functions that can be inlined are required"
+        raise ModelError(message, place=source.place, actual=f"{names}: {_reason(error)}") from error
+    _restore(source.proto, metadata)
+    gone = {f.domain for f in foreign} - {f.domain for f in source.proto.functions}
+    used = {op.domain for op in _operators(source.proto)}
+    kept = [e for e in source.proto.opset_import if e.domain in used or e.domain not in gone]
+    _replace(source.proto.opset_import, kept)
+
+
+def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) -> None:
+    """A function may import a newer opset than the model; then the model must be converted first."""
+    version = _version(source.proto)
+    newest = max([version, *(e.version for f in foreign for e in f.opset_import if not e.domain)])
+    if newest <= version:
+        return
+    changed = {op.name for op in _operators(source.proto, functions=False) if not opset.is_same(op, version, newest)}
+    if changed:
+        functions = list(source.proto.functions)
+        _convert(source, version, sorted(changed), newest)
+        source.proto.functions.extend(functions)
+    for entry in source.proto.opset_import:
+        if not entry.domain:
+            entry.version = newest
+
+
+def _convert(source: Source, version: int, changed: list[str], target: int = opset.PINNED_OPSET) -> None:
+    metadata = _metadata(source.proto)
+    graph_metadata = list(source.proto.graph.metadata_props)
+    if version < 7:
+        _spread_slopes(source.proto)
+    types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}
+    on_matrices = flattened(source.proto) if version < 13 else set()
+    try:
+        converted = version_converter.convert_version(source.proto, target)
+    except Exception as error:  # whatever the C++ side throws
+        raise ModelError(
+            f"a model that can be brought from opset {version} to {target} is required",
+            place=source.place,
+            actual=_reason(error),
+            hint=f"{', '.join(changed[:8])} changed since; exporting with a newer opset avoids the conversion",
+        ) from error
+    give_types(converted, types)
+    keep_empty(converted.graph, on_matrices)
+    if version < 11:
+        drop_leftovers(converted.graph)
+    _restore(converted, metadata)
+    converted.graph.metadata_props.extend(graph_metadata)
+    source.proto = converted
+
+
+def _told(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The declared types that say something that inference does not find: of operators unknown to us, and symbols."""
+    if not model.graph.value_info:
+        return []
+    foreign = {o for n in model.graph.node if n.domain not in opset.OPSETS for o in n.output}
+
+    def says_more(value: onnx.ValueInfoProto) -> bool:
+        dims = value.type.tensor_type.shape.dim
+        return value.name in foreign or any(d.dim_param for d in dims)
+
+    return [v for v in model.graph.value_info if says_more(v)]
+
+
+def _metadata(model: onnx.ModelProto) -> dict[tuple[str, str], onnx.NodeProto]:
+    nodes = model.graph.node
+    return {(n.op_type, n.output[0]): n for n in nodes if n.output and (n.metadata_props or n.doc_string)}
+
+
+def _restore(model: onnx.ModelProto, metadata: dict[tuple[str, str], onnx.NodeProto]) -> None:
+    if not metadata:
+        return
+    for node in model.graph.node:
+        original = metadata.get((node.op_type, node.output[0])) if node.output else None
+        if original is not None and not node.metadata_props:
+            node.metadata_props.extend(original.metadata_props)
+            node.doc_string = node.doc_string or original.doc_string
+
+
+def _spread_slopes(model: onnx.ModelProto) -> None:
+    """Before opset 7 a vector as slope of PRelu was one number a channel; the converter leaves that as it is."""
+    ranks: dict[str, int] | None = None
+    tensors = {t.name: t for t in model.graph.initializer}
+    for i in reversed(range(len(model.graph.node))):
+        node = model.graph.node[i]
+        if node.op_type != "PRelu" or node.domain:
+            continue
+        if ranks is None:
+            inferred = onnx.shape_inference.infer_shapes(model).graph
+            values = (*inferred.input, *inferred.value_info)
+            ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in values if v.type.tensor_type.HasField("shape")}
+            ranks |= {name: len(t.dims) for name, t in tensors.items()}
+        rank, slope = ranks.get(node.input[0]), node.input[1]
+        if rank is None or rank < 3 or ranks.get(slope) != 1:
+            continue
+        spread = f"{slope}_per_channel_{i}"
+        axes = list(range(1, rank - 1))
+        unsqueeze = onnx.helper.make_node("Unsqueeze", [slope], [spread], axes=axes)
+        node.input[1] = spread
+        model.graph.node.insert(i, unsqueeze)
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return re.sub(r"^\S+\.(cc|h):\d+: \w+: ", "", text)[:300]
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next((e.version for e in model.opset_import if not e.domain), opset.PINNED_OPSET)
+
+
+def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:
+    """Every operator of the graph, its subgraphs and, unless told otherwise, its functions."""
+
+    def visit(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
+        for node in nodes:
+            yield OpKey(node.domain, node.op_type)
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    yield from visit(attribute.g.node)
+                for graph in attribute.graphs:
+                    yield from visit(graph.node)
+
+    yield from visit(model.graph.node)
+    if functions:
+        for function in model.functions:
+            yield from visit(function.node)
+
+
+def _unchanged(op: OpKey, version: int) -> bool:
+    return bool(op.domain) or opset.is_same(op, version, opset.PINNED_OPSET)
+
+
+def _replace(field: MutableSequence[Any], entries: list) -> None:
+    copies = [type(e).FromString(e.SerializeToString()) for e in entries]
+    del field[:]
+    field.extend(copies)
