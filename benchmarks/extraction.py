@@ -4,8 +4,8 @@
 
 DIRECTORY holds ``*/*.json.gz`` (or ``.json``) files in the format of egraph-serialize, where a child is the name of an
 e-node that stands for its class, and ``best_known.csv`` with what others reach: greedy extraction, an integer program
-without the rows of :mod:`eqsat.extract.formulation`, SmoothE on a GPU, SCIP, CPLEX. One target, no copies; the cost of
-a program counts each e-node once. E-graphs with negative costs are left out.
+without the rows of :mod:`eqsat.extract.milp.formulation`, SmoothE on a GPU, SCIP, CPLEX. One target, no copies; the
+cost of a program counts each e-node once. E-graphs with negative costs are left out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eqsat.extract.graph import topological_order
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.stages import Staging, stages
+from eqsat.extract.regions.stages import Staging, stages
 
 HOST = 0
 

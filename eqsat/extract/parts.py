@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 
 from eqsat.extract.cost import needed, program_cost
-from eqsat.extract.dominators import Dominators, least_cost
-from eqsat.extract.greedy import greedy
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.milp import Search
+from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.programs.greedy import greedy
+from eqsat.extract.reduce.dominators import Dominators, least_cost
 from eqsat.extract.split import Part, part_problem, split, targets_of
 
 INF = float("inf")

@@ -16,13 +16,13 @@ import numpy as np
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, needed, program_cost
-from eqsat.extract.dominators import LARGEST, Dominators, least_cost
-from eqsat.extract.greedy import greedy
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem, Solution
-from eqsat.extract.reduce import reduce_problem
-from eqsat.extract.sample import costly_program, random_program
+from eqsat.extract.programs.greedy import greedy
+from eqsat.extract.programs.sample import costly_program, random_program
+from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
+from eqsat.extract.reduce.reductions import reduce_problem
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.extract.cost import HOST
-from eqsat.extract.dominators import Dominators, members
 from eqsat.extract.problem import Problem
+from eqsat.extract.reduce.dominators import Dominators, members
 
 LEAST_CLASSES = 80
 """A part has at least so many classes: below that, setting up the parts costs more than it saves."""

@@ -2,13 +2,13 @@
 
 A piece can be launched as a whole exactly if no value leaves it and comes back (it is convex), and all pieces can
 run one after the other exactly if the graph of pieces, the quotient, is acyclic. Which nodes go together, such
-that the launches are fewest, is decided in :mod:`eqsat.extract.stages`; here the pieces get names, inputs and
+that the launches are fewest, is decided in :mod:`eqsat.extract.regions.stages`; here the pieces get names, inputs and
 outputs.
 """
 
 from __future__ import annotations
 
-from eqsat.extract.stages import stages
+from eqsat.extract.regions.stages import stages
 from eqsat.partition.plan import Plan, Region
 from eqsat.partition.subgraphs import reads
 

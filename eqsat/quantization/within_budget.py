@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError, QuantizationError
-from eqsat.extract.reduce import reduce_problem
+from eqsat.extract.reduce.reductions import reduce_problem
 from eqsat.quantization.budget import Charged, charge, find_roundings
 from eqsat.quantization.conversions import partition_conversions
 from eqsat.quantization.data import CalibrationData

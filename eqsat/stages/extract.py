@@ -9,9 +9,9 @@ from eqsat.errors import OptimizationError
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem, Solution
+from eqsat.extract.programs.ties import settle_ties
+from eqsat.extract.programs.together import together
 from eqsat.extract.solve import solve
-from eqsat.extract.ties import settle_ties
-from eqsat.extract.together import together
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Event
 from eqsat.stages.options import Objective

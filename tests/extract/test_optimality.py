@@ -10,11 +10,11 @@ import pytest
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, program_cost
-from eqsat.extract.greedy import greedy
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.reduce import reduce_problem
+from eqsat.extract.programs.greedy import greedy
+from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.regions.stages import stages
 from eqsat.extract.solve import solve
-from eqsat.extract.stages import stages
 from tests.extract import oracle
 from tests.extract.networks import residual_network
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from eqsat.extract.cost import check, program_cost
-from eqsat.extract.dominators import Dominators
 from eqsat.extract.problem import Problem
-from eqsat.extract.reduce import hopeless_nodes, reduce_problem
+from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.reductions import hopeless_nodes, reduce_problem
 from tests.extract.oracle import INF, cost, launch_problem, optimum, programs, random_problem
 
 

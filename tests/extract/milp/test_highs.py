@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eqsat.extract.highs import Program, Rows
+from eqsat.extract.milp.highs import Program, Rows
 
 
 def triangle() -> Program:

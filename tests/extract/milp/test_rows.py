@@ -7,16 +7,16 @@ import random
 import numpy as np
 import pytest
 
-from eqsat.extract.acyclic import Acyclicity
 from eqsat.extract.cost import cost_of, needed
-from eqsat.extract.dominators import Dominators, least_cost, members
-from eqsat.extract.facts import placed_facts, unplaced_facts
-from eqsat.extract.formulation import Formulation
-from eqsat.extract.highs import Program, Rows
-from eqsat.extract.implied import Implications
-from eqsat.extract.launches import Launches
+from eqsat.extract.milp.acyclic import Acyclicity
+from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
+from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.milp.highs import Program, Rows
+from eqsat.extract.milp.implied import Implications
+from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.reduce import reduce_problem
+from eqsat.extract.reduce.dominators import Dominators, least_cost, members
+from eqsat.extract.reduce.reductions import reduce_problem
 from tests.extract.oracle import cost, launch_problem, programs, random_problem
 
 MOST = 150

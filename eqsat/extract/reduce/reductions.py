@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.extract.cost import HOST
-from eqsat.extract.dominators import Dominators
-from eqsat.extract.options import INF, Option, Options, Origin, Reduced, nodes_of
 from eqsat.extract.problem import Problem
+from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.options import INF, Option, Options, Origin, Reduced, nodes_of
 
 
 def reduce_problem(problem: Problem) -> Reduced:

@@ -4,7 +4,7 @@ First what needs no search. The connected one-coloured pieces are a lower bound;
 quotient graph stays whole, and the cycles are independent of each other. Inside a cycle, an edge beside which a
 path leaves the colour can never lie inside a part; without such edges the pieces are smaller. Then a node that can
 join its one reader (or its one input) without leaving anything apart does. Networks are solved by this alone; what
-is left, if anything, goes to ``eqsat.extract.multicut``.
+is left, if anything, goes to ``eqsat.extract.regions.multicut``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.extract.graph import DisjointSets, components
-from eqsat.extract.multicut import Knot, untie
+from eqsat.extract.regions.multicut import Knot, untie
 
 ALONE = -1
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.extract.dominators import members
-from eqsat.extract.formulation import Formulation
 from eqsat.extract.graph import DisjointSets
+from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.reduce.dominators import members
 
 
 @dataclass

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.extract.graph import DisjointSets, components, topological_order
-from eqsat.extract.highs import Program, Rows
+from eqsat.extract.milp.highs import Program, Rows
 
 ROUNDS = 200
 SEARCH_NODES = 20_000

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from eqsat.extract.stages import Staging, stages
+from eqsat.extract.regions.stages import Staging, stages
 from tests.extract.oracle import regions
 
 

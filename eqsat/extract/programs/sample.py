@@ -16,8 +16,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from eqsat.extract.cost import HOST, check, copies, needed, program_cost
-from eqsat.extract.greedy import INF, Queue
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.programs.greedy import INF, Queue
 
 ATTEMPTS = 50
 ENOUGH = 15

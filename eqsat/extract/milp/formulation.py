@@ -13,7 +13,7 @@ Rows, beside the obvious ones:
   them" would cut off programs; "one of them leads" does not, and gives as strong a bound.
 
 What remains of acyclicity, and rows over dominators, are added as solutions violate them
-(``eqsat.extract.implied``, ``acyclic``).
+(``eqsat.extract.milp.implied``, ``acyclic``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from eqsat.extract.cost import HOST, readers
-from eqsat.extract.dominators import Dominators, members
-from eqsat.extract.highs import Rows
+from eqsat.extract.milp.highs import Rows
 from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.reduce.dominators import Dominators, members
 
 
 class Formulation:

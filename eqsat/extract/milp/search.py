@@ -1,6 +1,6 @@
 """Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
 
-The relaxation is solved again and again with the rows it violates (``eqsat.extract.implied``, ``acyclic``,
+The relaxation is solved again and again with the rows it violates (``eqsat.extract.milp.implied``, ``acyclic``,
 ``launches``);
 on networks it mostly ends in a program, and that program is optimal. Else e-nodes whose reduced cost
 exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches
@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.extract.acyclic import Acyclicity
 from eqsat.extract.cost import cost_of, needed
-from eqsat.extract.dominators import Dominators, least_cost
-from eqsat.extract.facts import placed_facts, unplaced_facts
-from eqsat.extract.formulation import Formulation
-from eqsat.extract.greedy import guided
-from eqsat.extract.highs import Outcome, Program, Rows
-from eqsat.extract.implied import Implications
 from eqsat.extract.incumbent import Incumbent
-from eqsat.extract.launches import Launches
+from eqsat.extract.milp.acyclic import Acyclicity
+from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
+from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.milp.highs import Outcome, Program, Rows
+from eqsat.extract.milp.implied import Implications
+from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Problem
-from eqsat.extract.reduce import hopeless_nodes
+from eqsat.extract.programs.greedy import guided
+from eqsat.extract.reduce.dominators import Dominators, least_cost
+from eqsat.extract.reduce.reductions import hopeless_nodes
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6

@@ -7,7 +7,7 @@ d; it is in the
 memory of d, because it was computed there or came there; to run on d, an e-node needs its inputs in d's
 memory. A fact that
 every derivation of another one contains gives a valid row, activity of the one at most that of the
-other (``eqsat.extract.implied``). Facts that every program contains are left out, which keeps the sets small:
+other (``eqsat.extract.milp.implied``). Facts that every program contains are left out, which keeps the sets small:
 nothing reaches beyond the next such fact.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from eqsat.extract.cost import HOST
-from eqsat.extract.formulation import Formulation
+from eqsat.extract.milp.formulation import Formulation
 
 NOTHING: frozenset[int] = frozenset()
 

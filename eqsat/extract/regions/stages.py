@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.graph import DisjointSets, topological_order
-from eqsat.extract.merging import ALONE, minimal_parts
+from eqsat.extract.regions.merging import ALONE, minimal_parts
 
 
 @dataclass(frozen=True)

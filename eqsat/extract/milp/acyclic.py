@@ -15,8 +15,8 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from eqsat.extract.formulation import Formulation
-from eqsat.extract.highs import Rows
+from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.milp.highs import Rows
 
 LEAST_VIOLATION = 1e-5
 MOST_PAIRS = 20_000

@@ -7,7 +7,7 @@ import pytest
 
 from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Choice, Problem
-from eqsat.extract.sample import costly_program, random_program
+from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network
 from tests.extract.oracle import INF, programs, random_problem

@@ -1,7 +1,8 @@
 """Launch costs of regions inside the integer program.
 
-How many regions a program needs is a problem of its own (``eqsat.extract.stages``), but it can be bounded from below by
-rows. A region lies within one zone (``eqsat.extract.zones``), and each zone has a column that counts its regions:
+How many regions a program needs is a problem of its own (``eqsat.extract.regions.stages``), but it can be bounded from
+below by rows. A region lies within one zone (``eqsat.extract.milp.zones``), and each zone has a column that counts its
+regions:
 
 - it is at least 1 if any class of the zone is on d;
 - along classes u1, w1, u2, w2, … of which every program contains each above the last, regions that w's off d
@@ -22,12 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.extract.cost import HOST
-from eqsat.extract.formulation import Formulation
 from eqsat.extract.graph import DisjointSets
-from eqsat.extract.highs import Rows
+from eqsat.extract.milp.formulation import Formulation
+from eqsat.extract.milp.highs import Rows
+from eqsat.extract.milp.zones import Zone, Zones
 from eqsat.extract.problem import Choice
-from eqsat.extract.stages import Staging, stages
-from eqsat.extract.zones import Zone, Zones
+from eqsat.extract.regions.stages import Staging, stages
 
 LEAST_VIOLATION = 1e-5
 

@@ -5,7 +5,7 @@ part, what lies
 below. Three kinds of rows stop it, from the cheapest to find to the most general. For a fact and its ways:
 
 - *needs*: the ways all of which need another fact are taken only if that fact holds. The rows per (class, child
-  class) of ``eqsat.extract.formulation`` are the nearest case;
+  class) of ``eqsat.extract.milp.formulation`` are the nearest case;
 - *needs within the support*: the same if only columns above zero could be used; columns at zero by which a derivation
   could get around the other fact join it on the right side. A way that has no finite derivation within the support
   needs everything, so that this includes acyclicity;
@@ -20,8 +20,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from eqsat.extract.facts import NOTHING, Fact, Facts, union
-from eqsat.extract.highs import Rows
+from eqsat.extract.milp.derivations import NOTHING, Fact, Facts, union
+from eqsat.extract.milp.highs import Rows
 
 LEAST_VIOLATION = 1e-5
 PER_FACT = 10

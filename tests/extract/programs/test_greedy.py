@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eqsat.extract.cost import check, program_cost
-from eqsat.extract.greedy import _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.problem import Problem
+from eqsat.extract.programs.greedy import _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network
 from tests.extract.oracle import cost, optimum, programs, random_problem
@@ -121,6 +121,6 @@ def test_the_cheaper_of_two_is_found_also_where_labels_overflow() -> None:
 
 
 def test_sets_that_would_take_too_much_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eqsat.extract.greedy.MOST_ITEMS", 1000)
+    monkeypatch.setattr("eqsat.extract.programs.greedy.MOST_ITEMS", 1000)
     assert _set_labels(residual_chain(20)) is not None
     assert _set_labels(residual_chain(40)) is None

@@ -1,0 +1,1 @@
+"""Programs without a proof: good ones fast, costly and random ones, and small changes to one that was found."""

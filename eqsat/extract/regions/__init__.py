@@ -1,0 +1,1 @@
+"""Fewest regions for a program whose nodes and targets are fixed."""
