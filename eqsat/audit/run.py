@@ -9,9 +9,9 @@ from functools import cached_property
 import ml_dtypes
 import numpy as np
 
+from eqsat.audit.expressions import Text
 from eqsat.audit.report import SAMPLES, AuditReport, Disagreement, Shown, Union
 from eqsat.audit.samples import sample
-from eqsat.audit.text import Text
 from eqsat.audit.unions import Edge, Unions
 from eqsat.audit.values import Parts, Value, Values, spread
 from eqsat.egraph.language import COMMUTED, ORIGINAL

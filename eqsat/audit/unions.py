@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.language import Constructor
-from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.query import Site
+from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Reader, Snapshot
 from eqsat.egraph.template import Answer

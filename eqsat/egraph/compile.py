@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from eqsat.egraph.language import ABSENT, Constructor
-from eqsat.egraph.layout import BuildStep, Layout, LayoutBuilder
 from eqsat.egraph.query import Query, QueryBuilder
+from eqsat.egraph.right_side import BuildStep, Layout, LayoutBuilder
 from eqsat.errors import RuleError
 from eqsat.ops.properties import requires_finite
 from eqsat.rules.ast import (

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.ops.bounds import Bounds, bounds_of_array, bounds_of_wide
+from eqsat.ops.interval_arithmetic import Bounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
 from eqsat.schema.types import Attrs, TensorType

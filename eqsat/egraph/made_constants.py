@@ -15,9 +15,9 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.intern import SMALL, Numbers, Tables
-from eqsat.egraph.layout import BuildStep, Layout, Operand
+from eqsat.egraph.right_side import BuildStep, Layout, Operand
 from eqsat.errors import EqsatError
-from eqsat.ops.bounds import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.interval_arithmetic import UNKNOWN, Bounds, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.properties import contracted_inputs, value_inputs
 from eqsat.ops.wide import FLOATS, SUMS, Wide, evaluate_wide, exactly, largest, misfit, residue_of, smallest_normal
 from eqsat.schema.types import Attrs, OpKey, TensorType

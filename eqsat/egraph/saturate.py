@@ -19,9 +19,9 @@ from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.demand_tables import Facts
 from eqsat.egraph.encode import Encoder
 from eqsat.egraph.engine import Engine, Fact
-from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import PRELUDE, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics

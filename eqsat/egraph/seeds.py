@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from egglog import bindings
 
+from eqsat.egraph.demand_tables import Facts
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
-from eqsat.egraph.facts import Facts
 from eqsat.egraph.intern import Types
 from eqsat.schema.types import type_of
 

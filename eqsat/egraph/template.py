@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.egraph.intern import Numbers, Tables
-from eqsat.egraph.layout import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
+from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete

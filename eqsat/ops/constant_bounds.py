@@ -1,4 +1,4 @@
-"""Bounds of the numbers in a constant, and what the bounds of an operator's result are; see :mod:`eqsat.ops.bounds`."""
+"""Bounds of the numbers in a constant, and of an operator's result; see :mod:`eqsat.ops.interval_arithmetic`."""
 
 from __future__ import annotations
 

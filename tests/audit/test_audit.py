@@ -13,7 +13,7 @@ import eqsat
 from eqsat import op
 from eqsat.audit import AuditReport, audit
 from eqsat.cli import main
-from eqsat.egraph import facts
+from eqsat.egraph import demand_tables
 from eqsat.egraph.made_constants import MadeConstants
 from eqsat.egraph.saturate import Saturation
 from eqsat.errors import AuditError
@@ -49,7 +49,7 @@ OUT_OF_RANGE: dict[str, Callable[[], object]] = {
 def test_constants_out_of_range_are_found_where_nothing_refuses_them(case: str, monkeypatch) -> None:
     assert report_of(OUT_OF_RANGE[case]()).ok
     monkeypatch.setattr(MadeConstants, "check", lambda self: None)
-    monkeypatch.setattr(facts, "residues", lambda *given: [None] * len(given[-1]))
+    monkeypatch.setattr(demand_tables, "residues", lambda *given: [None] * len(given[-1]))
     report = report_of(OUT_OF_RANGE[case]())
     assert not report.ok
     first = report.disagreements[0]

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.ops.bounds import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.interval_arithmetic import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
 from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, residue_of, smallest_normal, widen
 from eqsat.schema.types import OpKey, TensorType
 

@@ -20,8 +20,8 @@ from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.egraph.made_constants import residues
 from eqsat.errors import EqsatError, LimitError
 from eqsat.model.inference.infer import infer_types
-from eqsat.ops.bounds import operator_bounds
 from eqsat.ops.evaluate import fold
+from eqsat.ops.interval_arithmetic import operator_bounds
 from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 from eqsat.ops.traits import Trait
