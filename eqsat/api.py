@@ -43,6 +43,7 @@ def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
     *,
+    host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, int] | None = None,
     numerics: NumericsClass = "real",
@@ -61,7 +62,9 @@ def optimize(
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
-        targets: Accelerators by name or target file; the host ``cpu`` is always there.
+        targets: Accelerators by name or target file.
+        host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
+            each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
         dims: Sizes for symbolic dimensions.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
@@ -89,6 +92,7 @@ def optimize(
     """
     options = SearchOptions(
         targets=targets,
+        host=host,
         rules=rules,
         dims=dims,
         numerics=numerics,
@@ -112,6 +116,7 @@ def quantize(
     calibration: DataSource,
     targets: str | Sequence[str | Path | Target] = (),
     *,
+    host: str | Path | Target | None = None,
     budget: Budget = None,
     method: AnyMethod = "minmax",
     percentile: float = 99.99,
@@ -142,7 +147,9 @@ def quantize(
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         calibration: Samples of the inputs; see :class:`~eqsat.quantization.data.CalibrationData`.
-        targets: Accelerators by name or target file; the host ``cpu`` is always there.
+        targets: Accelerators by name or target file.
+        host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
+            each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
             output name. It holds for the result as measured on calibration samples, else there is an error. None takes
             the cheapest program, whatever its error.
@@ -203,6 +210,7 @@ def quantize(
         ),
         SearchOptions(
             targets=targets,
+            host=host,
             rules=rules,
             dims=dims,
             time_limit=time_limit,
@@ -289,7 +297,7 @@ def write_c(
         seed: Of random inputs.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights.
-        host: Name or file of the host whose ``kernel`` entries say what families of kernels cost; ``cpu`` by default.
+        host: Name or file of the host that says what kernels there are and what they cost; ``c`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
         vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
             that there are by default.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Measure this machine.")
-@click.argument("name", metavar="[NAME|FILE]", default="cpu")
+@click.argument("name", metavar="[NAME|FILE]", default="c")
 @click.option(
     "-o",
     "--output",
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @quiet_option()
 @debug_option
 def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
-    """Measure the machine that this runs on with generated C, and replace the numbers in the file of a host, `cpu` or
-    one of your own. Everything else in the file stays as it is. Best on a machine that does nothing else; it takes a
+    """Measure the machine that this runs on with generated C, and replace the numbers in the file of a host, `c` or one
+    of your own. Everything else in the file stays as it is. Best on a machine that does nothing else; it takes a
     minute or two.
 
     \b
-    eqsat targets calibrate cpu -o my_cpu.target
-    eqsat optimize model.onnx --target my_cpu.target,dnnl -o out.onnx
+    eqsat targets calibrate c -o my_c.target
+    eqsat optimize model.onnx --host my_c.target -t dnnl -o out.onnx
     """
     from eqsat.cli.progress import showing_progress
     from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
@@ -99,7 +99,7 @@ def _print(found: Calibration, name: str, output: Path | None) -> None:
     if output is not None:
         echo(f"{'saved':<10}{output}")
     else:
-        echo(f"nothing is written without -o: `eqsat targets calibrate {name} -o my_cpu.target`")
+        echo(f"nothing is written without -o: `eqsat targets calibrate {name} -o my_{Path(name).stem}.target`")
 
 
 def _change(ratio: float) -> str:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--host",
     metavar="NAME|FILE",
-    help="The host whose file says what kernels cost, such as one that `eqsat targets calibrate` wrote. [default: cpu]",
+    help="The host whose file says what kernels cost, such as one that `eqsat targets calibrate` wrote. [default: c]",
 )
 @click.option(
     "--no-select",
@@ -192,7 +192,8 @@ def chosen(selection: Selection) -> str:
 
     kernels = ", ".join(f"{count} {name}" for name, count in selection.kernels.items()) or "no kernel of several"
     conversions = f"{selection.conversions} conversion{'' if selection.conversions == 1 else 's'} of layout"
-    proof = "optimal" if selection.stop_reason == "optimal" else f"at least {units.seconds(selection.bound)}"
+    least = f"at least {units.seconds(selection.bound)}"
+    proof = {"optimal": "optimal", "given": "as the model says"}.get(selection.stop_reason, least)
     return f"{kernels}; {conversions}; {units.seconds(selection.cost)} by the host's file, {proof}"
 
 

@@ -13,6 +13,7 @@ from eqsat.cli.options import (
     chosen_rules,
     debug_option,
     dims_option,
+    host_option,
     limits_options,
     memory_option,
     output_option,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=MODEL)
 @output_option
 @targets_option
+@host_option
 @rules_options
 @dims_option
 @click.option(
@@ -63,6 +65,7 @@ def optimize(
     model: Path,
     output: Path | None,
     targets: tuple[str, ...],
+    host: str | None,
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
     dims: dict[str, int],
@@ -97,6 +100,7 @@ def optimize(
         result = api.optimize(
             model,
             targets=targets,
+            host=host,
             rules=chosen_rules(rule_files, no_default_rules),
             dims=dims,
             numerics=numerics,

@@ -105,6 +105,16 @@ def targets_option(command: _Command) -> _Command:
     )(command)
 
 
+def host_option(command: _Command) -> _Command:
+    """``--host``; arrives as text, None where it is not given."""
+    return click.option(
+        "--host",
+        metavar="NAME|FILE",
+        help="What runs all that no accelerator takes: `cpu`, a runtime with a kernel for each operator, `c`, generated "
+        "C, or a target file. [default: cpu]",
+    )(command)
+
+
 def rules_options(command: _Command) -> _Command:
     """``--rules`` and ``--no-default-rules``; :func:`chosen_rules` says what they mean together."""
     return _stacked(

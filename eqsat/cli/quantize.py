@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     chosen_rules,
     debug_option,
     dims_option,
+    host_option,
     limits_options,
     memory_option,
     output_option,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 )
 @output_option
 @targets_option
+@host_option
 @click.option(
     "-b",
     "--budget",
@@ -111,6 +113,7 @@ def quantize(
     calibration: Path,
     output: Path | None,
     targets: tuple[str, ...],
+    host: str | None,
     budgets: tuple[str, ...],
     method: Method,
     percentile: float,
@@ -156,6 +159,7 @@ def quantize(
             model,
             calibration,
             targets,
+            host=host,
             budget=_budget(budgets),
             method=method,
             percentile=percentile,

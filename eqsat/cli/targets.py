@@ -95,9 +95,9 @@ def check(files: tuple[Path, ...]) -> int:
 
 
 def _counted(target: Target) -> str:
-    """``cpu with 0 composites and 19 kernels of generated code``."""
-    kernels = f" and {len(target.kernels)} kernels of generated code" if target.kernels else ""
-    return f"{target.name} with {len(target.composites)} composites{kernels}"
+    """``c with 18 composites and 20 families``."""
+    families = f" and {len(target.families)} families" if target.families else ""
+    return f"{target.name} with {len(target.composites)} composites{families}"
 
 
 def _asked(name: str) -> list[Target]:
@@ -135,6 +135,8 @@ def _lines(target: Target) -> Iterator[str]:
     yield ""
     for entry in target.supports:
         yield f"  supports   {', '.join(map(str, entry.ops)) or '*'}"
+        if entry.family:
+            yield f"    by       {entry.family}"
         yield from _conditions(entry.where)
         if entry.cost is not None:
             yield f"    cost     {flat(entry.cost)}"
@@ -145,14 +147,15 @@ def _lines(target: Target) -> Iterator[str]:
         yield from _conditions(family.where)
         yield f"    cost     {flat(family.cost)}"
     patterns = composite_patterns(target)
-    for composite in (*target.composites, *target.kernels):
+    for composite in target.composites:
         yield ""
-        word = "kernel" if composite.generated else "composite"
-        yield f"  {word:<9}  {composite.name} : {composite.numerics}  {short_place(composite.place)}"
+        yield f"  composite  {composite.name} : {composite.numerics}  {short_place(composite.place)}"
         for line in composite.doc.splitlines():
             yield f"    # {line}"
         for line in patterns.get(str(composite.place), "").splitlines():
             yield f"    {line}"
+        if composite.family:
+            yield f"    by       {composite.family}"
         yield from _conditions(composite.where)
         if composite.cost is not None:
             yield f"    cost     {flat(composite.cost)}"
@@ -186,7 +189,12 @@ def _as_dict(target: Target) -> dict[str, Any]:
             "peak": dict(target.peak),
             **{number: getattr(target, number) for number in numbers},
             "supports": [
-                {"operators": [str(op) for op in entry.ops] or ["*"], "where": conditions(entry.where)}
+                {
+                    "operators": [str(op) for op in entry.ops] or ["*"],
+                    "by": entry.family or None,
+                    "where": conditions(entry.where),
+                    "cost": None if entry.cost is None else flat(entry.cost),
+                }
                 for entry in target.supports
             ],
             "families": [
@@ -203,21 +211,13 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "numerics": str(composite.numerics),
                     "place": short_place(composite.place),
                     "doc": composite.doc,
+                    "by": composite.family or None,
                     "where": conditions(composite.where),
+                    "cost": None if composite.cost is None else flat(composite.cost),
                     "call": composite.call,
                 }
                 for composite in target.composites
             ],
-            "kernels": [
-                {
-                    "name": kernel.name,
-                    "numerics": str(kernel.numerics),
-                    "place": short_place(kernel.place),
-                    "doc": kernel.doc,
-                    "where": conditions(kernel.where),
-                    "cost": None if kernel.cost is None else flat(kernel.cost),
-                }
-                for kernel in target.kernels
-            ],
+            "rules": list(target.rules),
         }
     )

@@ -19,10 +19,10 @@ from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
 from eqsat.codegen.regions import mark_regions, plain_regions
-from eqsat.codegen.select import select_kernels
+from eqsat.codegen.select import given_kernels, select_kernels
 from eqsat.execute.settle import settled
 from eqsat.rules.ast import Target
-from eqsat.targets.registry import load_host
+from eqsat.targets.registry import GENERATED, load_host
 
 
 def generate(
@@ -48,7 +48,7 @@ def generate(
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights.
-        host: Whose ``kernel`` entries say what families of kernels cost; the shipped ``cpu`` by default.
+        host: Whose file says what kernels there are and what they cost; the shipped ``c`` by default.
         select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
             most special family is taken and conversions are inserted where one wants another layout.
         backends: Who executes the regions of a target, by target; see :func:`eqsat.backends.registry.chosen`.
@@ -60,11 +60,14 @@ def generate(
         BackendError: A backend fails.
     """
     check_prefix(name)
-    generated = load_host(host)
+    generated = load_host(GENERATED if host is None else host)
     serving = {target: backend for target, backend in (backends or {}).items() if backend.emits}
     plain = plain_regions(model, generated if select else None)
     marked, regions = mark_regions(settled(model), serving, plain)
-    chosen = select_kernels(marked, generated, dims=dims, winograd=winograd) if select else None
+    chosen = None
+    if select:
+        given = given_kernels(marked, generated)
+        chosen = given or select_kernels(marked, generated, dims=dims, winograd=winograd)
     selected, selection = (marked, None) if chosen is None else chosen
     program = lower(selected, dims=dims if chosen is None else None, regions=regions)
     coverage = assign(program, regions, unavailable or {})

@@ -18,7 +18,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.chosen import decide, family_of
 from eqsat.codegen.kernels.shared.registry import families, find
-from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER
+from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER, entry_name
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
 from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion
 from eqsat.codegen.satisfied import same_order
@@ -194,8 +194,11 @@ class _Lowering:
         family = marks.get(FAMILY, "")
         for made in self.nodes[first:]:
             made.kernel = kernel
-            if any(f.name == family for f in families(made.operator)):
-                decide(made, family)
+            # Chains of steps are whatever fusion makes of them, unless a composite was chosen.
+            if family and not (made.is_chain and NAME not in marks):
+                for known in families(made.operator):
+                    if entry_name(known.name) == family:
+                        decide(made, known.name)
 
     def _ordered(self, mark: ir.Node, operand: Operand | None) -> Operand | None:
         """A conversion between layouts, or where a kernel says in which of them it writes."""

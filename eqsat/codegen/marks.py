@@ -1,16 +1,16 @@
-"""What the selection chose, written into the model for lowering: metadata on nodes that inlining keeps."""
+"""What a plan for generated C decided, written into the model for lowering: metadata on nodes that inlining keeps."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.codegen.kernels.shared.registry import families
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.partition.emit import COMPOSITE, TARGET
+from eqsat.partition.emit import FAMILY as CHOSEN
 from eqsat.schema.attributes import op_key
 
 FAMILY = "codegen.family"
-"""Metadata key: name of the kernel family that computes a node."""
+"""Metadata key: name of the kernel family that computes a node, as target files have it."""
 NAME = "codegen.name"
 """Metadata key: name of the node in the model that a node belongs to."""
 ORDER = "codegen.order"
@@ -32,18 +32,18 @@ def mark(model: ir.Model, host: str) -> None:
     """
     for number, node in enumerate(list(model.graph)):
         function = model.functions.get(node.op_identifier())
-        entry = None if function is None else function.metadata_props.get(COMPOSITE)
-        if function is None or entry is None or function.metadata_props.get(TARGET) != host:
+        family = node.metadata_props.get(CHOSEN, "")
+        is_kernel = function is not None and COMPOSITE in function.metadata_props
+        if function is None or not is_kernel or function.metadata_props.get(TARGET) != host:
             _mark_order(node, inside=False)
+            node.metadata_props[FAMILY] = family
             continue
         own = function.clone()
         own.name = f"{function.name}__{number}"
         for inner in list(own):
             inner.metadata_props[NAME] = node.name or ""
+            inner.metadata_props[FAMILY] = family
             _mark_order(inner, inside=True)
-            for family in families(op_key(inner)):
-                if entry_name(family.name) == entry:
-                    inner.metadata_props[FAMILY] = family.name
         _mark_result(own)
         model.functions[own.identifier()] = own
         node.op_type = own.name

@@ -29,7 +29,7 @@ from eqsat.backends.read import (
 from eqsat.backends.registry import names
 from eqsat.backends.values import Operand
 from eqsat.codegen.call_text import CallText, trusted_call
-from eqsat.codegen.select import anchored
+from eqsat.codegen.select import choices
 from eqsat.partition.emit import CALL, REGION, TARGET, composite_domain
 from eqsat.partition.names import Namer
 from eqsat.rules.ast import Target
@@ -111,13 +111,13 @@ def plain_regions(model: ir.Model, host: Target | None) -> frozenset[str]:
             choice, and therefore taken apart.
     """
     known = names()
-    choices = set() if host is None else {op for entry in host.kernels for op in anchored(entry.pattern)}
+    chosen = choices(host)
     found = set()
     for _, function in called_regions(model):
         kernels = kernel_nodes(function)
         composites = [composite_of(node, model.functions) for node in kernels]
         inner = [*kernels, *(node for c in composites if c is not None for node in c)]
-        if function.metadata_props.get(TARGET, "") not in known and choices.isdisjoint(map(op_key, inner)):
+        if function.metadata_props.get(TARGET, "") not in known and chosen.isdisjoint(map(op_key, inner)):
             found.add(function.metadata_props[REGION])
     return frozenset(found)
 

@@ -17,6 +17,7 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
+from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.rules.ast import Target
 from eqsat.rules.expression import NodeFacts, TensorFacts
 from eqsat.schema.types import TensorType, type_of
@@ -65,6 +66,7 @@ class Pricing:
             TensorFacts(t, None if v is None else v.numpy(), c or v is not None, True)
             for t, v, c in zip(snapshot.types, snapshot.value, snapshot.constant, strict=True)
         ]
+        self._inner = _in_inner_layout(snapshot)
         self._parts: dict[int, dict[int, int]] = {}
         for node in snapshot.nodes:
             if node.kind == "part":
@@ -82,8 +84,18 @@ class Pricing:
     def operands(self, node: ENode) -> list[TensorFacts | None]:
         return [None if c is None else self.facts[c] for c in node.children]
 
+    def family(self, node: ENode, target: int) -> str:
+        """Family of kernels that computes an e-node on a target; empty where its file names none."""
+        if node.composite is not None:
+            return node.composite.composite.family
+        if node.kind != "op":
+            return ""
+        return self.costs.family(target, node.op, node.attrs, self.operands(node), self.outputs(node))
+
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""
+        if target != 0 and not self._inner.isdisjoint((node.eclass, *node.children)):
+            return np.inf
         if node.kind == "input":
             return 0.0 if target == 0 else np.inf
         if node.kind == "part":
@@ -106,6 +118,17 @@ class Pricing:
         output = self.snapshot.types[node.eclass]
         assert output is not None
         return self.costs.composite(target, instance.composite, env, instance.body, operands, output)
+
+
+def _in_inner_layout(snapshot: Snapshot) -> set[int | None]:
+    """Classes of tensors that lie in memory as only kernels of the host have them, with their channels innermost."""
+    found: set[int | None] = set()
+    for node in snapshot.nodes:
+        if node.op == CHANNELS_LAST.op:
+            found.add(node.eclass)
+        elif node.op == CHANNELS_FIRST.op:
+            found.add(node.children[0])
+    return found
 
 
 def formulate(

@@ -78,6 +78,9 @@ CHANNELS_FIRST = declare_function(
     )
 )
 
+LAYOUTS = frozenset({CHANNELS_LAST.op, CHANNELS_FIRST.op})
+"""Identities that say how their result lies in memory; where kernels of generated code have both, rules move them."""
+
 ANNOTATIONS = frozenset({CAST_HINT.op, STOP_FUSION.op})
 """Identities that say something about a value. They are no work: they cost nothing, on whatever target they lie. No
 shipped rule sees through them, so that what is before one and what is behind it are different values to every rule

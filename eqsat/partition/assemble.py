@@ -14,9 +14,10 @@ import onnx_ir as ir
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import OptimizationError
-from eqsat.extract.from_egraph import Formulation
+from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Choice
 from eqsat.ops.evaluate import evaluate
+from eqsat.ops.functions import LAYOUTS
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.vendor_calls import vendor_call
 from eqsat.schema.attributes import array_of, tensor_of
@@ -36,11 +37,13 @@ def assemble(
     choices: dict[int, Choice],
     encoding: Encoding,
     outputs: list[ir.Value],
+    pricing: Pricing,
 ) -> Assembled:
     """The plan of a feasible program; value ids are classes of the snapshot.
 
     Args:
         choices: Problem class -> choice, children before parents.
+        pricing: Who said what they cost.
     """
     snapshot = formulation.snapshot
     constants = _Constants(snapshot)
@@ -67,6 +70,7 @@ def assemble(
                 cost=float(formulation.problem.cost[choice.node, choice.target]),
                 rule=snapshot.rules[node.rule],
                 call=vendor_call(node, snapshot, formulation.targets[choice.target]),
+                family=pricing.family(node, choice.target),
             )
         )
         enodes.append(node)
@@ -77,6 +81,7 @@ def assemble(
     for value, eclass in snapshot.refs.items():
         if value.name and (eclass not in names):
             names[eclass] = value.name
+    _name_both_layouts(names, snapshot)
     plan = Plan(
         targets=formulation.problem.targets,
         dispatch=tuple(float(d) for d in formulation.problem.dispatch),
@@ -89,6 +94,17 @@ def assemble(
         subgraph_names=captured,
     )
     return Assembled(plan, tuple(enodes))
+
+
+def _name_both_layouts(names: dict[int, str], snapshot: Snapshot) -> None:
+    """Gives a tensor its name in both of its layouts: people find their layers by name."""
+    known = dict(names)
+    for node in snapshot.nodes:
+        child = node.children[0] if node.op in LAYOUTS else None
+        if child is not None:
+            for one, other in ((child, node.eclass), (node.eclass, child)):
+                if one in known:
+                    names.setdefault(other, known[one])
 
 
 def _chosen_parts(formulation: Formulation, choices: dict[int, Choice]) -> dict[int, dict[int, int]]:

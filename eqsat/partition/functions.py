@@ -22,9 +22,11 @@ from eqsat.partition.emit import (
     CALL,
     COMPOSITE,
     COST,
+    FAMILY,
     REGION,
     RULE,
     TARGET,
+    TARGETS,
     TRUSTED_CALL,
     function_domain,
     is_optional_output,
@@ -139,7 +141,7 @@ class _Writer:
             model_version=original.model_version,
             doc_string=original.doc_string,
             functions=functions,
-            metadata_props={**original.metadata_props, "eqsat.targets": ",".join(plan.targets)},
+            metadata_props={**original.metadata_props, TARGETS: ",".join(plan.targets)},
         )
 
     # ---- the main graph ---------------------------------------------------------------------------
@@ -277,6 +279,8 @@ class _Writer:
             attributes = make_attributes(op, node.attrs, captured, self.outer_names)
         if node.call:
             metadata[CALL] = node.call
+        if node.family:
+            metadata[FAMILY] = node.family
         if node.rule:
             metadata[RULE] = node.rule
         metadata[COST] = repr(float(node.cost))

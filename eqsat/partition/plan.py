@@ -24,6 +24,7 @@ class PlanNode:
         cost: Seconds.
         rule: Name of the rule that made it, empty for an operator of the input model.
         call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
+        family: Family of kernels of generated code that computes it; empty where the target says none.
     """
 
     op: OpKey
@@ -35,6 +36,7 @@ class PlanNode:
     cost: float = 0.0
     rule: str = ""
     call: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True)

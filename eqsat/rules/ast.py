@@ -343,12 +343,12 @@ class Composite(Node):
     Attributes:
         pattern: Its definition, an operator or alternatives of operators; the leaves in order of first
             occurrence are its inputs.
-        cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means
-            ``launch + max(macs / peak, bytes / bandwidth)``.
+        family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
+        cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means the cost of the
+            family, or ``launch + max(macs / peak, bytes / bandwidth)``.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
         annotations: What its result bears, the one next to it first.
-        generated: Whether it exists in generated code only (``kernel`` instead of ``composite``).
         span: The lines of its pattern in the file, with the ``let``s before it.
     """
 
@@ -362,7 +362,7 @@ class Composite(Node):
     doc: str = ""
     call_parts: tuple[str | Expr, ...] = ()
     annotations: tuple[tuple[OpKey, Attrs], ...] = ()
-    generated: bool = False
+    family: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
 
 
@@ -371,7 +371,7 @@ class Supports(Node):
     ``y`` the output, ``node`` the node, and the operands also go by their schema names.
 
     ``ops`` is empty for ``supports *`` (every operator; the host). ``call_parts`` are the C call as text and the
-    expressions between, empty without one.
+    expressions between, empty without one. ``family`` is, of a host, whose kernels compute them and say what they cost.
     """
 
     ops: tuple[OpKey, ...]
@@ -379,6 +379,7 @@ class Supports(Node):
     cost: Expr | None
     place: Place
     call_parts: tuple[str | Expr, ...] = ()
+    family: str = ""
 
 
 class Family(Node):
@@ -403,8 +404,8 @@ class Target(Node):
         peak: MAC/s by dtype name; bandwidth: byte/s of its own memory; launch: seconds a kernel;
         dispatch: seconds to start a region; link_bandwidth byte/s and link_latency seconds to the host.
         is_host: Declared ``host cpu`` instead of ``target cpu``.
-        kernels: Of a host, what generated code has instead of single operators; optimizing a model ignores it.
         families: Of a host, what kernels of generated code cost.
+        rules: Paths of rule files that belong to it: they make what its composites are written in.
     """
 
     name: str
@@ -420,8 +421,8 @@ class Target(Node):
     composites: tuple[Composite, ...]
     place: Place
     doc: str = ""
-    kernels: tuple[Composite, ...] = ()
     families: tuple[Family, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 class RuleFile(Node):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from eqsat.rules import ast
 from eqsat.rules import syntax as s
@@ -14,6 +16,7 @@ from eqsat.rules.callee import known, operators
 from eqsat.rules.dtypes import DTYPES, dtype_name
 from eqsat.rules.expression import evaluate
 from eqsat.rules.facts import Unknown
+from eqsat.rules.location import rules_dir
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_types
@@ -40,15 +43,20 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     summary: str | None = None
     supports: list[ast.Supports] = []
     composites: list[ast.Composite] = []
-    kernels: list[ast.Composite] = []
+    rules: list[str] = []
     families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
     define(lets, frame, sources, local=False)
     for item in declaration.items:
         match item:
             case s.Text():
+                if item.name == "rules":
+                    rules.append(_rule_file(item, sources))
+                    continue
                 if item.name != "summary":
-                    raise sources.error(item.place, "`summary` is required before a text", actual=f"`{item.name}`")
+                    raise sources.error(
+                        item.place, "`summary` or `rules` is required before a text", actual=f"`{item.name}`"
+                    )
                 if summary is not None:
                     raise sources.error(item.place, "`summary` must be given once")
                 summary = item.text.value
@@ -67,20 +75,14 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
                     )
                 families.append(_family(item, frame, sources))
             case s.Composite():
-                if any(item.name == c.name for c in (*composites, *kernels)):
+                if any(item.name == c.name for c in composites):
                     raise sources.error(
                         item.place,
-                        f"a {_word(item)} of `{declaration.name}` must have a name of its own",
+                        f"a composite of `{declaration.name}` must have a name of its own",
                         actual=f"`{item.name}` twice",
                     )
-                if item.generated and not declaration.is_host:
-                    raise sources.error(
-                        item.place,
-                        "a `kernel` of generated code belongs to a host",
-                        actual=f"`{declaration.name}`, an accelerator",
-                        hint="what an accelerator computes as a whole is a `composite`",
-                    )
-                (kernels if item.generated else composites).append(_composite(item, frame, source, sources))
+                composites.append(_composite(item, frame, source, sources))
+    _check_families(declaration, families, sources)
     _check_complete(declaration, peaks, numbers, sources)
     latency = numbers.get("link latency", 0.0)
     return ast.Target(
@@ -99,14 +101,53 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         doc=source.doc(
             declaration.span.first, declaration.place.line, _body(declaration.items, declaration.span.last + 1)
         ),
-        kernels=tuple(kernels),
         families=tuple(families),
+        rules=tuple(rules),
     )
 
 
-def _word(item: s.Composite) -> str:
-    """What an entry is called in its file."""
-    return "kernel" if item.generated else "composite"
+def _rule_file(item: s.Text, sources: Sources) -> str:
+    """Path of a rule file: beside the target's file, else among the shipped ones."""
+    name = item.text.value
+    beside = Path(item.place.file).parent / name
+    found = next((path for path in (beside, rules_dir() / name) if path.is_file()), None)
+    if found is None:
+        raise sources.error(
+            item.text.place,
+            "the path of a rule file is required, seen from this file or among the shipped rules",
+            actual=f"`{name}`, no file at {beside}",
+        )
+    return os.path.normpath(found)
+
+
+def _check_families(declaration: s.Target, families: Sequence[ast.Family], sources: Sources) -> None:
+    """Each ``by`` names a family that the target gives a cost for."""
+    named = {name for family in families for name in family.names}
+    for item in declaration.items:
+        if not isinstance(item, s.Supports | s.Composite):
+            continue
+        clauses = [c for c in item.after if isinstance(c, s.By)]
+        if len(clauses) > 1:
+            raise sources.error(clauses[1].place, "`by` must be given once")
+        for clause in clauses:
+            if not declaration.is_host:
+                raise sources.error(
+                    clause.place,
+                    "a family of generated code belongs to a host",
+                    actual=f"`{declaration.name}`, an accelerator",
+                )
+            if clause.name in named or any(not family.names for family in families) or _costs(item.after):
+                continue
+            raise sources.error(
+                clause.place,
+                "a `family` entry, or a `cost` beside, is required for what `by` names",
+                actual=f"`{clause.name}`",
+                hint=did_you_mean(clause.name, sorted(named)) or f"`family {clause.name}` with its `cost`",
+            )
+
+
+def _named_family(clauses: Sequence[object]) -> str:
+    return next((c.name for c in clauses if isinstance(c, s.By)), "")
 
 
 def _body(items: Sequence[s.Setting | s.Text | s.Supports | s.Family | s.Let | s.Composite], otherwise: int) -> int:
@@ -118,7 +159,7 @@ def _settings(
     item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
 ) -> None:
     if item.section not in ("", *_SECTIONS):
-        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite", "kernel", "family"))
+        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite", "family", "rules"))
         raise sources.error(
             item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint
         )
@@ -191,7 +232,8 @@ def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
     ops = tuple(dict.fromkeys(op for found in named for op in found))
     where, cost = _conditions_and_cost(item, ops, builder, COST_SYMBOLS)
     call = _call(item.after, sources)
-    return ast.Supports(ops, where, cost, item.place, () if call is None else read_call(call, builder))
+    parts = () if call is None else read_call(call, builder)
+    return ast.Supports(ops, where, cost, item.place, parts, _named_family(item.after))
 
 
 def _family(item: s.Family, frame: Frame, sources: Sources) -> ast.Family:
@@ -235,8 +277,12 @@ def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> 
             context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
 
 
+def _costs(clauses: Sequence[object]) -> list[s.Cost]:
+    return [c for c in clauses if isinstance(c, s.Cost)]
+
+
 def _cost(clauses: Sequence[object], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
-    costs = [c for c in clauses if isinstance(c, s.Cost)]
+    costs = _costs(clauses)
     if not costs:
         return None
     if len(costs) > 1:
@@ -267,12 +313,13 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
     cost = _cost(item.after, builder)
     call = _call(item.after, sources)
     notes = [c for c in item.after if isinstance(c, s.Annotate)]
-    if item.generated and (call is not None or notes):
+    family = _named_family(item.after)
+    if family and (call is not None or notes):
         place = call.texts[0].place if call is not None else notes[0].terms[0].place
         raise sources.error(
             place,
-            "a `kernel` has no `call` and no `annotate`",
-            hint="its code is generated by the family of its name; a `composite` is called",
+            "what a family of generated code computes has no `call` and no `annotate`",
+            actual=f"`by {family}` beside",
         )
     parts = () if call is None else read_call(call, builder)
     if len(notes) > 1:
@@ -291,6 +338,6 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         doc=source.doc(item.span.first, item.numerics.place.line, _body(item.before, item.pattern_span.first)),
         call_parts=parts,
         annotations=read_annotations(notes[0], builder) if notes else (),
-        generated=item.generated,
+        family=family,
         span=ast.Span(_body(item.before, item.pattern_span.first), item.pattern_span.last),
     )

@@ -118,6 +118,7 @@ def _annotation(op: OpKey, attrs: Attrs, place: Place) -> ast.Term:
 
 def _composite(composite: Composite) -> s.Composite:
     (pattern,), before = named_parts([composite.pattern])
+    by = (s.By(composite.family, composite.place, _ONE_LINE),) if composite.family else ()
     cost = () if composite.cost is None else (s.Cost(composite.cost, _ONE_LINE),)
     call: tuple[s.Call, ...] = ()
     if composite.call is not None:
@@ -127,13 +128,12 @@ def _composite(composite: Composite) -> s.Composite:
     if composite.annotations:
         annotate = (s.Annotate(tuple(_annotation(*a, composite.place) for a in composite.annotations), _ONE_LINE),)
     return s.Composite(
-        composite.generated,
         composite.name,
         _numerics(composite),
         _lets(before, composite.place),
         pattern,
         _ONE_LINE,
-        (*_where(composite), *cost, *call, *annotate),
+        (*by, *_where(composite), *cost, *call, *annotate),
         composite.place,
         _ONE_LINE,
     )

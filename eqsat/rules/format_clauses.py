@@ -190,7 +190,7 @@ def print_composite(item: s.Composite) -> Iterator[Clause]:
     header = s.Span(item.span.first, item.numerics.place.line)
     yield Clause(
         header,
-        [f"{'kernel' if item.generated else 'composite'} {item.name} : {numerics_text(item.numerics)}"],
+        [f"composite {item.name} : {numerics_text(item.numerics)}"],
         INDENT,
         True,
         True,
@@ -202,11 +202,13 @@ def print_composite(item: s.Composite) -> Iterator[Clause]:
         yield from _clause(clause)
 
 
-def _clause(clause: s.Let | s.Where | s.Cost | s.Call | s.Annotate) -> Iterator[Clause]:
+def _clause(clause: s.Let | s.By | s.Where | s.Cost | s.Call | s.Annotate) -> Iterator[Clause]:
     indent = 2 * INDENT
     match clause:
         case s.Let():
             yield _let(clause, indent)
+        case s.By():
+            yield Clause(clause.span, [f"by {clause.name}"], indent)
         case s.Where():
             yield from _where(clause, indent)
         case s.Cost():

@@ -11,16 +11,16 @@ from itertools import chain, pairwise
 from lark import Token
 from lark.lark import PostLex
 
-_ENTRIES = ("COMPOSITE", "KERNEL")
-_HEADERS = ("RULE", "TARGET", "HOST", *_ENTRIES)
-_BEFORE = {"KERNEL": ("NAME",), "FAMILY": ("NAME", "STAR")}
-"""What follows a word where it begins an entry."""
+_HEADERS = ("RULE", "TARGET", "HOST", "COMPOSITE")
+_BEFORE = {"BY": ("NAME",), "FAMILY": ("NAME", "STAR")}
+"""What follows a word on its line where it is more than a name."""
 
 
 class Layout(PostLex):
     """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
 
-    ``kernel`` and ``family`` begin an entry where they begin a line before a name; elsewhere they are names.
+    ``family`` begins an entry where it begins a line before a name, ``by`` a clause where a name follows on its line;
+    elsewhere they are names.
     """
 
     always_accept = ()
@@ -33,12 +33,17 @@ class Layout(PostLex):
             line = token.line or 0
             begins_line = line > last_line
             last_line = token.end_line or line
-            if token.type in _BEFORE and not (begins_line and following and following.type in _BEFORE[token.type]):
+            if token.type in _BEFORE and not (
+                (begins_line or token.type == "BY")
+                and following
+                and following.line == line
+                and following.type in _BEFORE[token.type]
+            ):
                 token = Token.new_borrow_pos("NAME", token.value, token)
             if token.type in _HEADERS:
                 # A header ends whatever was open, so that a forgotten bracket does not spoil the rest of the file.
                 depth = 0
-                enclosing = [t for t in enclosing if token.type in _ENTRIES and t.type in ("TARGET", "HOST")]
+                enclosing = [t for t in enclosing if token.type == "COMPOSITE" and t.type in ("TARGET", "HOST")]
                 enclosing.append(token)
             elif token.type in ("SUPPORTS", "FAMILY"):
                 enclosing = enclosing[:1]

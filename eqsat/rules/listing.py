@@ -47,8 +47,7 @@ def list_rules(paths: list[Path]) -> list[Listed]:
 def composite_patterns(target: Target) -> dict[str, str]:
     """Place of each composite of a target -> the text of its pattern and of the ``let``s that it is made of."""
     source = _source(Path(target.place.file))
-    composites = (*target.composites, *target.kernels)
-    return {str(c.place): textwrap.dedent("\n".join(_lines(source, c.span))) for c in composites}
+    return {str(c.place): textwrap.dedent("\n".join(_lines(source, c.span))) for c in target.composites}
 
 
 def short_place(place: Place | str) -> str:

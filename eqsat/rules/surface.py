@@ -184,6 +184,9 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def where(self, meta: Meta, c: list[Any]) -> s.Where:
         return s.Where(tuple(c[1:]), self._span(meta))
 
+    def by(self, meta: Meta, c: list[Any]) -> s.By:
+        return s.By(str(c[1]), self._place(meta), self._span(meta))
+
     def cost(self, meta: Meta, c: list[Any]) -> s.Cost:
         return s.Cost(c[1], self._span(meta))
 
@@ -235,7 +238,6 @@ class Surface(Transformer_NonRecursive[Token, Any]):
         body = next(i for i, x in enumerate(c) if i > 2 and not isinstance(x, s.Let))
         pattern, span = c[body]
         return s.Composite(
-            c[0].type == "KERNEL",
             str(name),
             numerics,
             tuple(c[3:body]),

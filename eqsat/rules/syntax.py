@@ -41,6 +41,14 @@ class Where(Node):
     span: Span
 
 
+class By(Node):
+    """``by FAMILY``: whose kernels compute it."""
+
+    name: str
+    place: Place
+    span: Span
+
+
 class Cost(Node):
     expr: Term
     span: Span
@@ -94,7 +102,7 @@ class Supports(Node):
     """``supports A, B``; ``ops`` is None for ``*``."""
 
     ops: tuple[tuple[str, Place], ...] | None
-    after: tuple[Where | Cost | Call, ...]
+    after: tuple[By | Where | Cost | Call, ...]
     place: Place
     span: Span
 
@@ -109,15 +117,14 @@ class Family(Node):
 
 
 class Composite(Node):
-    """A coarse kernel; ``generated`` where the word is ``kernel`` instead of ``composite``."""
+    """A coarse kernel."""
 
-    generated: bool
     name: str
     numerics: Numerics
     before: tuple[Let, ...]
     pattern: Term
     pattern_span: Span
-    after: tuple[Let | Where | Cost | Call | Annotate, ...]
+    after: tuple[Let | By | Where | Cost | Call | Annotate, ...]
     place: Place
     span: Span
 

@@ -60,7 +60,7 @@ def assemble(
     # After the classes of the e-graph there may be some that only carry weights.
     choices = {c: choice for c, choice in solution.choices.items() if c < len(formulation.eclass)}
     encoding = priced.saturated.saturation.encoding
-    assembled = assemble_plan(formulation, choices, encoding, list(priced.outputs))
+    assembled = assemble_plan(formulation, choices, encoding, list(priced.outputs), priced.pricing)
     assembled = annotate_composites(assembled, targets, functions or {})
     return Program(assembled, tuple(regions(assembled.plan)))
 

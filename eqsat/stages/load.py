@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -15,7 +16,7 @@ from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.select import select_rules
+from eqsat.rules.select import NumericsClass, allowed, select_rules
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets
 
@@ -56,10 +57,25 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     if is_partitioned(model):
         model = load_model(inline(model, operators=False))
     model = settled(model)
-    targets = load_targets(options.targets)
+    targets = [_within(target, options.numerics) for target in load_targets(options.targets, options.host)]
     check_names(dict(options.partition_functions or {}), targets)
     selected = select_rules(options.rules, options.numerics)
-    placing, rewriting = split(selected.rules)
+    rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
+    placing, rewriting = split(rules)
     model, placed = place(model, placing)
     require_static_types(model.graph.inputs)
-    return Loaded(model, tuple(targets), tuple(selected.rules), tuple(rewriting), tuple(selected.egg), tuple(placed))
+    return Loaded(model, tuple(targets), tuple(rules), tuple(rewriting), tuple(selected.egg), tuple(placed))
+
+
+def _within(target: Target, numerics: NumericsClass) -> Target:
+    """A target without the composites that change values further than is allowed."""
+    kept = tuple(c for c in target.composites if allowed(c.numerics, numerics))
+    return target if len(kept) == len(target.composites) else replace(target, composites=kept)
+
+
+def _rules_of(targets: Sequence[Target], known: Sequence[Rule], numerics: NumericsClass) -> list[Rule]:
+    """Rules that belong to the targets, without those that were selected anyhow."""
+    paths = list(dict.fromkeys(path for target in targets for path in target.rules))
+    found = select_rules(paths, numerics).rules if paths else ()
+    places = {rule.place for rule in known}
+    return [rule for rule in found if rule.place not in places]

@@ -21,7 +21,8 @@ class SearchOptions:
     """The arguments of :func:`eqsat.optimize` that say which programs are searched, and for how long.
 
     Attributes:
-        targets: Accelerators by name or target file; the host ``cpu`` is always there.
+        targets: Accelerators by name or target file.
+        host: What runs all that no accelerator takes, by name or target file; None for ``cpu``.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
         dims: Sizes for symbolic dimensions.
         numerics: How far rules may change values.
@@ -35,6 +36,7 @@ class SearchOptions:
     """
 
     targets: str | Sequence[str | Path | Target] = ()
+    host: str | Path | Target | None = None
     rules: Sequence[str | Path | Rule] | None = None
     dims: Mapping[str, int] | None = None
     numerics: NumericsClass = "real"

@@ -22,7 +22,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
-from eqsat.schema.body import Body
+from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.families import family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
@@ -94,14 +94,25 @@ class CostModel:
             self._operators[key] = self._operator(target, op, attrs, inputs, outputs, place or str(op))
         return self._operators[key]
 
+    def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
+        """Family of kernels that computes a plain operator; empty where the target's file names none."""
+        if not self.targets[target].families:
+            return ""
+        entry = self._entry(target, op, attrs, inputs, outputs)
+        return "" if entry is None else entry.family
+
+    def _entry(
+        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
+    ) -> Supports | None:
+        """The first entry whose conditions hold."""
+        entries = self._entries[target].of(op)
+        env = bind_operands(op, attrs, inputs, outputs) if entries else {}
+        return next((e for e in entries if holds(e.where, env) is None), None)
+
     def _operator(
         self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types, place: str
     ) -> float:
-        entries = self._entries[target].of(op)
-        if not entries:
-            return math.inf
-        env = bind_operands(op, attrs, inputs, outputs)
-        entry = next((e for e in entries if holds(e.where, env) is None), None)
+        entry = self._entry(target, op, attrs, inputs, outputs)
         if entry is None:
             return math.inf
         sized = [self._sized_facts(f, f"input {i}", place) for i, f in enumerate(inputs)]
@@ -109,9 +120,14 @@ class CostModel:
         types = [None if f is None else f.type for f in sized]
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
-        if entry.cost is None:
-            return roofline(symbols)
-        return priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
+        if entry.cost is not None:
+            return priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
+        output = next((t for t in results if t is not None), None)
+        if entry.family and output is not None:
+            given = tuple(None if f is None else i for i, f in enumerate(sized))
+            body = Body(len(sized), (BodyNode(op, attrs, given, len(results)),), (len(sized),))
+            return self._by_family(target, entry.family, symbols, body, sized, output)
+        return roofline(symbols)
 
     def why_not(
         self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types
@@ -152,14 +168,14 @@ class CostModel:
         types = [None if f is None else f.type for f in sized]
         exact = all(f is None or f.type is None or f.type.is_static for f in facts)
         symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
-        if composite.cost is None and composite.generated:
-            return self._family(target, composite.name, symbols, body, sized, result)
+        if composite.cost is None and composite.family:
+            return self._by_family(target, composite.family, symbols, body, sized, result)
         if composite.cost is None:
             return roofline(symbols)
         known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
         return priced(composite.cost, known | symbols, name)
 
-    def _family(
+    def _by_family(
         self,
         target: int,
         name: str,

@@ -22,7 +22,9 @@ from eqsat.schema.opset import did_you_mean
 from eqsat.targets.validate import NUMBERS, validate
 
 HOST = "cpu"
-"""The host where none is named."""
+"""The host where none is named: a runtime that has a kernel for each operator."""
+GENERATED = "c"
+"""The host on which a model runs as generated C."""
 SUFFIX = ".target"
 _OPTIONS = re.compile(r"(?P<what>.*?)(?P<options>(?:(?:^|\s+)-{1,2}[A-Za-z][^\s=]*(?:=\S*)?)*)\s*$", re.DOTALL)
 _OPTION = re.compile(r"-{1,2}(?P<key>[^\s=]+)(?:=(?P<value>\S*))?")
@@ -38,13 +40,16 @@ def list_targets() -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in targets_dir().glob(f"*{SUFFIX}")))
 
 
-def load_targets(targets: str | Path | Target | Sequence[str | Path | Target] = ()) -> list[Target]:
+def load_targets(
+    targets: str | Path | Target | Sequence[str | Path | Target] = (), host: str | Path | Target | None = None
+) -> list[Target]:
     """Reads targets and checks them.
 
     Args:
         targets: Names, paths, composite strings of both with ``-key=value``, or targets already read. The keys
             are ``bandwidth launch dispatch link.bandwidth link.latency``, ``peak`` for all element types and
             ``peak.DTYPE`` for one; ``-`` and ``_`` serve for the dot as well.
+        host: The host, unless it is one of the targets.
 
     Returns:
         The host first; the shipped ``cpu`` if no host is named.
@@ -53,7 +58,8 @@ def load_targets(targets: str | Path | Target | Sequence[str | Path | Target] = 
         TargetError: A target does not exist, cannot be read, is inconsistent, or is named twice; there are two hosts.
     """
     asked = targets if isinstance(targets, list | tuple) else [targets]
-    found = [target for item in asked for target in _load(item)]
+    given = [] if host is None else [load_host(host)]
+    found = given + [target for item in asked for target in _load(item)]
     seen: dict[str, Target] = {}
     for target in found:
         if target.name in seen:
@@ -76,20 +82,20 @@ def load_targets(targets: str | Path | Target | Sequence[str | Path | Target] = 
     return [*hosts, *(t for t in found if not t.is_host)]
 
 
-def load_host(host: str | Path | Target | None = None) -> Target:
-    """The host that is meant; the shipped ``cpu`` by default.
+def load_host(host: str | Path | Target) -> Target:
+    """A host by name or file.
 
     Raises:
         TargetError: There is no such target, it cannot be read, or it is an accelerator.
     """
-    found = load_targets(() if host is None else host)
+    found = load_targets(host)
     accelerators = [t for t in found if not t.is_host]
     if accelerators:
         raise TargetError(
-            "a host is required: what says how fast the machine is that eqsat runs on",
+            "a host is required: what runs all that no accelerator takes",
             place=str(accelerators[0].place),
             actual=f"`{accelerators[0].name}`, an accelerator",
-            hint=f"`{HOST}`, or a file that `eqsat targets calibrate {HOST}` writes",
+            hint=f"`{HOST}`, `{GENERATED}`, or a file that `eqsat targets calibrate` writes",
         )
     return found[0]
 

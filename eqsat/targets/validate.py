@@ -129,18 +129,17 @@ class _Behind(Generic[_Name]):
 
 def _composites(target: Target) -> Iterator[TargetError]:
     names: set[str] = set()
-    for composite in (*target.composites, *target.kernels):
+    for composite in target.composites:
         place = str(composite.place)
-        word = "kernel" if composite.generated else "composite"
         if composite.name in names:
             yield TargetError(
-                f"a name of its own is required for each {word}", place=place, actual=f"`{composite.name}` twice"
+                "a name of its own is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
         clauses = expand((composite.pattern,))
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
-                f"a {word} that stands for at most {MOST_CLAUSES} plain patterns is required",
+                f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
                 place=place,
                 actual=f"{len(clauses)} for `{composite.name}`",
                 hint="each alternative and each optional operand multiplies their number: split it in two",

@@ -27,7 +27,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
 from eqsat.targets.numbers import Numeral, numerals, rewritten
-from eqsat.targets.registry import HOST, load_host
+from eqsat.targets.registry import GENERATED, load_host
 from eqsat.targets.validate import validate
 
 Measured = Sequence[tuple[KernelInfo, float]]
@@ -78,7 +78,9 @@ class Calibration:
     after: float
 
 
-def calibrate(host: str | Path = HOST, *, seconds: float = SECONDS, progress: Progress | None = None) -> Calibration:
+def calibrate(
+    host: str | Path = GENERATED, *, seconds: float = SECONDS, progress: Progress | None = None
+) -> Calibration:
     """Measures this machine with generated C.
 
     Args:
