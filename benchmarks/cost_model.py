@@ -1,6 +1,6 @@
 """What the cost model expects of each kernel of generated C, and what the kernel takes.
 
-    python -m benchmarks.cost_model [--models resnet50 FILE.onnx ...] [--float | --integer] [--target my_cpu.target]
+    python -m benchmarks.cost_model [--models resnet50 FILE.onnx ...] [--float | --integer] [--target my_c.target]
                                     [--seconds 3] [--kernels] [--json FILE]
 
 The models are those of ``c_speed``, optimized and generated as there. Measured is the median CPU time of each kernel
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--float", action="store_true", help="float32 models only")
     kinds.add_argument("--integer", action="store_true", help="int8 models only")
-    parser.add_argument("--target", default="cpu", help="host that predicts: a name or a file")
+    parser.add_argument("--target", default="c", help="host that predicts: a name or a file")
     parser.add_argument("--seconds", type=float, default=3.0, help="of measuring, for each model")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
     parser.add_argument("--json", type=Path, help="write the figures to a file")

@@ -276,6 +276,7 @@ def write_c(
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     winograd: bool = False,
+    numerics: NumericsClass = "real",
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] | None = None,
@@ -296,7 +297,8 @@ def write_c(
         dims: Sizes for symbolic dimensions.
         seed: Of random inputs.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
-            with ten times the rounding error and four times the weights.
+            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
+        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
         host: Name or file of the host that says what kernels there are and what they cost; ``c`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
         vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
@@ -324,6 +326,7 @@ def write_c(
         inputs=inputs,
         seed=seed,
         winograd=winograd,
+        numerics=numerics,
         host=host,
         select=select,
         vendors=vendors,

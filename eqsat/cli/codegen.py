@@ -16,6 +16,7 @@ from eqsat.cli.options import (
     inputs_option,
     json_option,
     memory_option,
+    numerics_option,
     quiet_option,
     read_inputs,
     seed_option,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
+    from eqsat.rules.select import NumericsClass
 
 
 @click.command(short_help="Write a model as a C program.")
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     help="Compute convolutions by Winograd's algorithm where that is faster: up to three times, with ten times the "
     "rounding error and four times the weights.",
 )
+@numerics_option
 @click.option(
     "--host",
     metavar="NAME|FILE",
@@ -93,6 +96,7 @@ def codegen(
     weights: Form | None,
     isas: tuple[str, ...],
     winograd: bool,
+    numerics: NumericsClass,
     host: str | None,
     no_select: bool,
     vendors: tuple[str, ...],
@@ -125,6 +129,7 @@ def codegen(
         inputs=given,
         seed=seed,
         winograd=winograd,
+        numerics=numerics,
         host=host,
         select=not no_select,
         vendors=vendors or None,

@@ -16,6 +16,7 @@ from eqsat.cli.options import (
     host_option,
     limits_options,
     memory_option,
+    numerics_option,
     output_option,
     report_options,
     rules_options,
@@ -36,13 +37,7 @@ if TYPE_CHECKING:
 @host_option
 @rules_options
 @dims_option
-@click.option(
-    "--numerics",
-    default="real",
-    show_default=True,
-    type=click.Choice(["exact", "lsb", "real", "approximate"]),
-    help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
-)
+@numerics_option
 @click.option(
     "--objective",
     type=click.Choice(["best", "worst", "random"]),

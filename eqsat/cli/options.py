@@ -110,8 +110,19 @@ def host_option(command: _Command) -> _Command:
     return click.option(
         "--host",
         metavar="NAME|FILE",
-        help="What runs all that no accelerator takes: `cpu`, a runtime with a kernel for each operator, `c`, generated "
-        "C, or a target file. [default: cpu]",
+        help="What runs all that no accelerator takes: `cpu`, a runtime with one kernel an operator; `c`, the C that "
+        "`eqsat codegen` writes; or a target file. [default: cpu]",
+    )(command)
+
+
+def numerics_option(command: _Command) -> _Command:
+    """``--numerics``."""
+    return click.option(
+        "--numerics",
+        default="real",
+        show_default=True,
+        type=click.Choice(["exact", "lsb", "real", "approximate"]),
+        help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
     )(command)
 
 

@@ -17,14 +17,16 @@ def family_names() -> list[str]:
 
 
 def unknown_families(target: Target) -> Iterator[TargetError]:
-    """What is wrong with the names of a host's ``family`` entries."""
-    known = family_names() if target.families else []
-    for entry in target.families:
-        for name in entry.names:
+    """What is wrong with the families that a host's entries name."""
+    named = [(entry.names, entry.place) for entry in target.families]
+    named += [((e.family,), e.place) for e in (*target.supports, *target.composites) if e.family]
+    known = family_names() if named else []
+    for names, place in named:
+        for name in names:
             if name not in known:
                 yield TargetError(
                     "a family of generated kernels is required",
-                    place=str(entry.place),
+                    place=str(place),
                     actual=f"`{name}`",
                     hint=did_you_mean(name, known) or f"families: {', '.join(known)}",
                 )

@@ -26,6 +26,7 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.files import filling, reason
 from eqsat.rules.ast import Target
+from eqsat.rules.select import NumericsClass
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
 """Difference that the check allows, relative to the largest magnitude of an output."""
@@ -72,6 +73,7 @@ def write_program(
     dims: Mapping[str, int] | None = None,
     seed: int = 0,
     winograd: bool = False,
+    numerics: NumericsClass = "real",
     host: str | Path | Target | None = None,
     select: bool = True,
     vendors: Collection[str] | None = None,
@@ -82,7 +84,7 @@ def write_program(
     Args:
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
-        winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
+        winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions; all that there are by default. The
             program runs without their libraries as well.
         backends: Further backends: objects, or Python files, which are executed.
@@ -101,6 +103,7 @@ def write_program(
         isas=instructions,
         embedded=weights != "blob",
         winograd=winograd,
+        numerics=numerics,
         host=host,
         select=select,
         backends=chosen(model, vendors, backends),

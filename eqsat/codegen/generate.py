@@ -12,7 +12,6 @@ from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
-from eqsat.codegen.fold import fold_scales
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.layout import plan_layout
@@ -22,6 +21,7 @@ from eqsat.codegen.regions import mark_regions, plain_regions
 from eqsat.codegen.select import given_kernels, select_kernels
 from eqsat.execute.settle import settled
 from eqsat.rules.ast import Target
+from eqsat.rules.select import NumericsClass
 from eqsat.targets.registry import GENERATED, load_host
 
 
@@ -33,6 +33,7 @@ def generate(
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
     winograd: bool = False,
+    numerics: NumericsClass = "real",
     host: str | Path | Target | None = None,
     select: bool = True,
     backends: Mapping[str, Backend] | None = None,
@@ -47,7 +48,8 @@ def generate(
         isas: Instruction sets to write kernels for.
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
-            with ten times the rounding error and four times the weights.
+            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
+        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
         host: Whose file says what kernels there are and what they cost; the shipped ``c`` by default.
         select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
             most special family is taken and conversions are inserted where one wants another layout.
@@ -67,13 +69,12 @@ def generate(
     chosen = None
     if select:
         given = given_kernels(marked, generated)
-        chosen = given or select_kernels(marked, generated, dims=dims, winograd=winograd)
+        chosen = given or select_kernels(marked, generated, dims=dims, numerics="approximate" if winograd else numerics)
     selected, selection = (marked, None) if chosen is None else chosen
     program = lower(selected, dims=dims if chosen is None else None, regions=regions)
     coverage = assign(program, regions, unavailable or {})
     simplify_bytes(program)
     fuse(program)
-    fold_scales(program)
     layout = plan_layout(program)
     emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
     emitted.coverage = coverage

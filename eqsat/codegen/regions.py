@@ -111,7 +111,7 @@ def plain_regions(model: ir.Model, host: Target | None) -> frozenset[str]:
             choice, and therefore taken apart.
     """
     known = names()
-    chosen = choices(host)
+    chosen = choices(() if host is None else host.composites)
     found = set()
     for _, function in called_regions(model):
         kernels = kernel_nodes(function)

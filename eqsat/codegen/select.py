@@ -13,7 +13,7 @@ kernels and layouts of a fixed graph in this way; here elementwise operators may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -25,7 +25,8 @@ from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.emit import COMPOSITE, COST, TARGET, TARGETS
-from eqsat.rules.ast import Alternatives, Match, Pattern, Target
+from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
+from eqsat.rules.select import NumericsClass
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
 from eqsat.stages.assemble import assemble, export
@@ -65,7 +66,7 @@ def select_kernels(
     host: Target,
     *,
     dims: Mapping[str, int] | None = None,
-    winograd: bool = False,
+    numerics: NumericsClass = "real",
     time_limit: float = TIME_LIMIT,
 ) -> tuple[ir.Model, Selection] | None:
     """Chooses kernels and layouts.
@@ -75,19 +76,17 @@ def select_kernels(
             model is left as it is.
         host: Whose composites are chosen from.
         dims: Sizes of symbolic dimensions.
-        winograd: Whether kernels may be chosen that round far more than the operators they stand for.
+        numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
 
     Returns:
-        The model with marks, and what they say. None where there is nothing to choose: no operator of the model has
-        kernels in several layouts, or some size is not known, so that nothing has a cost.
+        The model with marks, and what they say. None where there is nothing to choose: the host has no rules and no
+        operator of the model has kernels in several layouts, or some size is not known, so that nothing has a cost.
     """
-    options = SearchOptions(
-        host=host, rules=(), dims=dims, numerics="approximate" if winograd else "real", time_limit=time_limit
-    )
+    options = SearchOptions(host=host, rules=(), dims=dims, numerics=numerics, time_limit=time_limit)
     try:
         loaded = load(model, options)
-        if choices(host).isdisjoint(op_key(node) for node in loaded.model.graph):
+        if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):
             return None
         clock = Clock(time_limit)
         saturated = saturate(loaded.model, loaded.rewriting, loaded.targets, clock)
@@ -124,9 +123,9 @@ def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] |
     return chosen, Selection(dict(sorted(names.items())), conversions, sum(costs), 0.0, "given")
 
 
-def choices(host: Target | None) -> set[OpKey]:
-    """Operators for which a host has kernels that compute them from channels that lie innermost to such."""
-    return set() if host is None else {op for entry in host.composites for op in _anchored(entry.pattern)}
+def choices(composites: Iterable[Composite]) -> set[OpKey]:
+    """Operators that one of a host's composites computes from channels that lie innermost to such."""
+    return {op for entry in composites for op in _anchored(entry.pattern)}
 
 
 def _anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpKey]:

@@ -96,7 +96,7 @@ class CostModel:
 
     def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
         """Family of kernels that computes a plain operator; empty where the target's file names none."""
-        if not self.targets[target].families:
+        if not self._entries[target].name_families:
             return ""
         entry = self._entry(target, op, attrs, inputs, outputs)
         return "" if entry is None else entry.family
@@ -276,6 +276,7 @@ class _Entries:
         self._all = target.supports
         self._by_op: dict[OpKey, tuple[Supports, ...]] = {}
         looked = [c.expr for s in target.supports for c in s.where] + [s.cost for s in target.supports if s.cost]
+        self.name_families = any(s.family for s in target.supports)
         self.looks_at_values = bool(uses(*looked).values)
 
     def of(self, op: OpKey) -> tuple[Supports, ...]:

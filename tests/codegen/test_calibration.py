@@ -30,9 +30,9 @@ from eqsat.targets.numbers import numerals, places, rewritten, written
 from eqsat.targets.registry import load_host, load_targets, read_target_file, targets_dir
 from eqsat.targets.validate import problems
 
-FILE = targets_dir() / "cpu.target"
+FILE = targets_dir() / "c.target"
 TEXT = FILE.read_text("utf-8")
-(HOST,) = load_targets()
+HOST = load_host("c")
 Measured = list[tuple[KernelInfo, float]]
 
 
@@ -48,7 +48,7 @@ def kernels() -> list[KernelInfo]:
 
 def changed(text: str, factors: dict[str, float]) -> str:
     """The host's file with some of its numbers multiplied."""
-    return rewritten(text, {n: n.value * factors.get(n.name, 1) for n in numerals(text, str(FILE), "cpu")})
+    return rewritten(text, {n: n.value * factors.get(n.name, 1) for n in numerals(text, str(FILE), "c")})
 
 
 def host_of(text: str) -> Target:
@@ -74,7 +74,7 @@ def test_probes_have_every_family_that_has_an_entry(kernels: list[KernelInfo]):
 
 def test_every_number_of_the_families_is_measured(kernels: list[KernelInfo]):
     """Each number stands in the expression of an entry that some probe belongs to."""
-    numbers = [n for n in numerals(TEXT, str(FILE), "cpu") if n.is_let]
+    numbers = [n for n in numerals(TEXT, str(FILE), "c") if n.is_let]
     used = frozenset[object]().union(*(places(entry.cost) for entry in HOST.families))
     assert len(numbers) > 20
     assert {n.name for n in numbers} == {n.name for n in numbers if n.place in used}
@@ -125,7 +125,7 @@ def test_the_same_each_time(kernels: list[KernelInfo]):
 def test_only_numbers_change(kernels: list[KernelInfo]):
     found = calibrated(HOST, TEXT, timed(kernels, TEXT, noise=0.3))
     back = rewritten(found.text, {})
-    for old, new in zip(numerals(TEXT, str(FILE), "cpu"), numerals(found.text, str(FILE), "cpu"), strict=True):
+    for old, new in zip(numerals(TEXT, str(FILE), "c"), numerals(found.text, str(FILE), "c"), strict=True):
         assert old.name == new.name
         assert new.text == (written(found.changes[old]) if old in found.changes else old.text)
     assert [_without_numbers(line) for line in back.split("\n")] == [
@@ -142,7 +142,7 @@ def test_the_file_can_be_used(kernels: list[KernelInfo], tmp_path: Path):
     path.write_text(calibrated(HOST, TEXT, timed(kernels, TEXT, noise=0.5)).text, "utf-8")
     (mine,) = read_target_file(path)
     assert [*problems(mine), *unknown_families(mine)] == []
-    assert [t.name for t in load_targets([str(path), "dnnl"])] == ["cpu", "dnnl"]
+    assert [t.name for t in load_targets([str(path), "dnnl"])] == ["c", "dnnl"]
     x = input("x", (1, 16, 8, 8))
     model = graph(op.Relu(op.Conv(x, np.ones((16, 16, 1, 1), np.float32))))
     assert len(generate(model, isas=(), host=path).kernels) == len(generate(model, isas=()).kernels)
@@ -257,7 +257,7 @@ def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path.write_text(found.text, "utf-8")
     (mine,) = read_target_file(path)
     assert [*problems(mine), *unknown_families(mine)] == []
-    assert set(found.changes) == set(numerals(TEXT, str(FILE), "cpu"))
+    assert set(found.changes) == set(numerals(TEXT, str(FILE), "c"))
     assert found.after < 1.5 and found.after <= found.before + 1e-9
 
 

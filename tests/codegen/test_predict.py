@@ -21,13 +21,13 @@ from eqsat.model.load import load
 from eqsat.rules.ast import Target
 from eqsat.rules.reader import read_text
 from eqsat.schema.types import OpKey
-from eqsat.targets.registry import load_targets
+from eqsat.targets.registry import load_host
 from tests.codegen import __main__ as conformance
 from tests.codegen import nodes
 from tests.codegen.random_graphs import random_model
 
 FLOAT = ir.DataType.FLOAT
-(HOST,) = load_targets()
+HOST = load_host("c")
 EVERY = 30
 
 

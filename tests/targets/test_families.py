@@ -16,7 +16,7 @@ from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel
 from eqsat.targets.families import family_entry
 from eqsat.targets.names import bind_operands
-from eqsat.targets.registry import load_targets
+from eqsat.targets.registry import load_host
 from eqsat.targets.validate import problems
 
 HEAD = """host core
@@ -30,8 +30,8 @@ FLOAT = ir.DataType.FLOAT
 RELU, EXP = OpKey("", "Relu"), OpKey("", "Exp")
 
 
-def core(entries: str, kernels: str = "") -> Target:
-    (found,) = read_text(HEAD + entries + kernels, "core.target").targets
+def core(entries: str) -> Target:
+    (found,) = read_text(HEAD + entries, "core.target").targets
     return found
 
 
@@ -89,10 +89,14 @@ def test_entries_that_cannot_apply():
 
 
 def test_names_are_those_of_families():
-    (problem,) = unknown_families(core("    family direct_convolutions cost launch\n"))
-    assert "did you mean `direct_convolution`" in str(problem)
+    entry = "    family direct_convolutions cost launch\n"
+    kernel = "    composite a : exact\n        Relu(Exp(x))\n        by direct_convolutions\n"
+    for text, count in ((entry, 1), (entry + kernel, 2)):
+        problems = list(unknown_families(core(text)))
+        assert len(problems) == count
+        assert all("did you mean `direct_convolution`" in str(problem) for problem in problems)
     assert {"direct_convolution", "winograd_convolution", "packed_matrix_product"} <= set(family_names())
-    assert list(unknown_families(load_targets()[0])) == []
+    assert list(unknown_families(load_host("c"))) == []
 
 
 def test_first_entry_whose_conditions_hold():
@@ -116,9 +120,9 @@ BODY = Body(1, (BodyNode(EXP, (), (0,)), BodyNode(RELU, (), (1,))), (2,))
 
 
 def _kernel(name: str) -> Composite:
-    """A kernel entry without a cost of its own."""
-    text = f"    kernel {name} : exact\n        Relu(Exp(x))\n"
-    return core("", text).kernels[0]
+    """A composite without a cost of its own."""
+    text = f"    family * cost 1\n    composite fused : exact\n        Relu(Exp(x))\n        by {name}\n"
+    return core(text).composites[0]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_without_entry_or_elements_the_roofline_holds():
 
 
 def test_an_own_cost_goes_first():
-    text = "    kernel a : exact\n        Relu(Exp(x))\n        cost 7\n"
-    host = core("    family a cost 3\n", text)
+    text = "    composite fused : exact\n        Relu(Exp(x))\n        by a\n        cost 7\n"
+    host = core("    family a cost 3\n" + text)
     x = TensorType(FLOAT, (4,))
-    assert CostModel([host]).composite(0, host.kernels[0], {"x": _facts(x)}, BODY, [x], x) == 7
+    assert CostModel([host]).composite(0, host.composites[0], {"x": _facts(x)}, BODY, [x], x) == 7

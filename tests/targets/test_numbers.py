@@ -95,7 +95,7 @@ def test_shipped_files_survive(path: Path):
         assert again.count("\n") == text.count("\n")
         (same,) = [t for t in read_text(again, str(path)).targets if t.name == target.name]
         assert (same.launch, same.bandwidth) == pytest.approx((target.launch, target.bandwidth), rel=5e-3)
-        assert len(same.families) == len(target.families) and len(same.kernels) == len(target.kernels)
+        assert len(same.families) == len(target.families) and len(same.composites) == len(target.composites)
 
 
 def test_numbers_of_an_expression():

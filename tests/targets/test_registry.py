@@ -43,7 +43,19 @@ def test_the_host_is_always_there_and_first() -> None:
     assert names("dnnl") == ["cpu", "dnnl"]
     assert names(["dnnl", "cpu", "ccompiler"]) == ["cpu", "dnnl", "ccompiler"]
     assert names("ccompiler, dnnl, cpu") == ["cpu", "ccompiler", "dnnl"]
-    assert all(t.is_host == (t.name == "cpu") for t in load_targets(list_targets()))
+    assert names(["dnnl", "c"]) == ["c", "dnnl"]
+    assert {name for name in list_targets() if load_targets(name)[0].name == name} == {"c", "cpu"}
+
+
+def test_the_host_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "arm.target").write_text(HOST, "utf-8")
+    assert [t.name for t in load_targets("dnnl", host="c")] == ["c", "dnnl"]
+    assert [t.name for t in load_targets((), host=tmp_path / "arm.target")] == ["arm"]
+    assert [t.name for t in load_targets("dnnl", host="c -launch=1e-6")] == ["c", "dnnl"]
+    with pytest.raises(TargetError, match=r"one host is required.*`c` and `cpu`"):
+        load_targets("cpu", host="c")
+    with pytest.raises(TargetError, match=r"a host is required.*`dnnl`, an accelerator"):
+        load_targets((), host="dnnl")
 
 
 def test_paths_also_with_commas_and_blanks(file: Path) -> None:
@@ -109,7 +121,7 @@ def test_options_of_the_host() -> None:
     ("asked", "message"),
     [
         ("dnn", "did you mean `dnnl`"),
-        ("quantum", "shipped targets: ccompiler, cpu, dnnl"),
+        ("quantum", "shipped targets: c, ccompiler, cpu, dnnl"),
         ("dnnl, dnnl", "named once; got `dnnl` twice"),
         (["dnnl", "dnnl -launch=1"], "named once"),
         ("dnnl -lunch=1", "did you mean `launch`"),
