@@ -64,11 +64,13 @@ class Backend:
         target: Name of the target whose regions it executes.
         library: What executes them, for reports; the target's name by default.
         joins: Whether neighbouring kernels that it takes are one run; else each kernel is.
+        whole: Whether it takes a region as a whole or not at all.
     """
 
     target: str = ""
     library: str = ""
     joins: bool = True
+    whole: bool = False
 
     def refuse(self, kernel: Kernel) -> str:
         """Why a kernel is not taken; empty if it is."""

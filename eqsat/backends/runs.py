@@ -19,7 +19,15 @@ def refusals(backend: Backend, region: Region) -> Mapping[Kernel, str]:
         BackendError: It fails.
     """
     with asked(backend, "refusals"):
-        return backend.refusals(region)
+        said = backend.refusals(region)
+    return as_a_whole(backend, {kernel: said.get(kernel, "") for kernel in region.kernels})
+
+
+def as_a_whole(backend: Backend, reasons: Mapping[K, str]) -> dict[K, str]:
+    """Why each kernel is not taken, empty if it is; a backend that takes whole regions takes all of them or none."""
+    if not backend.whole or not any(reasons.values()):
+        return dict(reasons)
+    return {kernel: reason or "its region is executed as a whole" for kernel, reason in reasons.items()}
 
 
 class asked:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.backends import values
 from eqsat.backends.backend import Backend
-from eqsat.backends.runs import alternating, refusals
+from eqsat.backends.runs import alternating, as_a_whole, refusals
 from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
 from eqsat.codegen.regions import MarkedKernel, MarkedRegion
@@ -104,16 +104,17 @@ class _Assignment:
         self.libraries[target] = backend.library or target
         said = refusals(backend, region)
         known = self.unavailable.get(target, {})
-        taken: set[int] = set()
+        reasons: dict[int, str] = {}
         for number, kernel in kernels.items():
-            reason = known.get(kernel.name) or said.get(kernel, "")
-            if not reason and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
-                reason = "an operand or a result of it is not computed in C"
+            reasons[number] = known.get(kernel.name) or said.get(kernel, "")
+            if not reasons[number] and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
+                reasons[number] = "an operand or a result of it is not computed in C"
+        reasons = as_a_whole(backend, reasons)
+        for number, reason in reasons.items():
             if reason:
+                kernel = kernels[number]
                 self.refused.setdefault(target, []).append((kernel.name, kernel.operator, reason))
-            else:
-                taken.add(number)
-        return taken
+        return {number for number, reason in reasons.items() if not reason}
 
     def _kernel(self, marked: MarkedKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))

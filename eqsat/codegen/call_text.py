@@ -1,4 +1,4 @@
-"""Kernels for which the target's file gives a C call: the backend of targets that have no other.
+"""Kernels and regions for which the target's file gives a C call: the backends of targets that have no other.
 
 Whether such a text may become C depends on who has written it. A target file is its author's program, and its calls are
 C as they stand. A model that eqsat has partitioned in this process has them from there. A model that was read from a
@@ -9,7 +9,7 @@ which is what the calls of most targets are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -17,7 +17,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.values import Kernel, Operand, Run
 from eqsat.errors import CodegenError
-from eqsat.partition.emit import CALL, TRUSTED_CALL
+from eqsat.partition.emit import CALL, INPUTS, OUTPUTS, TRUSTED_CALL
 from eqsat.text import shown
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?[fFuUlL]{0,3}"
@@ -49,40 +49,79 @@ class CallText(Backend):
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
         kernels = [run.kernels[0] for run in runs]
-        calls = [_filled(writer, run, kernel) for run, kernel in zip(runs, kernels, strict=True)]
-        return Code(calls, header=declarations([Call.of(kernel) for kernel in kernels], writer.c_type))
+        calls = [Call.of(kernel) for kernel in kernels]
+        texts = [call.statement(writer, run) for call, run in zip(calls, runs, strict=True)]
+        return Code(texts, header=declarations(calls, writer.c_type))
+
+
+class RegionCallText(Backend):
+    """Executes the regions of a target as a whole, by the call that its file gives for one.
+
+    Args:
+        target: Name of the target.
+        texts: Calls by the name of the region.
+    """
+
+    whole = True
+
+    def __init__(self, target: str, texts: Mapping[str, str]) -> None:
+        self.target = target
+        self.texts = texts
+
+    def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
+        calls = [Call.of_run(self.texts[run.region.name], run) for run in runs]
+        texts = [call.statement(writer, run) for call, run in zip(calls, runs, strict=True)]
+        return Code(texts, header=declarations(calls, writer.c_type))
 
 
 class Call:
-    """A call and what it is made on: the operands that are present, in order, and the result."""
+    """A call and what it is made on.
 
-    def __init__(self, text: str, operands: Sequence[Operand], result: Operand | None) -> None:
+    Args:
+        text: With holes: ``{0}``, ``{1}``, ... for operands, ``{result}`` for the first result, ``{result1}``, ... for
+            others.
+        operands: Those that are present, in order.
+        results: Likewise.
+    """
+
+    def __init__(self, text: str, operands: Sequence[Operand], results: Sequence[Operand]) -> None:
         self.text = text
         self.operands = operands
-        self.result = result
+        self.results = results
 
     @staticmethod
     def of(kernel: Kernel) -> Call:
-        result = next((t for t in kernel.results if t is not None), None)
-        return Call(kernel.call, [x for x in kernel.operands if x is not None], result)
+        results = [t for t in kernel.results if t is not None]
+        return Call(kernel.call, [x for x in kernel.operands if x is not None], results)
 
-    def fill(self, operands: Sequence[str], result: str) -> str:
+    @staticmethod
+    def of_run(text: str, run: Run) -> Call:
+        """The call of a whole region: lists of its operands and results take the place of their holes."""
+        lists = {
+            INPUTS: ", ".join(f"{{{i}}}" for i in range(len(run.inputs))),
+            OUTPUTS: ", ".join(f"{{result{i}}}" for i in range(len(run.outputs))),
+        }
+        for hole, listed in lists.items():
+            text = text.replace(hole, listed) if listed else re.sub(rf"{re.escape(hole)}(\s*,\s*)?", "", text)
+        return Call(text, run.inputs, run.outputs)
+
+    def operand(self, hole: str) -> tuple[Operand | None, bool]:
+        """The tensor of a hole, None if it is absent, and whether it is written."""
+        is_result = hole.startswith("result")
+        known, number = (self.results, hole.removeprefix("result") or "0") if is_result else (self.operands, hole)
+        return known[int(number)] if int(number) < len(known) else None, is_result
+
+    def fill(self, address: Callable[[Operand | None], str]) -> str:
         """The text with the addresses of its tensors."""
 
         def one(found: re.Match[str]) -> str:
-            if found[0] in ("{{", "}}"):
-                return found[0][0]
-            if found[1] == "result":
-                return result
-            return operands[int(found[1])] if int(found[1]) < len(operands) else "NULL"
+            return found[0][0] if found[1] is None else address(self.operand(found[1])[0])
 
-        return re.sub(r"\{\{|\}\}|\{(\d+|result)\}", one, self.text)
+        return re.sub(r"\{\{|\}\}|\{(\d+|result\d*)\}", one, self.text)
 
-
-def _filled(writer: Writer, run: Run, kernel: Kernel) -> str:
-    call = Call.of(kernel)
-    text = call.fill([writer.pointer(run, x) for x in call.operands], writer.pointer(run, call.result))
-    return f"{text.rstrip().rstrip(';')};"
+    def statement(self, writer: Writer, run: Run) -> str:
+        """The call in the body of a run."""
+        return self.fill(lambda operand: writer.pointer(run, operand)).rstrip().rstrip(";") + ";"
 
 
 # ---- declarations --------------------------------------------------------------------------------------
@@ -124,12 +163,10 @@ def _arguments(text: str) -> list[str]:
 
 def _parameter(call: Call, argument: str, c_type: Callable[[Operand], str]) -> str:
     """C type of a parameter after one argument; empty for NULL, which fits any pointer."""
-    if argument == "{result}":
-        return f"{c_type(call.result)} *" if call.result is not None else "void *"
-    found = re.fullmatch(r"\{(\d+)\}", argument)
+    found = re.fullmatch(r"\{(\d+|result\d*)\}", argument)
     if found is not None:
-        known = int(found[1]) < len(call.operands)
-        return f"const {c_type(call.operands[int(found[1])])} *" if known else "const void *"
+        operand, is_written = call.operand(found[1])
+        return f"{'' if is_written else 'const '}{'void' if operand is None else c_type(operand)} *"
     if argument == "NULL":
         return ""
     if argument.startswith('"'):
@@ -158,8 +195,8 @@ def trusted_call(node: ir.Node, target: str) -> str:
     """The text of a node's call.
 
     Args:
-        node: With a call.
-        target: Whose kernel it is.
+        node: With a call: of a kernel, or of a whole region.
+        target: Whose it is.
 
     Raises:
         CodegenError: The text comes from a file and is more than a call of the target's function.
@@ -181,5 +218,5 @@ def is_plain_call(text: str, target: str) -> bool:
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", target) or _SYSTEM.fullmatch(target) or len(text) > _LONGEST:
         return False
     own = rf"(?i:{target}_)[0-9A-Za-z_]+"
-    argument = rf" *(?:\{{(?:\d+|result)\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
+    argument = rf" *(?:\{{(?:\d+|result|inputs|outputs)\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
     return re.fullmatch(rf" *{own} *\((?: *|{argument}(?:,{argument})*)\) *;? *", text, re.ASCII) is not None

@@ -28,7 +28,7 @@ from eqsat.backends.read import (
 )
 from eqsat.backends.registry import names
 from eqsat.backends.values import Operand
-from eqsat.codegen.call_text import CallText, trusted_call
+from eqsat.codegen.call_text import CallText, RegionCallText, trusted_call
 from eqsat.codegen.select import choices
 from eqsat.partition.emit import CALL, REGION, TARGET, composite_domain
 from eqsat.partition.names import Namer
@@ -128,6 +128,7 @@ class _Marking:
         self.backends = backends
         self.plain = plain
         self.regions: list[MarkedRegion] = []
+        self.texts: dict[str, dict[str, str]] = {}
         self.whole: set[ir.OperatorIdentifier] = set()
 
     def run(self) -> bool:
@@ -136,6 +137,10 @@ class _Marking:
         for node, function in called:
             name, target = function.metadata_props[REGION], function.metadata_props.get(TARGET, "")
             backend = self.backends.get(target)
+            if backend is None and CALL in node.metadata_props:
+                self.texts.setdefault(target, {})[name] = trusted_call(node, target)
+                backend = RegionCallText(target, self.texts[target])
+            node.metadata_props.pop(CALL, None)
             called_by_text = any(CALL in inner.metadata_props for inner in function)
             if backend is not None or (name in self.plain and not called_by_text):
                 self._region(node, function, MarkedRegion(name, target, backend))

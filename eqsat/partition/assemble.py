@@ -92,6 +92,7 @@ def assemble(
         types={c: t for c, t in enumerate(snapshot.types) if t is not None},
         names=names,
         subgraph_names=captured,
+        region_calls=tuple(target.region_call for target in formulation.targets),
     )
     return Assembled(plan, tuple(enodes))
 

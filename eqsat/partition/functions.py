@@ -23,6 +23,7 @@ from eqsat.partition.emit import (
     COMPOSITE,
     COST,
     FAMILY,
+    NAME,
     REGION,
     RULE,
     TARGET,
@@ -248,7 +249,13 @@ class _Writer:
         function.metadata_props.update(marks)
         self.functions.append(function)
         results = [self.scope[vid] for vid in region.outputs]
-        self.nodes.append(make_node(op, [], actual, results, name=self.node_namer.keep(region.name), metadata=marks))
+        call = self.plan.region_calls[region.target] if self.plan.region_calls else ""
+        if call:
+            marks[CALL] = call.replace(NAME, region.name)
+        made = make_node(op, [], actual, results, name=self.node_namer.keep(region.name), metadata=marks)
+        if call:
+            made.meta[TRUSTED_CALL] = marks[CALL]
+        self.nodes.append(made)
 
     def _embedded(self, vid: int, scope: _Scope) -> ir.Node:
         tensor = self.plan.constants[vid]

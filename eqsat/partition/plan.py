@@ -46,6 +46,7 @@ class Plan:
     Attributes:
         targets: Names, the host first.
         dispatch: Seconds to start a region, by target.
+        region_calls: C call of a whole region, by target, with a hole for its name; empty without one.
         nodes: In a topological order.
         inputs: Value id and the original graph input, in the model's order.
         outputs: Value id and the original graph output, in the model's order; one value may serve several.
@@ -64,6 +65,7 @@ class Plan:
     types: dict[int, TensorType]
     names: dict[int, str]
     subgraph_names: dict[str, int] = field(default_factory=dict)
+    region_calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,6 +405,7 @@ class Target(Node):
         dispatch: seconds to start a region; link_bandwidth byte/s and link_latency seconds to the host.
         is_host: Declared ``host cpu`` instead of ``target cpu``.
         families: Of a host, what kernels of generated code cost.
+        region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
         rules: Paths of rule files that belong to it: they make what its composites are written in.
     """
 
@@ -423,6 +424,7 @@ class Target(Node):
     doc: str = ""
     families: tuple[Family, ...] = ()
     rules: tuple[str, ...] = ()
+    region_call: str = ""
 
 
 class RuleFile(Node):

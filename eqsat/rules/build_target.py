@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ FAMILY_SYMBOLS = (*COST_SYMBOLS, "functions", "scattered")
 _SETTINGS = ("bandwidth", "launch", "dispatch")
 _LINK = ("bandwidth", "latency")
 _SECTIONS = ("peak", "link")
+_Item = s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite
 
 
 def build_target(declaration: s.Target, frame: Frame, source: Source, sources: Sources) -> ast.Target:
@@ -44,6 +46,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     supports: list[ast.Supports] = []
     composites: list[ast.Composite] = []
     rules: list[str] = []
+    region_call: str | None = None
     families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
     define(lets, frame, sources, local=False)
@@ -60,6 +63,10 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
                 if summary is not None:
                     raise sources.error(item.place, "`summary` must be given once")
                 summary = item.text.value
+            case s.RegionCall():
+                if region_call is not None:
+                    raise sources.error(item.place, "`region call` must be given once")
+                region_call = _region_call(item, declaration, sources)
             case s.Setting():
                 _settings(item, declaration, peaks, numbers, sources)
             case s.Let():
@@ -103,7 +110,26 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         ),
         families=tuple(families),
         rules=tuple(rules),
+        region_call=region_call or "",
     )
+
+
+def _region_call(item: s.RegionCall, declaration: s.Target, sources: Sources) -> str:
+    if item.name != "region":
+        raise sources.error(item.place, "`region` is required before `call`", actual=f"`{item.name}`")
+    if declaration.is_host:
+        raise sources.error(item.place, "only an accelerator has a `region call`", actual="a host")
+    text = "".join(t.value for t in item.texts)
+    holes = re.findall(r"\{\{|\}\}|\{[^{}]*\}?|\}", text)
+    wrong = next((h for h in holes if h not in ("{{", "}}", "{name}", "{inputs}", "{outputs}")), None)
+    if wrong is not None or "{outputs}" not in holes:
+        raise sources.error(
+            item.texts[0].place,
+            "the call of a region has the holes {name}, {inputs} and {outputs}; the last one is required",
+            actual=f"`{wrong}`" if wrong is not None else "no {outputs}",
+            hint='for example `region call "npu_run_{name}({inputs}, {outputs})"`; write `{{` for a brace of C',
+        )
+    return text
 
 
 def _rule_file(item: s.Text, sources: Sources) -> str:
@@ -150,7 +176,9 @@ def _named_family(clauses: Sequence[object]) -> str:
     return next((c.name for c in clauses if isinstance(c, s.By)), "")
 
 
-def _body(items: Sequence[s.Setting | s.Text | s.Supports | s.Family | s.Let | s.Composite], otherwise: int) -> int:
+def _body(
+    items: Sequence[s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite], otherwise: int
+) -> int:
     """The line on which what follows a header begins."""
     return items[0].span.first if items else otherwise
 

@@ -168,10 +168,14 @@ def _with_reason(text: list[str], because: str, column: int, inside: int) -> lis
     return [*text, " " * (inside + (column + 2 if fits else INDENT)) + reason]
 
 
-def _item(item: s.Setting | s.Text | s.Supports | s.Family | s.Let | s.Composite) -> Iterator[Clause]:
+def _item(item: s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite) -> Iterator[Clause]:
     match item:
         case s.Text():
             yield Clause(item.span, [f"{item.name} {item.text.text}"], INDENT)
+        case s.RegionCall():
+            texts = [t.text for t in item.texts]
+            inside = " " * (INDENT + len("region call "))
+            yield Clause(item.span, [f"region call {texts[0]}", *(inside + t for t in texts[1:])], INDENT)
         case s.Setting():
             yield Clause(item.span, _setting(item), INDENT)
         case s.Let():

@@ -222,6 +222,9 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def summary(self, meta: Meta, c: list[Any]) -> s.Text:
         return s.Text(str(c[0]), self._string(c[1]), self._place(meta), self._span(meta))
 
+    def region_call(self, meta: Meta, c: list[Any]) -> s.RegionCall:
+        return s.RegionCall(str(c[0]), tuple(self._string(t) for t in c[2:]), self._place(meta), self._span(meta))
+
     def supports(self, meta: Meta, c: list[Any]) -> s.Supports:
         ops = None if isinstance(c[1], Token) else c[1]
         return s.Supports(ops, tuple(c[2:]), self._place(meta), self._span(meta))

@@ -98,6 +98,15 @@ class Text(Node):
     span: Span
 
 
+class RegionCall(Node):
+    """``region call "..."``; several strings in a row are joined. ``name`` is the word before ``call``."""
+
+    name: str
+    texts: tuple[String, ...]
+    place: Place
+    span: Span
+
+
 class Supports(Node):
     """``supports A, B``; ``ops`` is None for ``*``."""
 
@@ -132,7 +141,7 @@ class Composite(Node):
 class Target(Node):
     name: str
     is_host: bool
-    items: tuple[Setting | Text | Supports | Family | Let | Composite, ...]
+    items: tuple[Setting | Text | RegionCall | Supports | Family | Let | Composite, ...]
     place: Place
     span: Span
 

@@ -149,7 +149,7 @@ def test_transposes_around_a_convolution_cancel() -> None:
 def test_concatenation_in_place() -> None:
     body = "a = Exp(x) b = Neg(x) c = Concat<axis = 1>(a, b) d = Abs(x) e = Concat<axis = 1>(c, d) y = Tanh(e)"
     found = generated("(float[2, 3, 4] x) => (float[2, 9, 4] y)", body)
-    assert kernels(found) == ["Exp", "Neg", "Abs", "Tanh"]
+    assert sorted(kernels(found)) == ["Abs", "Exp", "Neg", "Tanh"]
     (entry,) = found.memory_map
     assert entry.size == 2 * 9 * 4 * 4
 

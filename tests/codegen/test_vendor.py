@@ -114,7 +114,7 @@ def test_nothing_is_shared_with_what_the_call_replaces(partitioned: eqsat.Result
 
 
 def call(text: str, dtype: type) -> Call:
-    return Call(text, [np.zeros(3, dtype)], Tensor("y", ir.DataType.INT32, (3,)))
+    return Call(text, [np.zeros(3, dtype)], [Tensor("y", ir.DataType.INT32, (3,))])
 
 
 def c_type(operand: Operand) -> str:
@@ -123,7 +123,7 @@ def c_type(operand: Operand) -> str:
 
 def test_texts_of_calls() -> None:
     first = call('f({0}, {{1}}, NULL, "a,b", {result}, -2, 0.5)', np.int8)
-    assert first.fill(["p"], "q") == 'f(p, {1}, NULL, "a,b", q, -2, 0.5)'
+    assert first.fill(lambda x: "q" if isinstance(x, Tensor) else "p") == 'f(p, {1}, NULL, "a,b", q, -2, 0.5)'
 
 
 def test_declarations() -> None:
