@@ -21,6 +21,10 @@ class Undefined(Exception):
     """The operator has no defined result on this data (an integer division by zero)."""
 
 
+class Unrepresentable(Undefined):
+    """A float is converted to an integer type that cannot hold it."""
+
+
 class NotANumber(Undefined):
     """A NaN where the operator has to give an integer: whatever it gives, no rule is to blame."""
 
@@ -84,4 +88,4 @@ def _require_castable(to: object, inputs: Arrays) -> None:
     low, high = limits(target)
     wide = source.astype(np.float64)
     if not np.isfinite(wide).all() or wide.min() <= low - 1 or wide.max() >= high + 1:
-        raise Undefined("a float that the integer type cannot hold")
+        raise Unrepresentable("a float that the integer type cannot hold")

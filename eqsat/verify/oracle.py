@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.check.oracle import Undefined, require_defined
+from eqsat.check import oracle as standard
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.reference import ReferenceNode
 from eqsat.schema import opset
@@ -40,6 +40,10 @@ class Failed(Exception):
 
 class Refused(Failed):
     """An implementation has the operator and fails on these inputs."""
+
+
+class Undefined(Failed):
+    """A float is converted to an integer type that cannot hold it: any result is right."""
 
 
 class Oracle:
@@ -105,7 +109,7 @@ def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple
     """eqsat's kernels, but for bodies of control flow.
 
     Raises:
-        Failed: See there.
+        Undefined, Failed: See there.
     """
     _require_defined(op, attrs, inputs)
     flow = any(isinstance(value, GraphAttr) for _, value in attrs)
@@ -120,8 +124,10 @@ def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
     # An integer division by zero ends the process in ONNX Runtime.
     try:
         if all(isinstance(x, np.ndarray) or x is None for x in inputs):
-            require_defined(op, attrs, inputs)
-    except Undefined as error:
+            standard.require_defined(op, attrs, inputs)
+    except standard.Unrepresentable as error:
+        raise Undefined(str(error)) from error
+    except standard.Undefined as error:
         raise Failed(str(error)) from error
 
 

@@ -14,7 +14,7 @@ from eqsat.execute.difference import Difference, Numerics, compare_values
 from eqsat.execute.executor import Executor
 from eqsat.schema.types import GraphAttr
 from eqsat.verify import judge
-from eqsat.verify.oracle import MOST_ROUNDS, Failed, Value, own
+from eqsat.verify.oracle import MOST_ROUNDS, Failed, Undefined, Value, own
 from eqsat.verify.programs import Call, Programs, run_kernels, run_nodes
 from eqsat.verify.sides import Noise
 
@@ -119,8 +119,7 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
 def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
     """Whether the kernels one by one compute what the result as a whole does.
 
-    Not compared is what follows from an operator that leaves its result undefined, such as the cast of an infinity to
-    an integer.
+    Not compared is what follows from a float that the integer type cannot hold, such as the cast of an infinity.
     """
     values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
@@ -132,10 +131,12 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
             values[c] = programs.constant(c)
         try:
             if reads & undefined:
-                raise Failed("an operand is undefined")
+                raise Undefined("an operand is undefined")
             run_kernels(programs, [i], values, own)
-        except Failed:
+        except Undefined:
             undefined.update(c for c in kernel.outputs if c is not None)
+        except Failed:
+            return False
         for c in reads:
             if last[c] == i and c not in wanted:
                 values.pop(c, None)

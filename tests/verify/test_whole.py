@@ -1,0 +1,62 @@
+"""Kernels one by one beside the result as a whole: only what is undefined is left out of the comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.model.expression import Tensor
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
+from eqsat.search import Search
+from eqsat.verify.oracle import Failed, Undefined, own
+from eqsat.verify.programs import Programs
+from eqsat.verify.whole import is_put_together
+
+INT32 = 6
+
+
+def programs_of(*outputs: Tensor) -> Programs:
+    search = Search.of(eqsat.graph(list(outputs)))
+    result = search.extract("best")
+    verifier = search.verifier(result.plan, result.model)
+    verifier.run()
+    return verifier.programs
+
+
+def casts() -> Programs:
+    x = eqsat.input("x", (3,))
+    return programs_of(op.Cast(x, to=INT32) + np.int32(1), op.Neg(x))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e9])
+def test_what_follows_from_a_cast_of_what_does_not_fit_is_not_compared(value: float) -> None:
+    x = np.array([1, value, 2], np.float32)
+    anything = np.array([7, 8, 9], np.int32)
+    assert is_put_together(casts(), {"x": x}, [anything, -x])
+    assert not is_put_together(casts(), {"x": x}, [anything, x])
+
+
+def test_what_fits_is_compared() -> None:
+    x = np.array([1, 5, 2], np.float32)
+    assert is_put_together(casts(), {"x": x}, [np.array([2, 6, 3], np.int32), -x])
+    assert not is_put_together(casts(), {"x": x}, [np.array([2, 6, 4], np.int32), -x])
+
+
+def test_what_cannot_be_evaluated_is_not_excused() -> None:
+    x, y = eqsat.input("x", (2,), "int32"), eqsat.input("y", (2,), "int32")
+    divided = programs_of(x / y)
+    a, zeros = np.array([4, 6], np.int32), np.array([2, 0], np.int32)
+    assert is_put_together(divided, {"x": a, "y": a}, [np.ones(2, np.int32)])
+    assert not is_put_together(divided, {"x": a, "y": zeros}, [np.ones(2, np.int32)])
+
+
+def test_the_oracle_tells_them_apart() -> None:
+    cast, divide = OpKey("", "Cast"), OpKey("", "Div")
+    with pytest.raises(Undefined, match="a float that the integer type cannot hold"):
+        own(cast, make_attrs(cast, {"to": INT32}), [np.array([np.inf], np.float32)], 1)
+    with pytest.raises(Failed, match="division by zero") as caught:
+        own(divide, (), [np.ones(1, np.int32), np.zeros(1, np.int32)], 1)
+    assert not isinstance(caught.value, Undefined)
