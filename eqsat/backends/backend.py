@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.backends.code import Code, Writer
 from eqsat.backends.values import Kernel, Region, Run
+from eqsat.errors import BackendError
 
 Prepared = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 """Executes a run: arrays of its inputs in, arrays of its outputs out."""
@@ -94,8 +95,17 @@ class Backend:
     # ---- C ---------------------------------------------------------------------------------------------
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
-        """The C of all runs of a program. A backend that does not override this runs from Python only."""
-        raise NotImplementedError
+        """The C of all runs of a program. A backend that does not override this runs from Python only.
+
+        Raises:
+            BackendError: It does not, and is asked for C all the same.
+        """
+        raise BackendError(
+            "a backend that writes C is required",
+            place=f"backend of {self.target!r}, {type(self).__name__}.emit",
+            actual="a backend that does not override emit",
+            hint="override emit to return eqsat.backends.Code without calling super().emit, or run it from Python",
+        )
 
     @property
     def emits(self) -> bool:

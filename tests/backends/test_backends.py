@@ -16,6 +16,7 @@ import eqsat
 from eqsat import op
 from eqsat.backends import Backend, Code, Kernel, Run, Writer
 from eqsat.backends.backend import Prepared
+from eqsat.backends.values import Operand
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.folder import write_program
 from eqsat.codegen.runtime import CModel
@@ -134,10 +135,10 @@ def test_kernels_are_the_same_from_python_and_in_c(result: eqsat.Result, inputs:
 
 
 def _described(kernel: Kernel) -> str:
-    def one(x: object) -> str:
+    def one(x: Operand | None) -> str:
         if isinstance(x, np.ndarray):
             return f"constant {x.dtype}{list(x.shape)} {x.sum():.4f}"
-        return "none" if x is None else f"{x.dtype}{list(x.shape)}"  # type: ignore[attr-defined]
+        return "none" if x is None else f"{x.dtype}{list(x.shape)}"
 
     parts = [
         kernel.name,
@@ -262,6 +263,18 @@ def test_failures_name_the_backend(result: eqsat.Result, inputs: dict[str, np.nd
         result.run(inputs, backend="c", backends=[Half()])
     with pytest.raises(BackendError, match=r"float32\[3\]"):
         result.run(inputs, backends=[Shapeless()])
+
+
+def test_a_backend_that_writes_no_c_says_so(result: eqsat.Result, inputs: dict[str, np.ndarray]) -> None:
+    class Inherited(Backend):
+        target = "units"
+
+        def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
+            return super().emit(writer, runs)
+
+    with pytest.raises(BackendError, match=r"Inherited.emit: a backend that writes C is required") as caught:
+        result.run(inputs, backend="c", backends=[Inherited()])
+    assert "override emit" in caught.value.hint
 
 
 def test_a_backend_for_python_alone_leaves_c_portable(result: eqsat.Result, inputs: dict[str, np.ndarray]) -> None:
