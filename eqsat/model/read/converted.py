@@ -7,7 +7,7 @@ What was computed on a matrix (Softmax before opset 13) it reshapes there and ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -18,6 +18,8 @@ _LIKE_FIRST = {"Clip": (1, 2), "Pad": (2,)}
 _ON_MATRICES = ("Softmax", "LogSoftmax", "Hardmax")
 
 Types = dict[str, int]
+Place = tuple[str, ...]
+"""First result and attribute of each node of control flow around a value, then the value; branches may share names."""
 
 
 def element_types(model: onnx.ModelProto) -> Types:
@@ -55,21 +57,43 @@ def drop_leftovers(graph: onnx.GraphProto) -> None:
                 node.attribute.extend(kept)
 
 
-def flattened(model: onnx.ModelProto) -> set[str]:
+def flattened(model: onnx.ModelProto) -> set[Place]:
     """Results of operators that the converter computes on a matrix, if a tensor of the model may be empty."""
-    graph = model.graph
+    graphs = list(_graphs(model.graph))
+    if not any(_declares_empty(graph) for _, graph in graphs):
+        return set()
+    return {
+        (*where, o)
+        for where, graph in graphs
+        for node in graph.node
+        if node.op_type in _ON_MATRICES and not node.domain
+        for o in node.output
+    }
+
+
+def keep_empty(model: onnx.ModelProto, results: set[Place]) -> None:
+    """Has such results reshaped to just the shape they had: 0 is a size there, and not the operand's."""
+    if not results:
+        return
+    for where, graph in _graphs(model.graph):
+        for node in graph.node:
+            if node.op_type == "Reshape" and (*where, node.output[0]) in results:
+                node.attribute.append(helper.make_attribute("allowzero", 1))
+
+
+def _graphs(graph: onnx.GraphProto, where: Place = ()) -> Iterator[tuple[Place, onnx.GraphProto]]:
+    """A graph and the bodies of its control flow, each with its place."""
+    yield where, graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g, (*where, *node.output[:1], attribute.name))
+
+
+def _declares_empty(graph: onnx.GraphProto) -> bool:
     kinds = (v.type.tensor_type for v in (*graph.input, *graph.value_info, *graph.output))
     sizes = (d.dim_value for kind in kinds for d in kind.shape.dim if d.HasField("dim_value"))
-    if 0 not in {*sizes, *(d for tensor in graph.initializer for d in tensor.dims)}:
-        return set()
-    return {o for node in graph.node if node.op_type in _ON_MATRICES and not node.domain for o in node.output}
-
-
-def keep_empty(graph: onnx.GraphProto, results: set[str]) -> None:
-    """Has such results reshaped to just the shape they had: 0 is a size there, and not the operand's."""
-    for node in graph.node:
-        if node.op_type == "Reshape" and node.output[0] in results:
-            node.attribute.append(helper.make_attribute("allowzero", 1))
+    return 0 in {*sizes, *(d for tensor in graph.initializer for d in tensor.dims)}
 
 
 def _has_bounds(graph: onnx.GraphProto) -> bool:

@@ -136,7 +136,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
             hint=f"{', '.join(changed[:8])} changed since; exporting with a newer opset avoids the conversion",
         ) from error
     give_types(converted, types)
-    keep_empty(converted.graph, on_matrices)
+    keep_empty(converted, on_matrices)
     if version < 11:
         drop_leftovers(converted.graph)
     _restore(converted, metadata)

@@ -96,6 +96,26 @@ def test_subgraphs_are_upgraded_too() -> None:
     )
 
 
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_empty_tensors_in_subgraphs_keep_their_shape(operator: str) -> None:
+    """What was computed on a matrix before opset 13; the other branch reshapes to a result of the same name."""
+    text = f"""<ir_version: 7, opset_import: ["": 12]>
+    g (bool c, float[3,2,0] x) => (float[N,M,K] y) <int64[3] s = {{0, 0, 0}}> {{
+        y = If(c) <
+            then_branch = t () => (float[3,2,0] a) {{ a = {operator}<axis=1>(x) }},
+            else_branch = e () => (float[3,2,0] a) {{ a = Reshape(x, s) }}
+        >
+    }}"""
+    original = onnx.parser.parse_model(text)
+    model = load(original)
+    for chosen in (True, False):
+        feed = {"c": np.array(chosen), "x": np.zeros((3, 2, 0), np.float32)}
+        (found,) = Executor(model).run(feed).values()
+        assert found.shape == run_ort(original, feed)[0].shape == run_ort(model, feed)[0].shape == (3, 2, 0)
+    (branch,) = [n.attributes for n in model.graph if n.op_type == "If"]
+    assert "allowzero" not in next(n for n in branch["else_branch"].as_graph() if n.op_type == "Reshape").attributes
+
+
 def test_per_channel_slope_of_old_prelu() -> None:
     """Opset 6: one slope a channel, whatever the rank."""
     text = """<ir_version: 3, opset_import: ["": 6]>
