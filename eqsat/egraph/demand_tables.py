@@ -159,22 +159,24 @@ class Facts:
         facts: list[Fact] = []
         # What the model's own operators round is what the model means.
         self._priming = True
-        for index, node in enumerate(encoding.nodes):
-            if index % 256 == 0:
-                self.engine.look_at_clock()
-            c = node.constructor
-            known = [(0, 0) if o is None else (types[o], values[o]) for o in node.operands]
-            by_value = value_inputs(c.op)
-            for kind, target, key in (
-                ("type", types, tuple(v if i in by_value else t for i, (t, v) in enumerate(known))),
-                ("value", values, tuple(t if has(c.op, Trait.BY_TYPE) else v for t, v in known)),
-            ):
-                if None in key or (kind == "value" and not self._folds(c)):
-                    continue
-                found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
-                for k, part in zip(node.results, found or (), strict=False):
-                    target[k] = part or None
-        self._priming = False
+        try:
+            for index, node in enumerate(encoding.nodes):
+                if index % 256 == 0:
+                    self.engine.look_at_clock()
+                c = node.constructor
+                known = [(0, 0) if o is None else (types[o], values[o]) for o in node.operands]
+                by_value = value_inputs(c.op)
+                for kind, target, key in (
+                    ("type", types, tuple(v if i in by_value else t for i, (t, v) in enumerate(known))),
+                    ("value", values, tuple(t if has(c.op, Trait.BY_TYPE) else v for t, v in known)),
+                ):
+                    if None in key or (kind == "value" and not self._folds(c)):
+                        continue
+                    found = self._answer(kind, c, (node.number, *(k for k in key if k is not None)), facts)
+                    for k, part in zip(node.results, found or (), strict=False):
+                        target[k] = part or None
+        finally:
+            self._priming = False
         self._tell(facts)
         return types, values
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.egraph.engine import TimeUp
+from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
-from tests.egraph.helpers import saturated
+from tests.egraph.helpers import model, saturated
 
 TYPES = {
     "float16": np.dtype(np.float16),
@@ -52,6 +55,24 @@ def test_products_whose_constants_overflow_together(name: str, objective: str) -
     wanted = values.astype(wide) * wide(big) * wide(big) * wide(small)
     assert np.all(np.abs(wanted) < float(limits.max))
     agree(optimized(((x * big) * big) * small, objective=objective), values, wanted)
+
+
+def test_constants_are_guarded_after_the_model_was_left_half_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the model's own operators round is allowed only while these are read."""
+    body = "p = Mul(a, x) q = Mul(b, x) out = Add(p, q)"
+    graph = model(f"a = Constant<value_floats = [300.0]>() b = Constant<value_floats = [3e38]>() {body}")
+    saturation = Saturation(graph, (), ())
+    facts, tables = saturation.facts, saturation.tables
+    multiply = next(n for n in saturation.encoding.nodes if n.constructor.op.name == "Mul")
+    large = tables.constants.of_array(np.array([3e38], np.float32), ir.DataType.FLOAT)
+
+    def over() -> None:
+        raise TimeUp
+
+    monkeypatch.setattr(facts.engine, "look_at_clock", over)
+    with pytest.raises(TimeUp):
+        facts.prime(saturation.encoding)
+    assert facts._ask("value", multiply.constructor, (multiply.number, large, large)) is None
 
 
 def rule_row(result: eqsat.Result, name: str):
