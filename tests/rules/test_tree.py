@@ -42,6 +42,8 @@ def test_replacing_leaves_the_rest() -> None:
 
 
 def test_plain_patterns_of_alternatives() -> None:
-    (operand,) = pattern("Neg(Relu(x) | (Tanh(x) | x))").args  # type: ignore[union-attr]
+    negation = pattern("Neg(Relu(x) | (Tanh(x) | x))")
+    assert isinstance(negation, Match)
+    (operand,) = negation.args
     assert operand is not None
     assert [p.ops[0].name if isinstance(p, Match) else "" for p in plain(operand)] == ["Relu", "Tanh", ""]
