@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eqsat.ops.evaluate import evaluate
+from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 from tests.ops.oracle import check, values
 from tests.ops.test_quantization import EIGHT, full, scale, zero
 
@@ -230,3 +233,31 @@ def test_bias_add():
     rng = np.random.default_rng(15)
     x, bias, skip = (values(rng, s, np.float32) for s in ((1, 4, 320), (320,), (1, 4, 320)))
     check("BiasAdd", [x, bias, skip], domain=MS, judge=lambda *_: [x + bias + skip])
+
+
+@pytest.mark.parametrize(
+    "name", ["QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearLeakyRelu", "QLinearAveragePool"]
+)
+@pytest.mark.parametrize("kind", [np.float64, np.longdouble])
+def test_scales_of_wide_types_are_not_rounded(name: str, kind: type):
+    """Verification computes over the reals; here with scales that float32 makes zero."""
+    rng = np.random.default_rng(5)
+    a, b = full(rng, (1, 2, 3, 5), np.uint8), full(rng, (1, 2, 3, 5), np.uint8)
+
+    def results(unit: float) -> np.ndarray:
+        sizes = (0.5 * unit, 0.125 * unit, 0.25 * unit)
+        (sa, sb, sy), za, zb = (np.array(s, kind) for s in sizes), np.uint8(3), np.uint8(120)
+        both = [a, sa, za, b, sb, zb]
+        operands = {
+            "QLinearConcat": [sy, za, *both],
+            "QLinearAdd": [*both, sy, za],
+            "QLinearMul": [*both, unit * sy / 4, za],  # by the square of the unit, as the product is
+        }
+        given = [np.asarray(x) for x in operands.get(name, [a, sb, za, sy, za])]
+        attrs = {"QLinearConcat": {"axis": 0}, "QLinearAveragePool": {"kernel_shape": [2, 2]}}.get(name, {})
+        op = OpKey(MS, name)
+        (found,) = evaluate(op, make_attrs(op, attrs), given, 1)
+        assert found is not None and len(np.unique(found)) > 2
+        return found
+
+    np.testing.assert_array_equal(results(2.0**-200), results(1.0))
