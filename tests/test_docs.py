@@ -3,7 +3,8 @@
 - ``python`` blocks are executed; the blocks of a page share one namespace and one empty working directory. With
   ``>>>`` prompts they are doctests, whose output is compared.
 - ``console`` blocks are run line by line: what follows ``$ `` is a command, the lines below it are its output, in
-  which ``...`` stands for anything. A command must succeed; ``$? 1`` as the last line expects exit code 1.
+  which ``...`` stands for anything. A command must succeed; ``$? 1`` as the last line expects exit code 1. Commands of
+  eqsat alone are run in this process, which has read the rules already; the shell runs the others.
 - ``python file=NAME`` is a file, which is written.
 - ``c`` blocks are compiled, with the newest folder of the page's that has the headers they include.
 - ``sh`` blocks are not for this machine, or have no files here; of the commands of eqsat in them, the command line
@@ -15,21 +16,25 @@
 from __future__ import annotations
 
 import doctest
+import io
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
 import pytest
 
 from eqsat.backends.onednn.library import has_onednn
-from eqsat.cli import cli
+from eqsat.cli import cli, main
 from eqsat.codegen.compiler import find_compiler
 
 ROOT = Path(__file__).parent.parent
@@ -92,19 +97,39 @@ def run_console(block: Block, folder: Path) -> None:
         code = 0
         if expected and (last := re.fullmatch(r"\$\? (\d+)", expected[-1])):
             code, expected = int(last[1]), expected[:-1]
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=environment,
-            encoding="utf-8",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=600,
-        )
-        output = done.stdout
-        assert done.returncode == code, f"{place}: exit code {done.returncode}\n{output}"
+        run = run_here if re.fullmatch(r"eqsat [^|&;<>$`*?~#\\]*", command) else run_in_shell
+        found, output = run(command, folder, environment)
+        assert found == code, f"{place}: exit code {found}\n{output}"
         if expected:
             assert matches("\n".join(expected), output), f"{place}: printed\n{output}"
+
+
+def run_in_shell(command: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code of a command, and what it prints."""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        encoding="utf-8",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=600,
+    )
+    return done.returncode, done.stdout
+
+
+def run_here(command: str, folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """The same of a command of eqsat alone."""
+    printed = io.BytesIO()
+    with (
+        chdir(folder),
+        patch.dict(os.environ, environment),
+        io.TextIOWrapper(printed, encoding="utf-8", newline="\n", write_through=True) as stream,
+        redirect_stdout(stream),
+        redirect_stderr(stream),
+    ):
+        code = main(shlex.split(command)[1:])
+        return code, printed.getvalue().decode("utf-8")
 
 
 def compile_c(block: Block, folder: Path) -> None:
@@ -221,6 +246,11 @@ def test_failures_are_failures(tmp_path: Path) -> None:
     run_console(Block(page, 1, ("console",), "$ exit 3\n$? 3\n"), tmp_path)
     with pytest.raises(AssertionError, match="printed"):
         run_console(Block(page, 1, ("console",), "$ echo one\ntwo\n"), tmp_path)
+    run_console(Block(page, 1, ("console",), "$ eqsat run none.onnx\nerror: none.onnx: ...\n$? 1\n"), tmp_path)
+    with pytest.raises(AssertionError, match=r"exit code 1"):
+        run_console(Block(page, 1, ("console",), "$ eqsat run none.onnx\n"), tmp_path)
+    with pytest.raises(AssertionError, match="printed"):
+        run_console(Block(page, 1, ("console",), "$ eqsat rules list\nnothing\n"), tmp_path)
     with pytest.raises(ZeroDivisionError):
         run_python(Block(page, 1, ("python",), "1 / 0\n"), {})
     with pytest.raises(AssertionError, match="Expected"):
