@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.check import data
 from eqsat.check.data import Mood
-from eqsat.check.drawing import Drawing, identity
+from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Drawn, Instance, Leaf, Step
 from eqsat.check.node import PatternNode
 from eqsat.egraph.template import literal
@@ -182,7 +182,7 @@ class Attempt:
     def match(self, pattern: Match, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
         if id(pattern) in self.made:
             return self.made[id(pattern)]
-        key = identity(pattern)
+        key = pattern.node
         twins = self.shared.get(key)
         # Outputs of one pattern are outputs of one node; patterns of one output may also be two equal nodes.
         if twins is not None and (self.drawing.outputs[key] > 1 or self.chance.happens(0.65)):

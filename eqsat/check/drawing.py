@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from eqsat.egraph.compile import const_names
 from eqsat.rules.ast import Match, Pattern, Rule
 from eqsat.rules.expand import Clause
 from eqsat.rules.expression import uses
-from eqsat.rules.tree import without_places
 
 
 @dataclass
@@ -72,12 +71,6 @@ class Drawing:
 
     def _count(self, pattern: Pattern | None) -> None:
         if isinstance(pattern, Match):
-            key = identity(pattern)
-            self.outputs[key] = max(self.outputs.get(key, 0), pattern.output + 1)
+            self.outputs[pattern.node] = max(self.outputs.get(pattern.node, 0), pattern.output + 1)
             for arg in pattern.args:
                 self._count(arg)
-
-
-def identity(match: Match) -> Any:
-    """What two occurrences in a pattern must share to be one node."""
-    return without_places(replace(match, output=0, bind=None))

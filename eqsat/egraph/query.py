@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
-from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 
 
@@ -75,7 +74,7 @@ class QueryBuilder:
         if not all(options):
             return
         _limit(options)
-        nodes = [node_of(m) for m in matches.values()]
+        nodes = [m.node for m in matches.values()]
         for choice in itertools.product(*options):
             if len(set(zip(nodes, choice, strict=True))) > len(set(nodes)):
                 continue
@@ -129,13 +128,6 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
         yield pattern
 
 
-def node_of(match: Match) -> Match:
-    """A pattern but for which output is meant: ``Split(x, s)[0]`` and ``Split(x, s)[1]`` are one node."""
-    plain = without_places(replace(match, output=0, bind=None))
-    assert isinstance(plain, Match)
-    return plain
-
-
 class _Builder:
     def __init__(self, chosen: Mapping[int, Constructor], absent: frozenset[str]) -> None:
         self.chosen = chosen
@@ -171,7 +163,7 @@ class _Builder:
     def _site(self, match: Match) -> str:
         query = self.query
         constructor = self.chosen[id(match)]
-        node = node_of(match)
+        node = match.node
         known = self._nodes.get(node)
         if known is None or not constructor.outputs:
             operands = self._operands(match, constructor)

@@ -16,7 +16,6 @@ from eqsat.errors import RuleError
 from eqsat.ops.properties import value_inputs
 from eqsat.rules.ast import Build, Name, Number, Place, Rest, Template, Tensor
 from eqsat.rules.ast import Sequence as Listed
-from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 
 
@@ -161,7 +160,7 @@ class LayoutBuilder:
         self.place = place
         self._steps: list[Step] = []
         self._known: dict[Any, int] = {}
-        self._sizes: dict[tuple[Any, ...], int] = {}
+        self._sizes: dict[Build, int] = {}
 
     def layout(self, templates: Sequence[Template]) -> Layout:
         for template in templates:
@@ -203,7 +202,7 @@ class LayoutBuilder:
     def _count_outputs(self, template: Template | None) -> None:
         """Notes how many outputs each built operator must have: as many as the templates name, or as it says."""
         if isinstance(template, Build):
-            key = _identity(template)
+            key = template.node
             self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1, self._said(template))
             for arg in template.args:
                 self._count_outputs(arg)
@@ -252,10 +251,10 @@ class LayoutBuilder:
             return None
         while operands and operands[-1] is None:
             operands.pop()
-        size = self._sizes[_identity(template)]
+        size = self._sizes[template.node]
         outputs = size if size > 1 or has_variadic_outputs(op) else 0
         step = BuildStep(template, Constructor(op, len(operands), outputs), tuple(operands))
-        return Operand(step=self._step(_identity(template), step), output=template.output)
+        return Operand(step=self._step(template.node, step), output=template.output)
 
     def _each(self, rest: Rest, operand: Operand) -> Operand:
         """One of several operands, with the operator that is applied to each."""
@@ -281,15 +280,10 @@ class LayoutBuilder:
             Constructor(OpKey("", "Neg"), 1),
             (right,),
         )
-        return Operand(step=self._step(("neg", _identity(template)), step))
+        return Operand(step=self._step(("neg", template.node), step))
 
     def _step(self, key: Any, step: Step) -> int:
         if key not in self._known:
             self._known[key] = len(self._steps)
             self._steps.append(step)
         return self._known[key]
-
-
-def _identity(template: Build) -> tuple[Any, ...]:
-    """What makes two templates the same e-node: all but which output is meant and where it is written."""
-    return without_places((template.op, template.args, template.attrs, template.spread, template.name))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from eqsat.egraph.compile import Compiler
 from eqsat.egraph.language import Constructor
-from eqsat.egraph.query import node_of, trim
+from eqsat.egraph.query import trim
 from eqsat.rules.ast import Composite, Match, Rest, Rule, operands
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
@@ -52,9 +52,9 @@ def _needed(clause: Clause) -> Iterator[Constructor]:
     matches = [part for part in walk(clause.roots, operands) if isinstance(part, Match)]
     outputs: dict[Match, int] = {}
     for match in matches:
-        outputs[node_of(match)] = max(outputs.get(node_of(match), 0), match.output + 1 if match.output else 0)
+        outputs[match.node] = max(outputs.get(match.node, 0), match.output + 1 if match.output else 0)
     for match in matches:
         args = trim(match.args, clause.absent)
         rest = bool(args) and isinstance(args[-1], Rest)
         inputs = len(args) - 1 + _REST if rest else len(args)
-        yield Constructor(match.ops[0], inputs, outputs[node_of(match)])
+        yield Constructor(match.ops[0], inputs, outputs[match.node])

@@ -10,10 +10,11 @@ operator (``maybe(Op)(x, ...)`` becomes the alternatives ``Op(x, ...) | x``). Al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
+from functools import cached_property
 from typing import Literal as Words
 
-from eqsat.rules.tree import Node, Place, Span
+from eqsat.rules.tree import Node, Place, Span, without_places
 from eqsat.schema.types import Attrs, OpKey
 
 # ---- terms -------------------------------------------------------------------------------------
@@ -231,6 +232,11 @@ class Match(Node):
     output: int
     place: Place
 
+    @cached_property
+    def node(self) -> Match:
+        """What its occurrences share: ``Split(x, s)[0]`` and ``c: Split(x, s)[1]`` are one node."""
+        return without_places(replace(self, output=0, bind=None))
+
 
 class Build(Node):
     """An operator of a template.
@@ -251,6 +257,11 @@ class Build(Node):
     output: int
     place: Place
     name: str | None = None
+
+    @cached_property
+    def node(self) -> Build:
+        """What its occurrences share: all but which output is meant and where it is written."""
+        return without_places(replace(self, output=0))
 
 
 class Tensor(Node):
