@@ -27,6 +27,10 @@ from eqsat.schema.types import OpKey
 INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+QUICK = "-O0"
+"""How kernels are compiled whose values are what counts: vectors are written out, so that the compiler has nothing to
+find and takes a quarter of the time. Each kind of kernel is compiled with optimizations as well, where that is said.
+"""
 FILL = 0xA5
 """What bytes hold that no kernel may write."""
 

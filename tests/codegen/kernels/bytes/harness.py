@@ -22,7 +22,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
-from tests.codegen.kernels.kernel_cases import Memory, aligned, compiled, fill, runnable, strided, task_of
+from tests.codegen.kernels.kernel_cases import QUICK, Memory, aligned, compiled, fill, runnable, strided, task_of
 
 MS = "com.microsoft"
 VNNI_256 = Isa(
@@ -159,7 +159,7 @@ def run(
     *,
     rng: np.random.Generator | None = None,
     chosen: Sequence[Isa] | None = None,
-    optimization: str = "-O1",
+    optimization: str = QUICK,
     flags: Sequence[str] = tuple(os.environ.get("EQSAT_TEST_FLAGS", "").split()),
 ) -> None:
     """Generate, compile and call every case on every instruction set; each must give the executor's bits."""

@@ -185,7 +185,7 @@ def compiled(cases: Sequence[Case], flags: Sequence[str] = ()) -> ctypes.CDLL:
     made = [(c, c.kernel) for c in cases if c.kernel is not None]
     helpers = dict.fromkeys(h for _, kernel in made for h in kernel.helpers)
     functions = [kernel_cases.function(c.name, c.task, kernel, SCALAR)[0] for c, kernel in made]
-    return kernel_cases.compiled(INCLUDES + "\n".join([*helpers, *functions]), "-O1", flags)
+    return kernel_cases.compiled(INCLUDES + "\n".join([*helpers, *functions]), kernel_cases.QUICK, flags)
 
 
 def call(library: ctypes.CDLL, case: Case) -> list[np.ndarray | None]:

@@ -24,6 +24,7 @@ from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
 from tests.codegen.kernels.kernel_cases import (
     INCLUDES,
+    QUICK,
     SANITIZERS,
     Memory,
     compiled,
@@ -127,7 +128,7 @@ def run(
     *,
     rng: np.random.Generator | None = None,
     isas: Sequence[Isa] | None = None,
-    optimization: str = "-O2",
+    optimization: str = QUICK,
     flags: Sequence[str] = (),
 ) -> dict[tuple[int, str], np.ndarray]:
     """Generate, compile and call every case on every instruction set; checks values and what lies around them."""

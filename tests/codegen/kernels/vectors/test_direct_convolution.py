@@ -79,7 +79,7 @@ SHAPES = {
 def test_shapes(gaps):
     rng = np.random.default_rng(1)
     cases = [conv_case(rng, shape, outputs, kernel, **rest) for shape, outputs, kernel, rest in SHAPES.values()]
-    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
 
 
 DEPTHWISE = {
@@ -101,4 +101,4 @@ def test_depthwise(gaps):
         conv_case(rng, shape, shape[1], kernel, group=shape[1], rank=20, **rest)
         for shape, kernel, rest in DEPTHWISE.values()
     ]
-    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(2) if gaps else None)

@@ -59,7 +59,7 @@ UNARY = {
 def test_unary():
     rng = np.random.default_rng(1)
     x = draw(rng, 3, 37) * 3
-    run([chain(x, [step(name, 0, **a)], f(x.astype(np.float64))) for name, (f, a) in UNARY.items()], optimization="-O1")
+    run([chain(x, [step(name, 0, **a)], f(x.astype(np.float64))) for name, (f, a) in UNARY.items()])
 
 
 def test_binary_and_more():
@@ -88,7 +88,7 @@ def test_binary_and_more():
         chain(x[:, :1], [step("Add", 0, 1)], a[:, :1] + b, [y]),
     ]  # fmt: skip
     for gaps in (None, np.random.default_rng(3)):
-        run(cases, rng=gaps, optimization="-O1")
+        run(cases, rng=gaps)
 
 
 def test_relu_keeps_nan_and_large_values():
@@ -103,7 +103,7 @@ def test_copies_between_layouts(shape):
     for _ in range(6):
         x = draw(rng, *shape)
         cases.append(chain(x, [], x, ulps=0.0))
-    run(cases, rng=rng, optimization="-O1")
+    run(cases, rng=rng)
 
 
 def test_steps_before_an_epilogue():

@@ -79,7 +79,7 @@ def cases(rng):
 
 @pytest.mark.parametrize("gaps", [False, True])
 def test_products(gaps):
-    run(cases(np.random.default_rng(1)), rng=np.random.default_rng(5) if gaps else None, optimization="-O1")
+    run(cases(np.random.default_rng(1)), rng=np.random.default_rng(5) if gaps else None)
 
 
 def test_epilogue_behind_an_addend():

@@ -82,7 +82,7 @@ def test_windows(kind, gaps):
     if kind == "Average":
         cases += [pool_case(rng, kind, shape, kernel, include=1, **rest) for shape, kernel, rest in SHAPES[:6]]
     cases += [global_case(rng, kind, shape) for shape in ((1, 150, 7, 7), (2, 3, 5), (1, 16, 2, 3, 4))]
-    run(cases, rng=np.random.default_rng(5) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(5) if gaps else None)
 
 
 def test_epilogue():

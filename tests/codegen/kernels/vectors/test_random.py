@@ -93,7 +93,7 @@ def with_epilogue(rng: np.random.Generator, case: Case) -> Case:
 @pytest.mark.parametrize("seed", range(2))
 def test_random(seed):
     rng = np.random.default_rng([3, seed])
-    run([random_convolution(rng) for _ in range(8)], rng=rng, optimization="-O1")
+    run([random_convolution(rng) for _ in range(8)], rng=rng)
 
 
 @pytest.mark.heavy

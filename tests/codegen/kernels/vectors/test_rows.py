@@ -54,7 +54,7 @@ def test_softmax(gaps, log):
         ((4, 6, 9), 0),
     ]
     cases = [softmax_case((rng.standard_normal(s) * 10).astype(np.float32), axis, log) for s, axis in shapes]
-    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
 
 
 def test_softmax_of_extremes():
@@ -90,7 +90,7 @@ def test_normalization(gaps):
         normalization_case(rng, (3, 256), -1, offset=30.0),
         normalization_case(rng, (3, 7), -1, epsilon=1e-12),
     ]
-    run(cases, rng=np.random.default_rng(5) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(5) if gaps else None)
 
 
 def local_response_case(rng, shape, size, beta, *, alpha=1e-1, bias=1.5):
@@ -112,4 +112,4 @@ def test_local_response(gaps):
         local_response_case(rng, (1, 3, 2, 2), 7, 1.0),
         local_response_case(rng, (1, 33, 2, 2), 3, 0.6, bias=2.0),
     ]
-    run(cases, rng=np.random.default_rng(7) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(7) if gaps else None)

@@ -48,7 +48,7 @@ def test_shapes(gaps):
         winograd_case(rng, (1, 5, 6, 4), 3, (0, 1, 2, 1)),
         winograd_case(rng, (1, 32, 30, 30), 16, (0, 0, 0, 0), bias=False),
     ]
-    run(cases, rng=np.random.default_rng(2) if gaps else None, optimization="-O1")
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
 
 
 def test_epilogue():
