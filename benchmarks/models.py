@@ -35,6 +35,7 @@ _PLACES = (Path(os.environ.get("EQSAT_MODELS") or _PROJECT / "models"), _PROJECT
 SHARED = next((place for place in _PLACES if any(place.glob("*.onnx"))), _PLACES[0])
 """Where exported models are: the folder that EQSAT_MODELS names, else ``models`` here or beside this project."""
 
+_DENSE = 4096
 _MOVEMENT = ("Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity")
 
 
@@ -43,16 +44,18 @@ def light_path(name: str) -> Path:
     return Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
 
 
-def light(name: str, *, seed: int = 0) -> onnx.ModelProto:
+def light(name: str, *, seed: int = 0, dense: int = _DENSE) -> onnx.ModelProto:
     """One of the light networks with seeded random weights as initialisers; same opset and nodes otherwise.
 
     Args:
         name: One of :data:`LIGHT`.
         seed: Of the weights; each tensor draws from a stream of its own, by name.
+        dense: Width of the dense layers that have 4096, which hold nearly all weights of the networks with them.
     """
     model = onnx.load(light_path(name))
     graph = model.graph
     shapes = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    shapes = {name: np.where(shape == _DENSE, dense, shape) for name, shape in shapes.items()}
     roles = _roles(graph.node)
 
     kept: list[onnx.NodeProto] = []

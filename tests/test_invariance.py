@@ -45,7 +45,7 @@ def outcome(model, rules=None):
     return result.cost, result.run(arrays)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(s, marks=pytest.mark.heavy) for s in range(4, 24))])
 def test_random_graphs(seed):
     model = generate(1000 + seed)
     cost, outputs = outcome(model)
@@ -61,7 +61,7 @@ def test_random_graphs(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", pytest.param("inception_v1", marks=pytest.mark.heavy)])
 def test_networks(name):
     model = light(name)
     cost, outputs = outcome(model)

@@ -16,6 +16,8 @@ from tests.backends.test_backends import agree, reference
 from tests.backends.units import TARGET, Units
 
 SHAPES = [(4, 4), (1, 4), (4, 4)]
+QUICK = ("-O0",)
+"""How the C is compiled: what counts here is who executes what."""
 
 
 def _step(rng: np.random.Generator, a: Any, b: Any, shape: tuple[int, ...]) -> Any:
@@ -48,8 +50,8 @@ def test_random_graphs(seed: int, tmp_path: Path) -> None:
     variant = {"joins": bool(seed % 3), "stateful": bool(seed % 2), "scratch": [0, 24][seed % 2]}
     refused = ["Mul", "Softmax", *(["Relu"] if seed % 5 == 0 else [])]
     agree(result.run(inputs, backends=[Units(refused=refused)]), want)
-    agree(CModel(result.model).run(inputs), want)
+    agree(CModel(result.model, flags=QUICK).run(inputs), want)
     backend = Units(refused=refused, **variant)
-    agree(CModel(result.model, backends=[backend]).run(inputs), want)
-    agree(CModel(result.model, backends=[Units(refused=refused, declines=True)]).run(inputs), want)
-    agree(CModel(result.model, backends=[backend], select=False).run(inputs), want)
+    agree(CModel(result.model, backends=[backend], flags=QUICK).run(inputs), want)
+    agree(CModel(result.model, backends=[Units(refused=refused, declines=True)], flags=QUICK).run(inputs), want)
+    agree(CModel(result.model, backends=[backend], select=False, flags=QUICK).run(inputs), want)

@@ -20,7 +20,10 @@ from tests.fuzz.judge import Judge
 from tests.fuzz.shrink import shrink
 
 FAILURES = sorted((Path(__file__).parent / "failures").glob("*.onnx"))
-GRAPHS, CHUNK = 300, 10
+RARE = (252, 528)
+"""Graphs of opsets 8 and 7, few of whose operators can be drawn."""
+GRAPHS, MORE, CHUNK = 100, 300, 10
+"""Random graphs by default, and by `make check-rules`; `make fuzz` has any number."""
 
 
 def network(seed: int) -> Case:
@@ -34,7 +37,10 @@ def parsed(text: str, **feeds: np.ndarray) -> Case:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, GRAPHS, CHUNK))
+@pytest.mark.parametrize(
+    "start",
+    [*range(0, GRAPHS, CHUNK), *(pytest.param(s, marks=pytest.mark.heavy) for s in range(GRAPHS, MORE, CHUNK))],
+)
 def test_extractions_compute_what_the_graph_computes(start):
     for seed in range(start, start + CHUNK):
         check(generate_case(seed))
@@ -56,7 +62,7 @@ def test_generator_is_deterministic():
 
 def test_all_dimensions_are_drawn():
     """Types, opsets, ranks, empty tensors, control flow, strings, several outputs: whatever a graph may have."""
-    cases = [generate_case(seed) for seed in range(600)]
+    cases = [generate_case(seed) for seed in (*range(200), *RARE)]
     operators = {n.op_type for c in cases for n in c.model.graph.node}
     assert {"If", "Loop", "Scan", "TopK", "QLinearConv", "Requantize", "DequantizeLinear", "Identity"} <= operators
     assert {c.tags["floats"] for c in cases} == {"float16", "bfloat16", "float32", "float64"}
