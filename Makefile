@@ -58,7 +58,7 @@ ort-loads: $(STAMP)  ## what ONNX Runtime ran it runs when optimized: all of onn
 c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.test
 	$(BIN)/python -m tests.codegen
 
-check-rules: $(STAMP)  ## every shipped rule on many more random instances
+check-rules: $(STAMP)  ## what `make test` has in short: rules on many more instances, more random graphs, more networks
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
 
 # About 20 minutes on two idle cores. Stopped and started again it goes on where it was, unless a source has changed.

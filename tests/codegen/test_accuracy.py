@@ -29,6 +29,11 @@ HEAD = '<ir_version: 10, opset_import: ["": 24]> g '
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def optimization() -> None:
+    """Programs as users have them."""
+
+
 def single(value: float) -> np.float64:
     """A constant as float32 has it."""
     return np.float64(np.float32(value))

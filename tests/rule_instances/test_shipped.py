@@ -13,7 +13,7 @@ from eqsat.rules.select import select_rules
 from tests.rule_instances.oracle import onnx_runtime
 
 RULES = select_rules(None, "approximate").rules
-INSTANCES, MORE = 24, 60
+INSTANCES, MORE = 18, 60
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
@@ -23,7 +23,7 @@ def test_both_sides_are_equal_and_every_clause_fires(rule: Rule) -> None:
     """One test, so that its instances are drawn and executed once, whichever worker runs it."""
     outcome = check_rule(rule, instances=INSTANCES, oracle=onnx_runtime)
     assert outcome.holds, f"\n{outcome}"
-    assert outcome.instances >= 20, outcome.why_silent()
+    assert outcome.instances >= INSTANCES / 3, outcome.why_silent()
     assert outcome.silent_clauses == [], outcome.why_silent()
 
 
@@ -33,3 +33,5 @@ def test_both_sides_are_equal_and_every_clause_fires(rule: Rule) -> None:
 def test_on_more_instances(rule: Rule, seed: int) -> None:
     outcome = check_rule(rule, instances=MORE, seed=seed, oracle=onnx_runtime)
     assert outcome.holds, f"\n{outcome}"
+    assert outcome.instances >= MORE / 3, outcome.why_silent()
+    assert outcome.silent_clauses == [], outcome.why_silent()

@@ -33,7 +33,7 @@ def test_a_wrong_value_is_seen(name: str) -> None:
     assert re.search(r"^ +\w+.* = \w+(<.*>)?\(.*\)  # [a-z0-9]+\[[\d, ]*\]$", text, re.MULTILINE), text
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.slow
 def test_whatever_the_seed(name: str, seed: int) -> None:
