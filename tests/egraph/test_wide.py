@@ -33,7 +33,7 @@ def wide(op: str, count: int, attributes: str = "") -> ir.Model:
 @pytest.mark.parametrize(
     ("op", "attributes"), [("Sum", ""), ("Max", ""), ("Min", ""), ("Mean", ""), ("Concat", "<axis = 0>")]
 )
-@pytest.mark.parametrize("count", [MOST_OPERANDS, MOST_OPERANDS + 1, 300])
+@pytest.mark.parametrize("count", [MOST_OPERANDS, MOST_OPERANDS + 1, pytest.param(300, marks=pytest.mark.heavy)])
 def test_values(op: str, attributes: str, count: int) -> None:
     graph = wide(op, count, attributes)
     x = np.linspace(-2, 2, 4, dtype=np.float32)
