@@ -13,7 +13,7 @@ from eqsat.rules.select import select_rules
 from tests.rule_instances.oracle import onnx_runtime
 
 RULES = select_rules(None, "approximate").rules
-INSTANCES, MORE = 18, 60
+INSTANCES, MORE = 12, 60
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 

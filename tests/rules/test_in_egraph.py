@@ -10,8 +10,9 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-import eqsat
 from eqsat.rules.reader import read_text
+from eqsat.search import Search
+from eqsat.stages.options import Objective
 from tests.egraph.helpers import model, operators, read
 
 CONV = "float[1,2,5,5] x, float[3,2,3,3] w, float[3] b"
@@ -113,6 +114,8 @@ def test_it_fires_and_all_programs_are_equal(name: str) -> None:
     feeds = {v.name: rng.standard_normal([int(d) for d in v.shape]).astype(np.float32) for v in graph.graph.inputs}
     session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     (expected,) = session.run(None, feeds)
-    for objective, seed in (("best", 0), ("worst", 0), *(("random", s) for s in range(3))):
-        result = eqsat.optimize(graph, rules=read_text(rules).rules, objective=objective, seed=seed)
+    search = Search.of(graph, rules=read_text(rules).rules)
+    programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(3))]
+    for objective, seed in programs:
+        result = search.extract(objective, seed)
         np.testing.assert_allclose(result.run(feeds)["out"], expected, rtol=1e-5, atol=1e-5)

@@ -11,6 +11,8 @@ import pytest
 import eqsat
 from eqsat import op
 from eqsat.errors import VerificationError
+from eqsat.search import Search
+from eqsat.stages.options import Objective
 
 Graph = Callable[[Any, str], Any]
 
@@ -63,24 +65,25 @@ PLANTED: list[tuple[str, str, Graph, tuple[str, ...]]] = [
 CASES = [(name, rule, graph, dtype) for name, rule, graph, dtypes in PLANTED for dtype in dtypes]
 
 
-def optimize(rule: str, graph: Graph, dtype: str, folder: Any, **options: Any) -> Any:
+def search(rule: str, graph: Graph, dtype: str, folder: Any) -> Search:
     numerics, _, text = rule.partition(" ")
     text = text.replace("Cast(Cast(x, to=8))", "Cast(Cast(x, to=int8), to=int32)")
     path = folder / "planted.rules"
     path.write_text(f"rule planted : {numerics}\n    {text}\n", "utf-8")
     x = eqsat.input("x", (3, 4), dtype)
-    return eqsat.optimize(eqsat.graph(graph(x, dtype)), rules=[path], **options)
+    return Search.of(eqsat.graph(graph(x, dtype)), rules=[path])
 
 
 @pytest.mark.parametrize(("name", "rule", "graph", "dtype"), CASES, ids=[f"{c[0]}-{c[3]}" for c in CASES])
 def test_caught(name: str, rule: str, graph: Graph, dtype: str, tmp_path: Any) -> None:
-    left = optimize(rule, graph, dtype, tmp_path, verify=False)
+    found = search(rule, graph, dtype, tmp_path)
+    left = found.extract(verify=False)
     assert any(row.applied for row in left.summary.rules), "the rule must apply"
     # Where the wrong program costs as much as the right one or more, it is not the best.
-    programs = [("best", 0), ("worst", 0), *(("random", seed) for seed in range(6))]
+    programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", seed) for seed in range(6))]
     with pytest.raises(VerificationError, match="planted") as error:
         for objective, seed in programs:
-            optimize(rule, graph, dtype, tmp_path, objective=objective, seed=seed)
+            found.extract(objective, seed)
     assert error.value.place.startswith("tensor ")
     assert error.value.actual
     assert "verify=False" in error.value.hint

@@ -15,11 +15,13 @@ import eqsat
 from eqsat import op
 from eqsat.errors import VerificationError
 from eqsat.schema.types import TensorType
+from eqsat.search import Search
+from eqsat.stages.options import Objective
 from eqsat.verify import leaves
 from eqsat.verify.samples import Style, draw
 
 Graph = Callable[[Any, str], Any]
-PROGRAMS = [("best", 0), ("worst", 0), *(("random", seed) for seed in range(6))]
+PROGRAMS: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", seed) for seed in range(6))]
 
 
 def number(value: float, dtype: str) -> np.ndarray:
@@ -29,13 +31,8 @@ def number(value: float, dtype: str) -> np.ndarray:
 def optimize_all(rules: str, graph: Graph, dtype: str, folder: Path, **options: Any) -> list[Any]:
     path = folder / "some.rules"
     path.write_text(rules)
-    found = []
-    for objective, seed in PROGRAMS:
-        x = eqsat.input("x", (3, 4), dtype)
-        found.append(
-            eqsat.optimize(eqsat.graph(graph(x, dtype)), rules=[path], objective=objective, seed=seed, **options)
-        )
-    return found
+    search = Search.of(eqsat.graph(graph(eqsat.input("x", (3, 4), dtype), dtype)), rules=[path], **options)
+    return [search.extract(objective, seed) for objective, seed in PROGRAMS]
 
 
 def half(value: float) -> Callable[[str], float]:
