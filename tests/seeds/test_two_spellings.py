@@ -260,7 +260,7 @@ def test_a_composite_target_in_a_variable(here: Path) -> None:
         ("etos_n, cpu", "got `etos_n`\n  hint: did you mean `ethos_n`?"),
         (
             "bnns, llvm -device=arm_cpu -mtriple=aarch64-linux-gnu",
-            "got `bnns`\n  hint: shipped targets: ccompiler, cpu",
+            "got `bnns`\n  hint: shipped targets: c, ccompiler, cpu",
         ),
         (
             "dnnl -lunch=5e-6, cpu",

@@ -27,9 +27,9 @@ from eqsat.schema.types import OpKey
 INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
-QUICK = "-O0"
+QUICK = os.environ.get("EQSAT_TEST_OPTIMIZATION", "-O0")
 """How kernels are compiled whose values are what counts: vectors are written out, so that the compiler has nothing to
-find and takes a quarter of the time. Each kind of kernel is compiled with optimizations as well, where that is said.
+find and takes a quarter of the time. Some tests set their own level; `make check-c` runs all of them with `-O3`.
 """
 FILL = 0xA5
 """What bytes hold that no kernel may write."""
