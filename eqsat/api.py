@@ -21,7 +21,7 @@ from eqsat.quantization.pipeline import quantize as quantized
 from eqsat.quantization.result import QuantizationResult
 from eqsat.result import Means, Result, execute
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 from eqsat.search import Search
 from eqsat.stages.event import Progress
 from eqsat.stages.options import Objective, SearchOptions

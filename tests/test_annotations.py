@@ -24,10 +24,10 @@ from eqsat.model.expression import Tensor
 from eqsat.model.load import load
 from eqsat.model.write.functions import with_definitions
 from eqsat.ops.functions import ANNOTATIONS
-from eqsat.rules.annotating import places_annotations
+from eqsat.partition.place import places_annotations
 from eqsat.rules.ast import Alternatives, Match, Pattern, Rule
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from eqsat.search import Search
 from eqsat.targets.registry import list_targets, load_targets
 from tests.fuzz.check import compare, ort_outputs

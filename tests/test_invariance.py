@@ -12,7 +12,7 @@ from benchmarks.models import light
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.rules.reader import read_files
-from eqsat.rules.select import shipped_rules
+from eqsat.rules.selection import shipped_rules
 from eqsat.search import Search
 from tests.fuzz.check import compare
 from tests.fuzz.generator import generate

@@ -11,7 +11,7 @@ from benchmarks.baseline.partition import Tables
 from eqsat.model.inference.infer import MAX_VALUE
 from eqsat.rules.ast import Composite, Target
 from eqsat.rules.ast import Expr as RuleExpr
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.targets.cost import CostModel
 
 _ABSENT = TensorFacts(None, None, False, False)

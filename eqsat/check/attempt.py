@@ -25,7 +25,7 @@ from eqsat.ops.operators import sampler
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
-from eqsat.rules.expression import NodeFacts, Unknown, evaluate, holds
+from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate, holds
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, TensorType
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Apply, Number, Rule
-from eqsat.rules.dtypes import limits
+from eqsat.rules.element_types import limits
 from eqsat.rules.tree import walk
 
 Mood = Literal["plain", "special"]

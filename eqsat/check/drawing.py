@@ -11,8 +11,8 @@ from eqsat.check.data import Pool
 from eqsat.check.instance import Instance
 from eqsat.egraph.compile import const_names
 from eqsat.rules.ast import Match, Pattern, Rule
+from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause
-from eqsat.rules.expression import uses
 
 
 @dataclass

@@ -12,8 +12,8 @@ from onnx import helper
 
 from eqsat.model.inference.annotate import annotate
 from eqsat.rules.ast import Match, Rule
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.rules.expand import Clause
-from eqsat.rules.expression import TensorFacts
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, to_protos
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType

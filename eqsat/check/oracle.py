@@ -76,7 +76,7 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
 def _require_castable(to: object, inputs: Arrays) -> None:
     import onnx_ir as ir
 
-    from eqsat.rules.dtypes import limits
+    from eqsat.rules.element_types import limits
 
     source = inputs[0]
     assert source is not None

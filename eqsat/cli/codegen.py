@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
-    from eqsat.rules.select import NumericsClass
+    from eqsat.rules.selection import NumericsClass
 
 
 @click.command(short_help="Write a model as a C program.")

@@ -27,7 +27,7 @@ from eqsat.cli.progress import showing_progress
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
-    from eqsat.rules.select import NumericsClass
+    from eqsat.rules.selection import NumericsClass
 
 
 @click.command(short_help="Make a model cheaper and place it on accelerators.")

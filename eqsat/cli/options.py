@@ -240,7 +240,7 @@ def quiet_option(what: str = "Print nothing but errors.") -> Callable[[_Command]
 
 def chosen_rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
     """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
-    from eqsat.rules.select import shipped_rules
+    from eqsat.rules.selection import shipped_rules
 
     if no_defaults:
         return list(files)

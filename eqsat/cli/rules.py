@@ -140,7 +140,7 @@ def _list_sets(files: tuple[Path, ...], as_json: bool) -> None:
 
 def _read(files: tuple[Path, ...]) -> list[Listed]:
     from eqsat.rules.listing import list_rules
-    from eqsat.rules.select import shipped_rules
+    from eqsat.rules.selection import shipped_rules
 
     return list_rules(list(files) or shipped_rules())
 

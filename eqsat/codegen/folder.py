@@ -26,7 +26,7 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.files import filling, reason
 from eqsat.rules.ast import Target
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
 """Difference that the check allows, relative to the largest magnitude of an output."""

@@ -21,7 +21,7 @@ from eqsat.codegen.regions import mark_regions, plain_regions
 from eqsat.codegen.select import given_kernels, select_kernels
 from eqsat.execute.settle import settled
 from eqsat.rules.ast import Target
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 from eqsat.targets.registry import GENERATED, load_host
 
 

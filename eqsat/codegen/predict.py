@@ -21,7 +21,7 @@ from eqsat.model.macs import macs
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, Family, Target
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.cost import priced, roofline
 from eqsat.targets.families import Work, family_entry, rates

@@ -26,7 +26,7 @@ from eqsat.extract.problem import Solution
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.emit import COMPOSITE, COST, TARGET, TARGETS
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
 from eqsat.stages.assemble import assemble, export

@@ -15,7 +15,7 @@ from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.rules.ast import Composite, Rule
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 

@@ -26,15 +26,17 @@ from eqsat.rules.ast import (
     Composite,
     Condition,
     Expr,
-    Member,
     Name,
     Pattern,
     Rule,
     Template,
     Tensor,
+    operands,
 )
+from eqsat.rules.constness import asked_constant
+from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause, expand
-from eqsat.rules.expression import uses
+from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
@@ -330,17 +332,11 @@ def _constants(definition: Rule | Composite, query: Query) -> tuple[str, ...]:
 
 def const_names(condition: Condition) -> tuple[str, ...]:
     """Names in a condition that is just ``const(a, b)`` or ``a.is_const``; empty for any other."""
-    expr = condition.expr
-    if isinstance(expr, Apply) and expr.function == "const":
-        names = []
-        for arg in expr.args:
-            if not isinstance(arg, Name):
-                raise RuleError("a name is required in const(...)", place=str(arg.place))
-            names.append(arg.name)
-        return tuple(names)
-    if isinstance(expr, Member) and expr.name == "is_const" and isinstance(expr.of, Name):
-        return (expr.of.name,)
-    return ()
+    asked = asked_constant(condition.expr)
+    unnamed = next((arg for arg in asked if not isinstance(arg, Name)), None)
+    if unnamed is not None and isinstance(condition.expr, Apply):
+        raise RuleError("a name is required in const(...)", place=str(unnamed.place))
+    return tuple(arg.name for arg in asked if isinstance(arg, Name))
 
 
 def _template_expressions(template: Template | None) -> Iterator[Expr]:
@@ -355,8 +351,5 @@ def _template_expressions(template: Template | None) -> Iterator[Expr]:
             yield expr
 
 
-def _spreads(templates: Sequence[Template | None]) -> Iterator[str]:
-    for template in templates:
-        if isinstance(template, Build):
-            yield from template.spread
-            yield from _spreads(template.args)
+def _spreads(templates: Sequence[Template]) -> Iterator[str]:
+    return (name for part in walk(templates, operands) if isinstance(part, Build) for name in part.spread)

@@ -18,7 +18,7 @@ from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Build, Expr, Number, Tensor
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey, TensorType

@@ -19,7 +19,7 @@ from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.rules.ast import Target
-from eqsat.rules.expression import NodeFacts, TensorFacts
+from eqsat.rules.evaluation import NodeFacts, TensorFacts
 from eqsat.schema.types import TensorType, type_of
 from eqsat.targets.cost import CostModel
 

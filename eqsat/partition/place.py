@@ -20,8 +20,9 @@ from eqsat.model.load import load
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.emit import make_attributes, make_node, set_type
 from eqsat.partition.names import Namer
-from eqsat.rules.annotating import places_annotations
+from eqsat.rules import ast
 from eqsat.rules.ast import Rule
+from eqsat.rules.tree import walk
 from eqsat.schema import opset
 from eqsat.schema.attributes import op_key, tensor_of, to_attrs
 from eqsat.schema.types import Attrs, OpKey
@@ -35,6 +36,28 @@ def split(rules: Sequence[Rule]) -> tuple[list[Rule], list[Rule]]:
     """Rules that place annotations, and all others."""
     placing = [rule for rule in rules if places_annotations(rule)]
     return placing, [rule for rule in rules if rule not in placing]
+
+
+def places_annotations(rule: Rule) -> bool:
+    """Whether the right side of a rule has more annotations than its left.
+
+    Every other rule says that two programs are equal, and the cheaper one is taken. An annotation is no work and makes
+    no program cheaper, so that nobody would ever take it: such a rule is an instruction instead.
+    """
+    bound = {m.op_name for m in walk(rule.left, ast.operands, once=True) if isinstance(m, ast.Match) and _annotates(m)}
+    built = [t.op for t in walk(rule.right, ast.operands) if isinstance(t, ast.Build)]
+    return sum(op in ANNOTATIONS or op in bound for op in built) > sum(map(_matched, rule.left))
+
+
+def _annotates(match: ast.Match) -> bool:
+    return any(op in ANNOTATIONS for op in match.ops)
+
+
+def _matched(pattern: ast.Pattern | None) -> int:
+    """How many annotations a pattern matches, whichever of its alternatives it is."""
+    if isinstance(pattern, ast.Alternatives):
+        return max(map(_matched, pattern.options), default=0)
+    return _annotates(pattern) + sum(map(_matched, pattern.args)) if isinstance(pattern, ast.Match) else 0
 
 
 def place(model: ir.Model, rules: Sequence[Rule]) -> tuple[ir.Model, list[RuleStatistics]]:

@@ -18,9 +18,9 @@ from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
 from eqsat.rules import ast
 from eqsat.rules.ast import Expr, Target
-from eqsat.rules.call_text import RESULT
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds
-from eqsat.rules.operators import signature
+from eqsat.rules.composite_clauses import RESULT
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.signatures import signature
 from eqsat.targets.names import bind_operands
 from eqsat.text import c_bytes
 

@@ -12,7 +12,7 @@ from eqsat.partition.place import split
 from eqsat.result import Result
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
 

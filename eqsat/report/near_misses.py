@@ -11,7 +11,7 @@ from eqsat.egraph.occurrences import Occurrences
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.rules.ast import Composite, Target
-from eqsat.rules.expression import TensorFacts, holds
+from eqsat.rules.evaluation import TensorFacts, holds
 from eqsat.targets.refusal import condition_in_words
 
 

@@ -13,7 +13,7 @@ from eqsat.egraph.encode import operands
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
 from eqsat.report import summary as report
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import TensorType, type_of
 from eqsat.targets.cost import CostModel

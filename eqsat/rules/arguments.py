@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
-from eqsat.rules.operators import Signature, find_operator
-from eqsat.rules.operators import signature as signature_of
 from eqsat.rules.scope import Context
+from eqsat.rules.signatures import Signature, find_operator
+from eqsat.rules.signatures import signature as signature_of
 from eqsat.schema.opset import did_you_mean
 
 

@@ -1,4 +1,4 @@
-"""Surface terms to expressions: names resolved, ``let`` and macros expanded, kinds of values checked."""
+"""Parsed terms to expressions: names resolved, ``let`` and macros expanded, kinds of values checked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.rules import ast
-from eqsat.rules.callee import Function, Macro, find_callee, known
-from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.facts import FACTS, Kind
-from eqsat.rules.functions import FUNCTIONS
-from eqsat.rules.kinds import ATTRIBUTE_KINDS, PLAIN, check_comparison, expect
+from eqsat.rules.builtin_functions import FUNCTIONS
+from eqsat.rules.callee import Function, find_callee, known
+from eqsat.rules.check_kinds import check_attribute, check_comparison, expect
+from eqsat.rules.constness import forbid_constness
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, FACTS, PLAIN, Kind
 from eqsat.rules.scope import Closure, Context, Definition, Frame, Local
+from eqsat.rules.signatures import Signature
 from eqsat.schema.opset import did_you_mean
 
 Asked = Callable[[Definition | Closure], str | None]
@@ -42,6 +44,29 @@ class ExpressionBuilder:
         self.expect(kind, wanted, term)
         return expr
 
+    def operand(self, term: ast.Term, frame: Frame) -> ast.Expr:
+        """The expression of a term that stands for a constant tensor.
+
+        Raises:
+            RuleError: It is none that is known before the rule has matched.
+        """
+        expr = self.build(term, frame, ("number", "list", "value", "truth"))
+        forbid_constness(expr, self.context)
+        return expr
+
+    def attribute(self, name: str, signatures: Sequence[Signature], term: ast.Term, frame: Frame) -> ast.Expr:
+        """The expression of an attribute of one of several operators.
+
+        Raises:
+            RuleError: It is none that the attribute can have.
+        """
+        expr, kind = self.typed(term, frame)
+        self.expect(kind, (), term)
+        forbid_constness(expr, self.context)
+        for found in signatures:
+            check_attribute(name, found, expr, kind, term, self.context)
+        return expr
+
     def expect(self, kind: Kind, wanted: Sequence[Kind], term: ast.Term) -> None:
         """Raises: RuleError: The kind is not among those wanted."""
         expect(kind, wanted, term.place, self.context)
@@ -49,11 +74,12 @@ class ExpressionBuilder:
     def typed(self, term: ast.Term, frame: Frame) -> tuple[ast.Expr, Kind]:
         """The expression of a term and its kind."""
         match term:
-            case ast.Number() | ast.Truth() | ast.String():
-                kind: Kind = (
-                    "number" if isinstance(term, ast.Number) else "truth" if isinstance(term, ast.Truth) else "text"
-                )
-                return term, kind
+            case ast.Number():
+                return term, "number"
+            case ast.Truth():
+                return term, "truth"
+            case ast.String():
+                return term, "text"
             case ast.Name():
                 return self._name(term, frame)
             case ast.Member():
@@ -99,7 +125,7 @@ class ExpressionBuilder:
             return ast.Name(entry.name, term.place), entry.kind
         if isinstance(entry, Closure):
             return self.typed(entry.term, entry.frame)
-        if isinstance(entry, Definition) and entry.let.parameters is None:
+        if isinstance(entry, Definition) and not entry.is_macro:
             name = self.asked(entry)
             if name is not None:
                 return self._bound(name, term.place)
@@ -158,9 +184,8 @@ class ExpressionBuilder:
                 if name is not None:
                     self.context.referenced.add(name)
                     bound = self.context.bindings.get(name)
-                    return ast.Name(
-                        name, term.place
-                    ), "node" if bound is not None and bound.kind == "node" else "tensor"
+                    is_node = bound is not None and bound.kind == "node"
+                    return ast.Name(name, term.place), "node" if is_node else "tensor"
                 if isinstance(entry, Closure):
                     return self._tensor(entry.term, entry.frame)
         return self.typed(term, frame)
@@ -189,11 +214,7 @@ class ExpressionBuilder:
         of, kind = self.typed(term.of, frame)
         self.expect(kind, ("list", "value", "tensors"), term.of)
         index = self.build(term.index, frame, ("number",))
-        results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
-        result = results.get(kind, "any")
-        if isinstance(of, ast.Member) and of.name == "shape":
-            result = "number"
-        return ast.Index(of, index, term.place), result
+        return ast.Index(of, index, term.place), _kind_of_items(of, kind)
 
     # -- operators
     def _unary(self, term: ast.Unary, frame: Frame) -> tuple[ast.Expr, Kind]:
@@ -243,8 +264,8 @@ class ExpressionBuilder:
 
     def _apply(self, term: ast.Apply, frame: Frame) -> tuple[ast.Expr, Kind]:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Macro):
-            with self.context.called(callee.definition, term, frame) as (body, inner):
+        if isinstance(callee, Definition):
+            with self.context.called(callee, term, frame) as (body, inner):
                 return self.typed(body, inner)
         if not isinstance(callee, Function):
             raise self.context.error(
@@ -280,15 +301,17 @@ class ExpressionBuilder:
         # The variable must not hide a name of the rule that a macro's argument brings inside.
         taken = {*self.context.bindings, *self.context.symbols, *(e.name for e in _locals(frame))}
         name = self.context.fresh(term.variable) if term.variable in taken else term.variable
-        results: dict[Kind, Kind] = {"value": "value", "tensors": "tensor"}
-        if (isinstance(source, ast.Member) and source.name == "shape") or (
-            isinstance(source, ast.Apply) and source.function == "range"
-        ):
-            results["list"] = "number"
-        inner = frame.define(term.variable, Local(name, results.get(kind, "any")))
+        counts = isinstance(source, ast.Apply) and source.function == "range"
+        inner = frame.define(term.variable, Local(name, "number" if counts else _kind_of_items(source, kind)))
         condition = None if term.condition is None else self.build(term.condition, inner, ("truth",))
         item = self.build(term.item, inner)
         return ast.Comprehension(item, name, source, condition, term.place), "list"
+
+
+def _kind_of_items(listed: ast.Expr, kind: Kind) -> Kind:
+    if isinstance(listed, ast.Member) and listed.name == "shape":
+        return "number"
+    return "value" if kind == "value" else "tensor" if kind == "tensors" else "any"
 
 
 def _locals(frame: Frame) -> list[Local]:
@@ -301,19 +324,16 @@ def _locals(frame: Frame) -> list[Local]:
     return found
 
 
+_WORDS = {
+    ast.Optional: "`{0.name}?`, an optional operand",
+    ast.Rest: "`{0.name}...`, remaining operands",
+    ast.Spread: "`**{0.name}`, attributes",
+    ast.Keyword: "`{0.name}=`, a named operand",
+    ast.Bind: "`{0.name}:`, a named pattern",
+    ast.Alternatives: "`|`, alternatives of a pattern",
+}
+"""What a term that is no expression is called."""
+
+
 def _what(term: ast.Term) -> str:
-    match term:
-        case ast.Optional():
-            return f"`{term.name}?`, an optional operand"
-        case ast.Rest():
-            return f"`{term.name}...`, remaining operands"
-        case ast.Spread():
-            return f"`**{term.name}`, attributes"
-        case ast.Keyword():
-            return f"`{term.name}=`, a named operand"
-        case ast.Bind():
-            return f"`{term.name}:`, a named pattern"
-        case ast.Alternatives():
-            return "`|`, alternatives of a pattern"
-        case _:
-            return "another form"
+    return _WORDS.get(type(term), "another form").format(term)

@@ -1,7 +1,8 @@
-"""Surface terms to patterns."""
+"""Parsed terms to patterns: what a rule or composite matches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
@@ -10,7 +11,6 @@ from eqsat.rules.callee import (
     BoundOperator,
     Constant,
     Function,
-    Macro,
     Operators,
     find_callee,
     forbid_bare_operator,
@@ -18,32 +18,37 @@ from eqsat.rules.callee import (
     operator_of_sign,
 )
 from eqsat.rules.classify import is_tensor
-from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.facts import Kind
-from eqsat.rules.kinds import ATTRIBUTE_KINDS
-from eqsat.rules.operators import Signature
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey
 
 MOST_OPERATORS = 2000
 
-
 _WRONG_SPREAD = "`**`, which gives attributes to an operator that is built"
+_NO_PATTERNS = {
+    ast.Rest: ("`{0.name}...`, which must be the last operand of a variadic operator", ""),
+    ast.Spread: (_WRONG_SPREAD, ""),
+    ast.Compare: ("a condition", "conditions belong into `where`"),
+    ast.Conditional: ("`if`", "alternatives of a pattern are written `A | B`"),
+    ast.Keyword: ("`{0.name}=`", ""),
+}
+"""How terms that are no patterns are called, and what may be meant."""
 
 
 @dataclass
 class Deferred:
     """An expression in a pattern, to be built when all names of the pattern are bound.
 
-    ``variable`` is the operand that must equal it; or ``match`` and ``attribute`` are what it constrains.
+    ``variable`` is the operand that must equal it; or it constrains an ``attribute`` of operators.
     """
 
     term: ast.Term
     frame: Frame
-    place: ast.Place
     variable: str = ""
     attribute: str = ""
-    ops: tuple[OpKey, ...] = ()
+    signatures: Sequence[Signature] = ()
 
 
 @dataclass
@@ -93,27 +98,12 @@ class PatternBuilder:
                 return self._match(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
             case ast.Binary() if is_tensor(term, frame, self.context):
                 return self._binary(term, frame)
-            case ast.Rest():
-                raise self.context.error(
-                    term.place,
-                    "an operand is required",
-                    actual=f"`{term.name}...`, which must be the last operand of a variadic operator",
-                )
-            case ast.Spread():
-                raise self.context.error(term.place, "a pattern is required", actual=_WRONG_SPREAD)
-            case ast.Compare():
-                raise self.context.error(
-                    term.place, "a pattern is required", actual="a condition", hint="conditions belong into `where`"
-                )
-            case ast.Conditional() if is_tensor(term, frame, self.context):
-                raise self.context.error(
-                    term.place,
-                    "a pattern is required",
-                    actual="`if`",
-                    hint="alternatives of a pattern are written `A | B`",
-                )
-            case ast.Keyword():
-                raise self.context.error(term.place, "a pattern is required", actual=f"`{term.name}=`")
+            case ast.Conditional() if not is_tensor(term, frame, self.context):
+                return self._constant(term, frame)
+            case ast.Rest() | ast.Spread() | ast.Compare() | ast.Conditional() | ast.Keyword():
+                actual, hint = _NO_PATTERNS[type(term)]
+                required = "an operand is required" if isinstance(term, ast.Rest) else "a pattern is required"
+                raise self.context.error(term.place, required, actual=actual.format(term), hint=hint)
             case _:
                 return self._constant(term, frame)
 
@@ -125,7 +115,7 @@ class PatternBuilder:
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
             return self.build(entry.term, entry.frame, optional=optional)
-        if isinstance(entry, Definition) and entry.let.parameters is None:
+        if isinstance(entry, Definition) and not entry.is_macro:
             return self._let(entry, term, optional)
         if term.name in DTYPES or term.name in DTYPE_LISTS:
             raise context.error(term.place, "a pattern is required", actual=f"`{term.name}`, an element type")
@@ -211,8 +201,8 @@ class PatternBuilder:
     # -- operators
     def _apply(self, term: ast.Apply, frame: Frame, optional: bool) -> ast.Pattern:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Macro):
-            with self.context.called(callee.definition, term, frame) as (body, inner):
+        if isinstance(callee, Definition):
+            with self.context.called(callee, term, frame) as (body, inner):
                 return self.build(body, inner, optional=optional)
         if isinstance(callee, Function):
             return self._constant(term, frame)
@@ -263,7 +253,7 @@ class PatternBuilder:
         while (
             isinstance(term, ast.Name)
             and isinstance(entry := inner.lookup(term.name), Definition)
-            and entry.let.parameters is None
+            and not entry.is_macro
         ):
             with context.expanding(entry, term.place):
                 term, inner = context.resolve(entry.let.body, entry.frame)
@@ -276,9 +266,7 @@ class PatternBuilder:
         if isinstance(term, ast.Optional | ast.Rest | ast.Bind | ast.Alternatives | ast.Spread):
             raise context.error(arg.value.place, f"a name or an expression is required as the attribute `{arg.name}`")
         placeholder = ast.AttrBind(arg.name, None, None, arg.place)
-        self.attributes[id(placeholder)] = Deferred(
-            term, inner, arg.value.place, attribute=arg.name, ops=tuple(f.op for f in signatures)
-        )
+        self.attributes[id(placeholder)] = Deferred(term, inner, attribute=arg.name, signatures=signatures)
         return placeholder
 
     def _match(self, op: OpKey, args: tuple[ast.Pattern, ...], place: ast.Place) -> ast.Match:
@@ -308,7 +296,7 @@ class PatternBuilder:
         """An expression as an operand: a constant with exactly this value."""
         name = self.context.fresh("constant")
         self.context.bindings[name] = Binding("tensor", term.place)
-        self.operands.append(Deferred(term, frame, term.place, variable=name))
+        self.operands.append(Deferred(term, frame, variable=name))
         return ast.Name(name, term.place)
 
     def _count(self, place: ast.Place) -> None:

@@ -7,30 +7,31 @@ from dataclasses import replace
 
 from eqsat.errors import EqsatError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
+from eqsat.rules.absent_operands import check_presence
 from eqsat.rules.arguments import check_output
-from eqsat.rules.builder import Builder, read_numerics
+from eqsat.rules.build_definition import Builder, read_doc, read_numerics
 from eqsat.rules.callee import known
-from eqsat.rules.presence import check_presence
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_types
 from eqsat.schema.opset import did_you_mean
 
 
-def build_rule(declaration: s.Rule, frame: Frame, source: Source, sources: Sources) -> list[ast.Rule]:
+def build_rule(declaration: s.Definition, frame: Frame, source: Source, sources: Sources) -> list[ast.Rule]:
     """The rule of a declaration, or the two of a ``<=>``.
 
     Raises:
         RuleError: It contradicts itself or the operators' schemas.
     """
     numerics = read_numerics(declaration.numerics, sources)
-    doc = source.doc(declaration.span.first, declaration.numerics.place.line, _body(declaration))
-    forward = _direction(declaration, declaration.left, declaration.right, frame, sources, first=True)
+    doc = read_doc(declaration, source)
+    left, right = s.those(declaration.clauses, s.Side)
+    forward = _direction(declaration, left, right, frame, sources, first=True)
     rules = [replace(forward, numerics=numerics, doc=doc)]
-    if declaration.both:
+    if right.arrow == "<=>":
         try:
-            backward = _direction(declaration, declaration.right, declaration.left, frame, sources, first=False)
+            backward = _direction(declaration, right, left, frame, sources, first=False)
         except EqsatError as error:
             raise type(error)(
                 f"{error.requirement} (reading `<=>` from right to left)",
@@ -43,21 +44,15 @@ def build_rule(declaration: s.Rule, frame: Frame, source: Source, sources: Sourc
     return rules
 
 
-def _body(declaration: s.Rule) -> int:
-    """The line on which what follows the header begins."""
-    return min([declaration.left[0].span.first, *(let.span.first for let in declaration.before)])
-
-
 def _direction(
-    declaration: s.Rule, left: Sequence[s.Root], right: Sequence[s.Root], frame: Frame, sources: Sources, *, first: bool
+    declaration: s.Definition, left: s.Side, right: s.Side, frame: Frame, sources: Sources, *, first: bool
 ) -> ast.Rule:
-    lets = [c for c in (*declaration.before, *declaration.after) if isinstance(c, s.Let)]
-    builder = Builder.over(frame, sources, lets)
+    builder = Builder.over(frame, sources, declaration.clauses)
     context = builder.context
-    names, patterns = _left(left, builder)
+    names, patterns = _left(left.roots, builder)
     patterns, conditions = builder.resolve(patterns)
-    templates = _right(right, names, builder)
-    conditions += builder.conditions(declaration.after)
+    templates = _right(right.roots, names, builder)
+    conditions += builder.conditions(declaration.clauses)
     unbuilt = builder.templates.unbuilt()
     if unbuilt is not None:
         name, place = unbuilt

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
-from eqsat.rules.annotate_clause import read_annotations
-from eqsat.rules.builder import Builder, define, read_numerics
-from eqsat.rules.call_text import read_call
+from eqsat.rules import declarations as s
+from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
-from eqsat.rules.dtypes import DTYPES, dtype_name
-from eqsat.rules.expression import evaluate
-from eqsat.rules.facts import Unknown
+from eqsat.rules.composite_clauses import read_annotations, read_call
+from eqsat.rules.element_types import DTYPES
+from eqsat.rules.evaluation import evaluate
+from eqsat.rules.known_facts import Unknown
 from eqsat.rules.location import rules_dir
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_types
+from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
 
@@ -31,7 +31,6 @@ FAMILY_SYMBOLS = (*COST_SYMBOLS, "functions", "scattered")
 _SETTINGS = ("bandwidth", "launch", "dispatch")
 _LINK = ("bandwidth", "latency")
 _SECTIONS = ("peak", "link")
-_Item = s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite
 
 
 def build_target(declaration: s.Target, frame: Frame, source: Source, sources: Sources) -> ast.Target:
@@ -49,7 +48,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     region_call: str | None = None
     families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
-    define(lets, frame, sources, local=False)
+    frames = iter(define(lets, frame, sources, local=False))
     for item in declaration.items:
         match item:
             case s.Text():
@@ -70,10 +69,10 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
             case s.Setting():
                 _settings(item, declaration, peaks, numbers, sources)
             case s.Let():
-                frame = define([item], frame, sources, local=False)
-            case s.Supports():
+                frame = next(frames)
+            case s.Entry(word="supports"):
                 supports.append(_supports(item, frame, sources))
-            case s.Family():
+            case s.Entry():
                 if not declaration.is_host:
                     raise sources.error(
                         item.place,
@@ -81,7 +80,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
                         actual=f"`{declaration.name}`, an accelerator",
                     )
                 families.append(_family(item, frame, sources))
-            case s.Composite():
+            case s.Definition():
                 if any(item.name == c.name for c in composites):
                     raise sources.error(
                         item.place,
@@ -92,6 +91,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     _check_families(declaration, families, sources)
     _check_complete(declaration, peaks, numbers, sources)
     latency = numbers.get("link latency", 0.0)
+    body = declaration.items[0].span.first if declaration.items else declaration.span.last + 1
     return ast.Target(
         name=declaration.name,
         summary=summary or "",
@@ -105,9 +105,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         supports=tuple(supports),
         composites=tuple(composites),
         place=declaration.place,
-        doc=source.doc(
-            declaration.span.first, declaration.place.line, _body(declaration.items, declaration.span.last + 1)
-        ),
+        doc=source.doc(declaration.span.first, declaration.place.line, body),
         families=tuple(families),
         rules=tuple(rules),
         region_call=region_call or "",
@@ -150,9 +148,9 @@ def _check_families(declaration: s.Target, families: Sequence[ast.Family], sourc
     """Each ``by`` names a family that the target gives a cost for."""
     named = {name for family in families for name in family.names}
     for item in declaration.items:
-        if not isinstance(item, s.Supports | s.Composite):
+        if not isinstance(item, s.Entry | s.Definition):
             continue
-        clauses = [c for c in item.after if isinstance(c, s.By)]
+        clauses = s.those(item.clauses, s.By)
         if len(clauses) > 1:
             raise sources.error(clauses[1].place, "`by` must be given once")
         for clause in clauses:
@@ -162,7 +160,7 @@ def _check_families(declaration: s.Target, families: Sequence[ast.Family], sourc
                     "a family of generated code belongs to a host",
                     actual=f"`{declaration.name}`, an accelerator",
                 )
-            if clause.name in named or any(not family.names for family in families) or _costs(item.after):
+            if clause.name in named or any(not family.names for family in families) or s.those(item.clauses, s.Cost):
                 continue
             raise sources.error(
                 clause.place,
@@ -172,15 +170,8 @@ def _check_families(declaration: s.Target, families: Sequence[ast.Family], sourc
             )
 
 
-def _named_family(clauses: Sequence[object]) -> str:
-    return next((c.name for c in clauses if isinstance(c, s.By)), "")
-
-
-def _body(
-    items: Sequence[s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite], otherwise: int
-) -> int:
-    """The line on which what follows a header begins."""
-    return items[0].span.first if items else otherwise
+def _named_family(clauses: Sequence[s.Clause]) -> str:
+    return next((clause.name for clause in s.those(clauses, s.By)), "")
 
 
 def _settings(
@@ -227,7 +218,7 @@ def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
 
 
 def _number(term: ast.Term, place: ast.Place, sources: Sources, *, least_exclusive: bool) -> float:
-    builder = Builder.over(Frame(), sources, [])
+    builder = Builder.over(Frame(), sources)
     expr = builder.templates.expressions.build(term, builder.frame, ("number",))
     try:
         value = float(evaluate(expr, {}))
@@ -254,19 +245,19 @@ def _check_complete(
         )
 
 
-def _supports(item: s.Supports, frame: Frame, sources: Sources) -> ast.Supports:
-    builder = Builder.over(frame, sources, [])
-    named = [operators(name, place, builder.context, frame) for name, place in _names(item.ops, "operator", sources)]
+def _supports(item: s.Entry, frame: Frame, sources: Sources) -> ast.Supports:
+    builder = Builder.over(frame, sources)
+    named = [operators(name, place, builder.context, frame) for name, place in _names(item.names, "operator", sources)]
     ops = tuple(dict.fromkeys(op for found in named for op in found))
     where, cost = _conditions_and_cost(item, ops, builder, COST_SYMBOLS)
-    call = _call(item.after, sources)
+    call = _call(item.clauses, sources)
     parts = () if call is None else read_call(call, builder)
-    return ast.Supports(ops, where, cost, item.place, parts, _named_family(item.after))
+    return ast.Supports(ops, where, cost, item.place, parts, _named_family(item.clauses))
 
 
-def _family(item: s.Family, frame: Frame, sources: Sources) -> ast.Family:
+def _family(item: s.Entry, frame: Frame, sources: Sources) -> ast.Family:
     names = tuple(name for name, _ in _names(item.names, "family", sources))
-    where, cost = _conditions_and_cost(item, (), Builder.over(frame, sources, []), FAMILY_SYMBOLS)
+    where, cost = _conditions_and_cost(item, (), Builder.over(frame, sources), FAMILY_SYMBOLS)
     if cost is None:
         raise sources.error(item.place, "a `family` must say its `cost`")
     return ast.Family(names, where, cost, item.place)
@@ -285,10 +276,10 @@ def _names(
 
 
 def _conditions_and_cost(
-    item: s.Supports | s.Family, ops: Sequence[OpKey], builder: Builder, symbols: tuple[str, ...]
+    item: s.Entry, ops: Sequence[OpKey], builder: Builder, symbols: tuple[str, ...]
 ) -> tuple[tuple[ast.Condition, ...], ast.Expr | None]:
     _bind_operands(ops, item.place, builder.context)
-    return tuple(builder.plain_conditions(item.after)), _cost(item.after, builder, symbols)
+    return tuple(builder.plain_conditions(item.clauses)), _cost(item.clauses, builder, symbols)
 
 
 def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> None:
@@ -305,12 +296,8 @@ def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> 
             context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
 
 
-def _costs(clauses: Sequence[object]) -> list[s.Cost]:
-    return [c for c in clauses if isinstance(c, s.Cost)]
-
-
-def _cost(clauses: Sequence[object], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
-    costs = _costs(clauses)
+def _cost(clauses: Sequence[s.Clause], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:
+    costs = s.those(clauses, s.Cost)
     if not costs:
         return None
     if len(costs) > 1:
@@ -323,8 +310,8 @@ def _cost(clauses: Sequence[object], builder: Builder, symbols: tuple[str, ...] 
     return expr
 
 
-def _call(clauses: Sequence[object], sources: Sources) -> s.Call | None:
-    calls = [c for c in clauses if isinstance(c, s.Call)]
+def _call(clauses: Sequence[s.Clause], sources: Sources) -> s.Call | None:
+    calls = s.those(clauses, s.Call)
     if len(calls) > 1:
         raise sources.error(
             calls[1].texts[0].place, "`call` must be given once", hint="several strings after one `call` are joined"
@@ -332,16 +319,16 @@ def _call(clauses: Sequence[object], sources: Sources) -> s.Call | None:
     return calls[0] if calls else None
 
 
-def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources) -> ast.Composite:
+def _composite(item: s.Definition, frame: Frame, source: Source, sources: Sources) -> ast.Composite:
     numerics = read_numerics(item.numerics, sources)
-    lets = [c for c in (*item.before, *item.after) if isinstance(c, s.Let)]
-    builder = Builder.over(frame, sources, lets)
-    roots, conditions = builder.resolve([builder.root(item.pattern)])
-    conditions += builder.conditions(item.after)
-    cost = _cost(item.after, builder)
-    call = _call(item.after, sources)
-    notes = [c for c in item.after if isinstance(c, s.Annotate)]
-    family = _named_family(item.after)
+    builder = Builder.over(frame, sources, item.clauses)
+    (side,) = s.those(item.clauses, s.Side)
+    roots, conditions = builder.resolve([builder.root(side.roots[0].value)])
+    conditions += builder.conditions(item.clauses)
+    cost = _cost(item.clauses, builder)
+    call = _call(item.clauses, sources)
+    notes = s.those(item.clauses, s.Annotate)
+    family = _named_family(item.clauses)
     if family and (call is not None or notes):
         place = call.texts[0].place if call is not None else notes[0].terms[0].place
         raise sources.error(
@@ -363,9 +350,9 @@ def _composite(item: s.Composite, frame: Frame, source: Source, sources: Sources
         cost=cost,
         call=None if call is None else "".join(t.value for t in call.texts),
         place=item.place,
-        doc=source.doc(item.span.first, item.numerics.place.line, _body(item.before, item.pattern_span.first)),
+        doc=read_doc(item, source),
         call_parts=parts,
         annotations=read_annotations(notes[0], builder) if notes else (),
         family=family,
-        span=ast.Span(_body(item.before, item.pattern_span.first), item.pattern_span.last),
+        span=ast.Span(item.clauses[0].span.first, side.span.last),
     )

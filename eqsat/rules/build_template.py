@@ -1,4 +1,4 @@
-"""Surface terms to templates: what a rule builds."""
+"""Parsed terms to templates: what a rule builds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.rules import ast
 from eqsat.rules.arguments import as_rest, output_index, read_arguments
-from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_expression import ExpressionBuilder
 from eqsat.rules.build_pattern import MOST_OPERATORS
 from eqsat.rules.callee import (
     BoundOperator,
     Constant,
     Function,
-    Macro,
     Operators,
     find_callee,
     forbid_bare_operator,
@@ -21,10 +19,19 @@ from eqsat.rules.callee import (
     operator_of_sign,
 )
 from eqsat.rules.classify import is_tensor
-from eqsat.rules.constness import forbid_constness
-from eqsat.rules.operators import Signature
 from eqsat.rules.scope import Binding, Closure, Context, Definition, Frame
+from eqsat.rules.signatures import Signature
 from eqsat.schema.types import OpKey
+
+_NO_TEMPLATES = {
+    ast.Rest: ("`{0.name}...`, which must be the last operand of a variadic operator", ""),
+    ast.Spread: ("`**{0.name}` outside of an operator", ""),
+    ast.Keyword: ("`{0.name}=` outside of an operator", ""),
+    ast.Bind: ("`{0.name}:`, which binds in patterns", "name a part of the right side with `let`"),
+    ast.Alternatives: ("`|`, which chooses between patterns", "write one rule for each right side"),
+    ast.Conditional: ("`if` between tensors", "write one rule for each case, with a condition"),
+}
+"""How terms that are no templates are called, and what may be meant."""
 
 
 @dataclass
@@ -64,20 +71,9 @@ class TemplateBuilder:
                 return self._operator(OpKey("", "Neg"), (self.build(term.operand, frame),), term.place)
             case ast.Binary():
                 return self._binary(term, frame)
-            case ast.Rest():
-                raise self._error(term, f"`{term.name}...`, which must be the last operand of a variadic operator")
-            case ast.Spread():
-                raise self._error(term, f"`**{term.name}` outside of an operator")
-            case ast.Keyword():
-                raise self._error(term, f"`{term.name}=` outside of an operator")
-            case ast.Bind():
-                raise self._error(
-                    term, f"`{term.name}:`, which binds in patterns", "name a part of the right side with `let`"
-                )
-            case ast.Alternatives():
-                raise self._error(term, "`|`, which chooses between patterns", "write one rule for each right side")
             case _:
-                raise self._error(term, "`if` between tensors", "write one rule for each case, with a condition")
+                actual, hint = _NO_TEMPLATES[type(term)]
+                raise self._error(term, actual.format(term), hint)
 
     def unbuilt(self) -> tuple[str, ast.Place] | None:
         """A name whose type is asked although nothing of that name is built."""
@@ -103,7 +99,7 @@ class TemplateBuilder:
         entry = frame.lookup(term.name)
         if isinstance(entry, Closure):
             return self._named(self.build(entry.term, entry.frame), entry)
-        if isinstance(entry, Definition) and entry.let.parameters is None:
+        if isinstance(entry, Definition) and not entry.is_macro:
             if entry in context.pattern_names:
                 entry.used = True
                 return self._variable(context.pattern_names[entry], term.place)
@@ -149,7 +145,7 @@ class TemplateBuilder:
         """The name of the operator that a ``let`` or parameter stands for, None if it is a bare name or no tensor."""
         context = self.context
         if isinstance(entry, Definition):
-            if entry.let.parameters is not None:
+            if entry.is_macro:
                 return None
             if entry in context.pattern_names:
                 entry.used = True
@@ -181,8 +177,8 @@ class TemplateBuilder:
     # -- operators
     def _apply(self, term: ast.Apply, frame: Frame) -> ast.Template:
         callee = find_callee(term.callee, frame, self.context)
-        if isinstance(callee, Macro):
-            with self.context.called(callee.definition, term, frame) as (body, inner):
+        if isinstance(callee, Definition):
+            with self.context.called(callee, term, frame) as (body, inner):
                 return self.build(body, inner)
         if isinstance(callee, Constant):
             return self._tensor(term, frame)
@@ -256,12 +252,7 @@ class TemplateBuilder:
             term, _ = self.context.resolve(arg.value, frame)
             if isinstance(term, ast.Name) and term.name not in self.context.bindings:
                 raise self.context.unbound(term.name, term.place)
-        expr, kind = self.expressions.typed(arg.value, frame)
-        self.expressions.expect(kind, (), arg.value)
-        forbid_constness(expr, self.context)
-        for found in signatures:
-            check_attribute(arg.name, found, expr, kind, arg.value, self.context)
-        return expr
+        return self.expressions.attribute(arg.name, signatures, arg.value, frame)
 
     def _binary(self, term: ast.Binary, frame: Frame) -> ast.Template:
         op = operator_of_sign(term, self.context)
@@ -287,9 +278,7 @@ class TemplateBuilder:
             return ast.negated(term.operand, term.place)
         if isinstance(term, ast.Number):
             return term
-        expr, kind = self.expressions.typed(term, frame)
-        self.expressions.expect(kind, ("number", "list", "value", "truth"), term)
-        forbid_constness(expr, self.context)
+        expr = self.expressions.operand(term, frame)
         if isinstance(expr, ast.Number):
             return replace(expr, place=term.place)
         return ast.Tensor(expr, None, term.place)
@@ -298,8 +287,7 @@ class TemplateBuilder:
         """``tensor(value, dtype)``."""
         if not 1 <= len(term.args) <= 2 or any(isinstance(a, ast.Keyword | ast.Spread | ast.Rest) for a in term.args):
             raise self.context.error(term.place, "a value and an element type are required in tensor(value, dtype)")
-        value = self.expressions.build(term.args[0], frame, ("number", "list", "value", "truth"))
-        forbid_constness(value, self.context)
+        value = self.expressions.operand(term.args[0], frame)
         if len(term.args) == 1:
             return ast.Tensor(value, None, term.place)
         dtype, kind = self.expressions.typed(term.args[1], frame)

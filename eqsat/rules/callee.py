@@ -8,9 +8,9 @@ from eqsat.errors import EqsatError
 from eqsat.ops.sets import operator_sets
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
-from eqsat.rules.functions import FUNCTIONS
-from eqsat.rules.operators import Signature, find_operator, operator_hint, signature
+from eqsat.rules.builtin_functions import FUNCTIONS
 from eqsat.rules.scope import Context, Definition, Frame
+from eqsat.rules.signatures import Signature, find_operator, operator_hint, signature
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
 
@@ -33,11 +33,6 @@ class BoundOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Macro:
-    definition: Definition
-
-
-@dataclass(frozen=True, slots=True)
 class Function:
     name: str
 
@@ -47,7 +42,7 @@ class Constant:
     """``tensor(value, dtype)``."""
 
 
-Callee = Operators | BoundOperator | Macro | Function | Constant
+Callee = Operators | BoundOperator | Definition | Function | Constant
 
 
 SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "@": "MatMul"}
@@ -85,7 +80,7 @@ def dotted_name(term: ast.Term) -> str | None:
 
 
 def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
-    """What a term in the place of an operator means.
+    """What a term in the place of an operator means; a definition is that of a macro.
 
     Raises:
         RuleError: It is no operator, macro or function.
@@ -93,7 +88,7 @@ def find_callee(term: ast.Term, frame: Frame, context: Context) -> Callee:
     if isinstance(term, ast.Name):
         entry = frame.lookup(term.name)
         if isinstance(entry, Definition):
-            return Macro(entry) if entry.let.parameters is not None else Operators(_of_let(entry, term.place, context))
+            return entry if entry.is_macro else Operators(_of_let(entry, term.place, context))
         bound = context.bindings.get(term.name)
         if bound is not None and bound.kind == "operator":
             return BoundOperator(term.name, bound.ops)
@@ -162,7 +157,7 @@ def operators(name: str, place: Place, context: Context, frame: Frame | None = N
         RuleError: There is none; the hint names similar ones.
     """
     entry = frame.lookup(name) if frame is not None else None
-    if isinstance(entry, Definition) and entry.let.parameters is None:
+    if isinstance(entry, Definition) and not entry.is_macro:
         return _of_let(entry, place, context)
     named = operator_sets().get(name)
     return (operator(name, place, context, frame),) if named is None else named.operators

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.rules import ast
+from eqsat.rules.dependencies import uses
 from eqsat.rules.scope import Context
 from eqsat.rules.tree import walk
-from eqsat.rules.uses import uses
 
 
 def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.Condition]:
@@ -40,7 +40,7 @@ def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
 
 def check_requires_constness(expr: ast.Expr, context: Context) -> None:
     """Raises: RuleError: It does more than to require that named values are constant."""
-    names = _names(expr)
+    names = asked_constant(expr)
     bad = next((n for n in names if not isinstance(n, ast.Name)), None)
     if bad is not None or not names:
         raise context.error(
@@ -60,10 +60,10 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
 
 def _asking(expr: ast.Expr) -> ast.Expr:
     """The part that asks."""
-    return next((part for part in walk(expr) if _names(part)), expr)
+    return next((part for part in walk(expr) if asked_constant(part)), expr)
 
 
-def _names(expr: ast.Expr) -> tuple[ast.Expr, ...]:
+def asked_constant(expr: ast.Expr) -> tuple[ast.Expr, ...]:
     """Of what it is asked whether it is constant, in ``const(x, y)`` and ``x.is_const``."""
     if isinstance(expr, ast.Apply) and expr.function == "const":
         return expr.args

@@ -6,12 +6,11 @@ from its syntax. Comments stay with the clause they stand beside or above; those
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from eqsat.rules import syntax as s
-from eqsat.rules.format_clauses import Clause, print_declaration
+from eqsat.rules import declarations as s
 from eqsat.rules.parse import parse
+from eqsat.rules.print_clauses import Clause, print_declaration
 from eqsat.rules.print_term import WIDTH
 from eqsat.rules.source import Comment, Source, Sources
 
@@ -22,10 +21,7 @@ def format_file(text: str, name: str = "<text>") -> str:
     Raises:
         RuleError, TargetError: It is not written in the rule language.
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    source, sources = Source(name, text), Sources()
-    sources.in_target = name.endswith(".target")
-    sources.add(source)
+    source, sources = Sources.of(text, name)
     clauses: list[Clause] = []
     was_let = False
     for declaration in parse(source, sources, keep_parentheses=True).declarations:
@@ -35,18 +31,6 @@ def format_file(text: str, name: str = "<text>") -> str:
         clauses += [replace(first, separate=not (is_let and was_let)), *others]
         was_let = is_let
     return _assemble(clauses, source)
-
-
-def print_clauses(clauses: Iterable[Clause], doc: str = "") -> str:
-    """The text of clauses that stand in no file; ``doc`` becomes comments below their first."""
-    rows = [_Line(clause) for clause in clauses]
-    if doc:
-        rows[1].above = [Comment(0, line, True) for line in doc.split("\n")]
-    out: list[str] = []
-    for i, row in enumerate(rows):
-        out += [" " * row.clause.indent + _text(comment) for comment in row.above]
-        _put(out, row, rows[i - 1] if i else None)
-    return "".join(line.rstrip() + "\n" for line in out)
 
 
 # ---- clauses and comments ------------------------------------------------------------------------
@@ -137,7 +121,8 @@ def _blank_if(out: list[str], source: Source, line: int, wanted: bool) -> None:
 def _put(out: list[str], row: _Line, before: _Line | None) -> None:
     clause = row.clause
     if before is not None and clause.joins and not (before.behind or row.above):
-        one_line = len(clause.text) == len(before.clause.text) == 1
+        stood_there = before.clause.span.last == clause.span.first
+        one_line = stood_there and len(clause.text) == len(before.clause.text) == 1
         if one_line and len(out[-1]) + len(clause.joins) + len(clause.text[0]) <= WIDTH:
             out[-1] += clause.joins + clause.text[0]
             _behind(out, row)

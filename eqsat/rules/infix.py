@@ -13,9 +13,9 @@ from lark import Token
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
 
-_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
-_LEVELS = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
-_LEVELS |= {"@": _PRODUCT, "**": _POWER}
+OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY, POWER = range(1, 9)
+LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "**": POWER} | dict.fromkeys(("*", "/", "//", "%", "@"), PRODUCT)
+"""Of signs between two operands; all others compare."""
 
 
 class InfixReader:
@@ -43,15 +43,15 @@ class InfixReader:
         """The term that begins here, up to the first sign that binds less tightly than ``least``."""
         left = self._operand(least)
         while (sign := self._sign()) is not None:
-            level = _LEVELS.get(sign.value, _COMPARE)
+            level = LEVELS.get(sign.value, COMPARE)
             if level < least:
                 break
-            if level == _COMPARE:
+            if level == COMPARE:
                 left = self._comparison(left)
                 continue
             self.position += 1
             # A power binds its right side as loosely as a sign: 2 ** -x.
-            right = self.read(_UNARY if level == _POWER else level + 1)
+            right = self.read(UNARY if level == POWER else level + 1)
             node = ast.Binary(sign.value, left, right, left.place, self.place(sign))
             left = self.made(node)
         return left
@@ -66,18 +66,18 @@ class InfixReader:
         self.position += 1
         if not isinstance(token, Token):
             return token
-        if token.type == "NOT" and least > _NOT:
+        if token.type == "NOT" and least > NOT:
             raise self.error(token)
-        operand = self.read(_NOT if token.type == "NOT" else _UNARY)
+        operand = self.read(NOT if token.type == "NOT" else UNARY)
         return self.made(ast.Unary(token.value, operand, self.place(token)))
 
     def _comparison(self, first: ast.Term) -> ast.Term:
         rest: list[tuple[str, ast.Term]] = []
-        while (sign := self._sign()) is not None and sign.value not in _LEVELS:
+        while (sign := self._sign()) is not None and sign.value not in LEVELS:
             self.position += 1
             words = sign.value
             if sign.type == "NOT":
                 words = "not in"
                 self.position += 1
-            rest.append((words, self.read(_SUM)))
+            rest.append((words, self.read(SUM)))
         return self.made(ast.Compare(first, tuple(rest), first.place))

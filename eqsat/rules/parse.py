@@ -1,4 +1,4 @@
-"""Text to surface syntax: the lark grammar, the layout rules about first columns and line beginnings, syntax errors."""
+"""Text to declarations: the lark grammar, the layout rules about first columns and line beginnings, syntax errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lark.exceptions import UnexpectedInput, VisitError
 
 from eqsat.errors import EqsatError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
 from eqsat.rules.ast import Place
-from eqsat.rules.layout import Layout
+from eqsat.rules.postlex import Layout
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.surface import Surface
 from eqsat.rules.syntax_errors import explain
+from eqsat.rules.transformer import TreeTransformer
 from eqsat.schema.opset import LONGEST_NAME
 
 _LONG_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LONGEST_NAME},}}")
@@ -53,7 +53,7 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
         line, column, requirement, actual, hint = explain(error, text)
         raise sources.error(Place(source.name, line, column), requirement, actual=actual, hint=hint) from None
     try:
-        return Surface(source, sources, keep_parentheses).transform(tree)
+        return TreeTransformer(source, sources, keep_parentheses).transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, EqsatError):
             raise error.orig_exc from None

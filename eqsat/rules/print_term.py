@@ -1,42 +1,42 @@
-"""Surface terms to text: with the parentheses that are needed, on one line or, where too long, on several."""
+"""Terms to text: with the parentheses that are needed, on one line or, where too long, on several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from eqsat.rules import ast
-from eqsat.rules.written import as_written
+from eqsat.rules.infix import COMPARE, LEVELS, NOT, OR, POWER, SUM, UNARY
 
 WIDTH = 120
 """Lines are broken beyond this many characters."""
 
-_BIND, _CONDITIONAL, _CHOICE, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _POWER, _POSTFIX, _ATOM = range(13)
-_LEVELS = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER} | dict.fromkeys(
-    ("*", "/", "//", "%", "@"), _PRODUCT
-)
+_BIND, _CONDITIONAL, _CHOICE = range(OR - 3, OR)
+_POSTFIX, _ATOM = POWER + 1, POWER + 2
+_OWN = dict.fromkeys((ast.Apply, ast.Index, ast.Slice, ast.Member), _POSTFIX) | {
+    ast.Bind: _BIND,
+    ast.Conditional: _CONDITIONAL,
+    ast.Alternatives: _CHOICE,
+    ast.Compare: COMPARE,
+}
+
+
+def quote(text: str) -> str:
+    """A string as it is written, with its quotes."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
 
 
 def level(term: ast.Term) -> int:
     """How tightly the outermost part of a term binds."""
-    match as_written(term):
-        case ast.Bind():
-            return _BIND
-        case ast.Conditional():
-            return _CONDITIONAL
-        case ast.Alternatives():
-            return _CHOICE
+    match term:
         case ast.Number(text=text) if text.startswith("-"):
-            return _UNARY
+            return UNARY
         case ast.Binary(op=op):
-            return _LEVELS[op]
+            return LEVELS[op]
         case ast.Unary(op=op):
-            return _NOT if op == "not" else _UNARY
-        case ast.Compare():
-            return _COMPARE
-        case ast.Apply() | ast.Index() | ast.Slice() | ast.Member():
-            return _POSTFIX
+            return NOT if op == "not" else UNARY
         case _:
-            return _ATOM
+            return _OWN.get(type(term), _ATOM)
 
 
 def flat(term: ast.Term, least: int = _BIND) -> str:
@@ -46,7 +46,6 @@ def flat(term: ast.Term, least: int = _BIND) -> str:
 
 
 def _flat(term: ast.Term) -> str:
-    term = as_written(term)
     match term:
         case ast.Name():
             return term.name
@@ -67,7 +66,7 @@ def _flat(term: ast.Term) -> str:
         case ast.Bind():
             return f"{term.name}: {flat(term.value)}"
         case ast.Alternatives():
-            return " | ".join(flat(option, _OR) for option in term.options)
+            return " | ".join(flat(option, OR) for option in term.options)
         case ast.Apply():
             return f"{flat(term.callee, _POSTFIX)}({', '.join(flat(a) for a in term.args)})"
         case ast.Index():
@@ -80,14 +79,14 @@ def _flat(term: ast.Term) -> str:
         case ast.Member():
             return f"{flat(term.of, _POSTFIX)}.{term.name}"
         case ast.Unary():
-            return f"not {flat(term.operand, _NOT)}" if term.op == "not" else f"-{flat(term.operand, _UNARY)}"
+            return f"not {flat(term.operand, NOT)}" if term.op == "not" else f"-{flat(term.operand, UNARY)}"
         case ast.Binary(op="**"):
-            return f"{flat(term.left, _POSTFIX)} ** {flat(term.right, _UNARY)}"
+            return f"{flat(term.left, _POSTFIX)} ** {flat(term.right, UNARY)}"
         case ast.Binary():
-            own = _LEVELS[term.op]
+            own = LEVELS[term.op]
             return f"{flat(term.left, own)} {term.op} {flat(term.right, own + 1)}"
         case ast.Compare():
-            return " ".join([flat(term.first, _SUM), *(f"{op} {flat(e, _SUM)}" for op, e in term.rest)])
+            return " ".join([flat(term.first, SUM), *(f"{op} {flat(e, SUM)}" for op, e in term.rest)])
         case ast.Conditional():
             then, condition = flat(term.then, _CHOICE), flat(term.condition, _CHOICE)
             return f"{then} if {condition} else {flat(term.otherwise, _CONDITIONAL)}"
@@ -97,8 +96,8 @@ def _flat(term: ast.Term) -> str:
                 return f"[{items}]"
             return f"({items},)" if len(term.items) == 1 else f"({items})"
         case ast.Comprehension():
-            condition = "" if term.condition is None else f" if {flat(term.condition, _OR)}"
-            source = flat(term.source, _OR)
+            condition = "" if term.condition is None else f" if {flat(term.condition, OR)}"
+            source = flat(term.source, OR)
             return f"[{flat(term.item, _CONDITIONAL)} for {term.variable} in {source}{condition}]"
         case _:
             raise TypeError(f"{term!r} is not written anywhere")
@@ -118,17 +117,14 @@ def lines(term: ast.Term, first: int, indent: int, least: int = _BIND) -> list[s
     if first + len(text) <= WIDTH:
         return [text]
     if level(term) < least:
-        inner = lines(term, first + 1, indent + 1)
-        return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [f"({inner[0]})"]
-    term = as_written(term)
+        return _enclosed(lines(term, first + 1, indent + 1))
     match term:
         case ast.Bind():
             return _prefixed(f"{term.name}: ", lines(term.value, first + len(term.name) + 2, indent))
         case ast.Keyword():
             return _prefixed(f"{term.name}=", lines(term.value, first + len(term.name) + 1, indent))
         case ast.Parentheses():
-            inner = lines(term.inner, first + 1, indent + 1)
-            return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [text]
+            return _enclosed(lines(term.inner, first + 1, indent + 1))
         case ast.Alternatives() if all(isinstance(option, ast.Name | ast.Member) for option in term.options):
             return _fill([flat(option) for option in term.options], first, indent)
         case ast.Alternatives():
@@ -136,10 +132,10 @@ def lines(term: ast.Term, first: int, indent: int, least: int = _BIND) -> list[s
                 [("", option) for option in term.options[:1]] + [("| ", o) for o in term.options[1:]],
                 first,
                 indent,
-                _OR,
+                OR,
             )
         case ast.Binary(op="and" | "or" | "+" | "-" | "*" | "/" | "@"):
-            return _chain(_operands(term), first, indent, _LEVELS[term.op] + 1, fill=True)
+            return _chain(_operands(term), first, indent, LEVELS[term.op] + 1, fill=True)
         case ast.Apply():
             callee = lines(term.callee, first, indent, _POSTFIX)
             if len(callee) > 1:
@@ -159,11 +155,15 @@ def _prefixed(prefix: str, inner: list[str]) -> list[str]:
     return [prefix + inner[0], *inner[1:]]
 
 
+def _enclosed(inner: list[str]) -> list[str]:
+    return [f"({inner[0]}", *inner[1:-1], f"{inner[-1]})"] if len(inner) > 1 else [f"({inner[0]})"]
+
+
 def _operands(term: ast.Binary) -> list[tuple[str, ast.Term]]:
     """Operands of a chain of one precedence, each with the sign before it."""
     chain: list[tuple[str, ast.Term]] = []
     step: ast.Term = term
-    while isinstance(step, ast.Binary) and _LEVELS[step.op] == _LEVELS[term.op] and step.op != "**":
+    while isinstance(step, ast.Binary) and LEVELS[step.op] == LEVELS[term.op] and step.op != "**":
         chain.append((f"{step.op} ", step.right))
         step = step.left
     return [("", step), *chain[::-1]]
@@ -177,7 +177,7 @@ def _chain(
     column = first
     for i, (sign, operand) in enumerate(parts):
         # The first operand may be of the chain's own precedence; it needs no parentheses there.
-        wanted = least - 1 if i == 0 and least > _OR else least
+        wanted = least - 1 if i == 0 and least > OR else least
         text = flat(operand, wanted)
         if fill and i and column + 1 + len(sign) + len(text) <= WIDTH:
             result[-1] += f" {sign}{text}"

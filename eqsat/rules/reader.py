@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from eqsat.errors import RuleError, TargetError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
+from eqsat.rules.build_definition import define
 from eqsat.rules.build_rule import build_rule
 from eqsat.rules.build_target import build_target
-from eqsat.rules.builder import define
 from eqsat.rules.location import rules_dir
 from eqsat.rules.parse import parse
 from eqsat.rules.scope import Frame
@@ -55,6 +54,28 @@ def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False
     """
     known = _Names()
     return [_read(Path(path), known, is_target=targets or Path(path).suffix == ".target") for path in paths]
+
+
+def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
+    """As :func:`read_files`, but once only as long as the files stay as they are.
+
+    Reading the shipped ones takes longer than optimizing a small model.
+    """
+    return _read_once(tuple((Path(path), _stamp(Path(path))) for path in paths), targets)
+
+
+@lru_cache(maxsize=64)
+def _read_once(stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool) -> list[ast.RuleFile]:
+    return read_files([path for path, _ in stamped], targets=targets)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file does; None for a file that is not there, which reading it says."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
@@ -117,17 +138,12 @@ def _read_text(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.
 def _declared(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
     if name.endswith(".egg"):
         return ast.RuleFile(name, egg=text)
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    sources = Sources()
-    sources.in_target = name.endswith(".target")
-    source = Source(name, text)
-    sources.add(source)
+    source, sources = Sources.of(text, name)
     declarations = parse(source, sources).declarations
     frame = Frame()
     if not is_prelude:
-        prelude = _prelude()
-        sources.add(prelude.source)
-        frame = prelude.frame
+        prelude, frame = _prelude()
+        sources.add(prelude)
     rules: list[ast.Rule] = []
     targets: list[ast.Target] = []
     lets = [d for d in declarations if isinstance(d, s.Let)]
@@ -135,13 +151,13 @@ def _declared(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.R
         raise sources.error(
             lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
         )
-    define([d for d in declarations if isinstance(d, s.Let)], frame, sources, local=False)
+    frames = iter(define(lets, frame, sources, local=False))
     for declaration in declarations:
         sources.in_target = isinstance(declaration, s.Target)
         match declaration:
             case s.Let():
-                frame = define([declaration], frame, sources, local=False)
-            case s.Rule():
+                frame = next(frames)
+            case s.Definition():
                 for rule in build_rule(declaration, frame, source, sources):
                     known.add("rule", rule.name, rule.place, sources)
                     rules.append(rule)
@@ -166,21 +182,14 @@ class _Names:
             )
 
 
-@dataclass(frozen=True)
-class _Prelude:
-    source: Source
-    frame: Frame
-
-
 @cache
-def _prelude() -> _Prelude:
+def _prelude() -> tuple[Source, Frame]:
+    """The text of the prelude and what it defines."""
     path = rules_dir() / PRELUDE
-    source = Source(str(path), path.read_text(encoding="utf-8") if path.exists() else "")
-    sources = Sources()
-    sources.add(source)
+    source, sources = Sources.of(path.read_text(encoding="utf-8") if path.exists() else "", str(path))
     lets = []
     for declaration in parse(source, sources).declarations:
         if not isinstance(declaration, s.Let):
             raise sources.error(declaration.place, "only `let`s are required in the prelude")
         lets.append(declaration)
-    return _Prelude(source, define(lets, Frame(), sources, local=False))
+    return source, [Frame(), *define(lets, Frame(), sources, local=False)][-1]

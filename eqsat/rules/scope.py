@@ -13,16 +13,17 @@ from typing import Literal
 
 from eqsat.errors import EqsatError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
 from eqsat.rules.ast import Place
-from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.facts import Kind
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.kinds import Kind
 from eqsat.rules.source import Sources
+from eqsat.rules.tree import DEEPEST
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
 
-DEEPEST = 60
 MOST_EXPANSIONS = 20_000
+"""Of `let`s in one rule."""
 
 
 @dataclass(eq=False)
@@ -41,6 +42,10 @@ class Definition:
     @property
     def name(self) -> str:
         return self.let.name
+
+    @property
+    def is_macro(self) -> bool:
+        return self.let.parameters is not None
 
 
 @dataclass(eq=False)
@@ -184,7 +189,7 @@ class Context:
         return self.error(place, f"`{name}` is not bound by the pattern", hint=hint or guess or f"bound here: {bound}")
 
     def _is_let(self, name: str) -> bool:
-        return name in self.lets and self.lets[name].let.parameters is None
+        return name in self.lets and not self.lets[name].is_macro
 
     def _early(self, name: str, place: Place, otherwise: str = "") -> EqsatError:
         hint = f"move `let {name}` above the place of its use{otherwise}"

@@ -103,6 +103,14 @@ class Sources:
     def add(self, source: Source) -> None:
         self._by_name[source.name] = source
 
+    @classmethod
+    def of(cls, text: str, name: str) -> tuple[Source, Sources]:
+        """A file's text, without a byte order mark and with line feeds only, and a reading that begins with it."""
+        source, sources = Source(name, text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")), cls()
+        sources.in_target = name.endswith(".target")
+        sources.add(source)
+        return source, sources
+
     def error(self, place: Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
         """An error that points to a place; inside a macro of another file it says where the macro is used."""
         source = self._by_name.get(place.file)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from eqsat.rules import ast
 from eqsat.rules.callee import known
-from eqsat.rules.dtypes import DTYPES, dtype_name
+from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
 from eqsat.schema.types import OpKey
 
-_ONNX = {"float32": "float", "float64": "double"}
-_TENSORS = frozenset(f"tensor({_ONNX.get(dtype_name(d), dtype_name(d))})" for d in DTYPES.values())
+_TENSOR_OF = {name: f"tensor({dtype.name.lower()})" for name, dtype in DTYPES.items()}
+_TENSORS = frozenset(_TENSOR_OF.values())
 _NUMBERS = _TENSORS - {"tensor(string)", "tensor(bool)"}
 
 
@@ -49,7 +49,6 @@ class _Checker:
         self.clause = clause
         self.context = context
         self._by_name: dict[str, _Type] = {}
-        self._built: dict[int, tuple[object, _Type | None]] = {}
 
     def pattern(self, pattern: ast.Pattern | None) -> _Type | None:
         match pattern:
@@ -74,15 +73,11 @@ class _Checker:
             case ast.Tensor():
                 dtype = template.dtype
                 if isinstance(dtype, ast.Name) and dtype.name in DTYPES:
-                    name = dtype_name(DTYPES[dtype.name])
-                    return _Type(frozenset((f"tensor({_ONNX.get(name, name)})",)), template.place)
+                    return _Type(frozenset((_TENSOR_OF[dtype.name],)), template.place)
                 return _Type(_NUMBERS | {"tensor(bool)"}, template.place)
             case ast.Build():
-                if id(template) not in self._built:
-                    op = template.op if isinstance(template.op, OpKey) else self.clause.operators[template.op]
-                    found = self._applied(op, template.args, template.output, template.place, self.template)
-                    self._built[id(template)] = (template, found)
-                return self._built[id(template)][1]
+                op = template.op if isinstance(template.op, OpKey) else self.clause.operators[template.op]
+                return self._applied(op, template.args, template.output, template.place, self.template)
             case _:
                 return None
 

@@ -11,6 +11,9 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, dataclass_transform
 
+DEEPEST = 60
+"""How deep terms, patterns and `let`s inside of each other may be nested: they are walked recursively."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -75,19 +78,26 @@ def walk(tree: Any, into: Callable[[Any], Sequence[Any]] = parts, *, once: bool 
 
 
 def replaced(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree with other nodes in it.
+    """A tree, or a tuple of trees, with other nodes in it. What was one object at several places is one again.
 
     Args:
         change: What stands in the place of a node, a :class:`Place` included; None for what it is.
     """
-    found = change(tree)
-    if found is not None:
-        return found
-    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
-        return tuple(replaced(item, change) for item in tree)
-    if isinstance(tree, Node):
-        return replace(tree, **{name: replaced(getattr(tree, name), change) for name in _fields(type(tree))})
-    return tree
+    made: dict[int, Any] = {}
+
+    def visit(part: Any) -> Any:
+        found = change(part)
+        if found is not None:
+            return found
+        if isinstance(part, tuple) and not hasattr(part, "_fields"):
+            return tuple(map(visit, part))
+        if not isinstance(part, Node):
+            return part
+        if id(part) not in made:
+            made[id(part)] = replace(part, **{name: visit(getattr(part, name)) for name in _fields(type(part))})
+        return made[id(part)]
+
+    return visit(tree)
 
 
 def without_places(tree: Any) -> Any:

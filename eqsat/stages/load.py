@@ -16,7 +16,7 @@ from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.select import NumericsClass, allowed, select_rules
+from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets
 

@@ -11,7 +11,7 @@ from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 
 Objective = Literal["best", "worst", "random"]
 

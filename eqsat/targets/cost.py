@@ -9,7 +9,7 @@ composite keeps inside is free, which is what makes it worth choosing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
-from eqsat.rules.expression import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.families import family_entry, rates
@@ -200,13 +200,8 @@ class CostModel:
 
     def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs], int, bool]:
         """The operator of a body with the most work, elementary functions in all, whether the layout changes."""
-        types = [None if f is None else f.type for f in inputs]
-        values = infer_body(body, types, [None if f is None else f.value for f in inputs])
-        most, anchor, functions, first = -1, (OpKey("", "Identity"), ()), 0, body.inputs
-        for node in body.nodes:
-            given = [None if i is None else values[i] for i in node.inputs]
-            made = values[first : first + node.outputs]
-            first += node.outputs
+        most, anchor, functions = -1, (OpKey("", "Identity"), ()), 0
+        for node, given, made in _typed_nodes(body, inputs):
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
@@ -257,15 +252,8 @@ class CostModel:
         by_value = any(f is not None and f.value is not None for f in inputs)
         key = (body, tuple(_fact_key(f, by_value) for f in inputs))
         if key not in self._body_macs:
-            types = [None if f is None else f.type for f in inputs]
-            values = infer_body(body, types, [None if f is None else f.value for f in inputs])
-            total, first = 0, body.inputs
-            for node in body.nodes:
-                given = [None if i is None else values[i] for i in node.inputs]
-                made = values[first : first + node.outputs]
-                first += node.outputs
-                total += _macs(node.op, node.attrs, given, made, exact)
-            self._body_macs[key] = total
+            typed = _typed_nodes(body, inputs)
+            self._body_macs[key] = sum(_macs(node.op, node.attrs, given, made, exact) for node, given, made in typed)
         return self._body_macs[key]
 
 
@@ -296,6 +284,15 @@ def _fact_key(facts: TensorFacts | None, with_value: bool) -> Any:
 def _content(value: np.ndarray) -> Any:
     content = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
     return str(value.dtype), value.shape, content
+
+
+def _typed_nodes(body: Body, inputs: Sequence[TensorFacts | None]) -> Iterator[tuple[BodyNode, Types, Types]]:
+    """The nodes of a body with the types of their operands and results."""
+    types = [None if f is None else f.type for f in inputs]
+    values, first = infer_body(body, types, [None if f is None else f.value for f in inputs]), body.inputs
+    for node in body.nodes:
+        yield node, [None if i is None else values[i] for i in node.inputs], values[first : first + node.outputs]
+        first += node.outputs
 
 
 def _macs(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types, exact: bool) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.rules.ast import Family, Target
-from eqsat.rules.dtypes import dtype_name
-from eqsat.rules.expression import holds
+from eqsat.rules.evaluation import holds
+from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.types import TensorType
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.rules.expression import NodeFacts, TensorFacts
-from eqsat.rules.operators import Signature, signature
+from eqsat.rules.evaluation import NodeFacts, TensorFacts
+from eqsat.rules.signatures import Signature, signature
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 ABSENT = TensorFacts(None, None, False, False)

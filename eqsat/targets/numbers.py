@@ -13,10 +13,10 @@ from math import floor, log10
 
 from eqsat.errors import TargetError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
 from eqsat.rules.ast import Expr, Place
 from eqsat.rules.parse import parse
-from eqsat.rules.source import Source, Sources
+from eqsat.rules.source import Sources
 from eqsat.rules.tree import replaced, walk
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
@@ -55,9 +55,8 @@ def numerals(text: str, name: str, host: str) -> list[Numeral]:
     Raises:
         RuleError: It is no target file.
     """
-    source, sources = Source(name, _plain(text)), Sources()
+    source, sources = Sources.of(text, name)
     sources.in_target = True
-    sources.add(source)
     found: list[Numeral] = []
     for declaration in parse(source, sources).declarations:
         if isinstance(declaration, s.Let):
@@ -123,8 +122,3 @@ def substituted(expr: Expr, values: Mapping[Place, float]) -> Expr:
 def places(expr: Expr) -> frozenset[Place]:
     """Where the numbers of an expression stand."""
     return frozenset(x.place for x in walk(expr) if isinstance(x, ast.Number))
-
-
-def _plain(text: str) -> str:
-    """The text as the reader takes it; lines and columns are the same."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eqsat.rules import ast
+from eqsat.rules.evaluation import holds
 from eqsat.rules.expand import operators
-from eqsat.rules.expression import holds
 from eqsat.rules.print_term import flat
 from eqsat.schema.types import OpKey
 from eqsat.targets.wording import findings

@@ -11,13 +11,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from eqsat.errors import TargetError
 from eqsat.rules.ast import Target
 from eqsat.rules.location import rules_dir
-from eqsat.rules.reader import read_files
+from eqsat.rules.reader import read_unchanged
 from eqsat.schema.opset import did_you_mean
 from eqsat.targets.validate import NUMBERS, validate
 
@@ -106,18 +105,7 @@ def read_target_file(path: str | Path) -> tuple[Target, ...]:
     Raises:
         TargetError, RuleError: It cannot be read, or declares none.
     """
-    path = Path(path)
-    try:
-        written = path.stat().st_mtime_ns
-    except OSError:
-        written = -1  # reading it says what is wrong
-    return _read(path, written)
-
-
-@lru_cache(maxsize=64)
-def _read(path: Path, written: int) -> tuple[Target, ...]:
-    """A file's targets, read once for each time it was written."""
-    (content,) = read_files([path], targets=True)
+    (content,) = read_unchanged([path], targets=True)
     if not content.targets:
         raise TargetError("a file that declares a target is required", place=str(path))
     return content.targets

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
 from eqsat.rules.ast import Condition, Target
-from eqsat.rules.dtypes import DTYPES
+from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand
-from eqsat.rules.operators import signature
+from eqsat.rules.signatures import signature
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
 

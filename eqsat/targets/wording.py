@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules import ast
-from eqsat.rules.dtypes import dtype_name
-from eqsat.rules.expression import TensorFacts, Unknown, evaluate
-from eqsat.rules.facts import FACTS
+from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
+from eqsat.rules.kinds import FACTS
 from eqsat.rules.print_term import flat
 from eqsat.rules.tree import parts
+from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.types import TensorType
 
 _LONGEST_LIST = 12

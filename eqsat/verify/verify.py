@@ -19,7 +19,7 @@ from eqsat.execute.difference import Difference as OutputDifference
 from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 from eqsat.verify import judge
 from eqsat.verify.blame import error_of
 from eqsat.verify.constants import wrong_constant

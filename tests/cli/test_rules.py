@@ -12,7 +12,7 @@ from eqsat.cli import main
 from eqsat.egraph.show import egg_text
 from eqsat.rules.listing import list_rules, short_place
 from eqsat.rules.reader import read_file, read_text
-from eqsat.rules.select import shipped_rules
+from eqsat.rules.selection import shipped_rules
 
 MINE = """
 # About doubling.

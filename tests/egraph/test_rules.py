@@ -219,7 +219,7 @@ def test_raw_egglog_runs_beside_the_rules():
 
 @pytest.mark.parametrize("numerics", ["exact", "lsb", "real"])
 def test_numerics_gate_the_shipped_rules(numerics):
-    from eqsat.rules.select import select_rules
+    from eqsat.rules.selection import select_rules
 
     kinds = {r.numerics.kind for r in select_rules(None, numerics).rules}
     assert kinds == {"exact": {"exact"}, "lsb": {"exact", "lsb"}, "real": {"exact", "lsb", "real"}}[numerics]

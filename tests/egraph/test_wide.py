@@ -13,7 +13,7 @@ from eqsat.egraph.language import MOST_OPERANDS
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from tests.egraph.helpers import model, operators, read, saturated
 
 UNARY = ("Relu", "Tanh", "Sigmoid", "Exp", "Abs", "Neg", "Softplus")

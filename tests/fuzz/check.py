@@ -20,7 +20,7 @@ from eqsat.errors import ModelError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.result import Result
-from eqsat.rules.select import NumericsClass, select_rules
+from eqsat.rules.selection import NumericsClass, select_rules
 from eqsat.search import Search
 from tests.fuzz.generator import Case
 from tests.fuzz.judge import DisagreementError, Judge

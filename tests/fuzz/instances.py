@@ -16,7 +16,7 @@ from eqsat.check.instance import Instance, Leaf
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from eqsat.schema.attributes import default_attrs
 from eqsat.schema.opset import MICROSOFT
 from tests.fuzz.growing import Growing, RefusedError, Value

@@ -11,8 +11,7 @@ import eqsat
 from eqsat import op
 from eqsat.check.rule import check_rule
 from eqsat.model.load import load
-from eqsat.partition.place import place
-from eqsat.rules.annotating import places_annotations
+from eqsat.partition.place import place, places_annotations
 from eqsat.rules.reader import read_text
 from tests.fuzz.check import ort_outputs
 

@@ -15,7 +15,7 @@ from eqsat.model.load import load
 from eqsat.partition.saved import inline
 from eqsat.quantization.hints import hinted_types
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import shipped_rules
+from eqsat.rules.selection import shipped_rules
 from tests.fuzz.check import ort_outputs
 
 Mark = Callable[[Tensor], Tensor]

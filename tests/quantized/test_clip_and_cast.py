@@ -13,7 +13,7 @@ import pytest
 from eqsat.check import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from tests.rule_instances.oracle import onnx_runtime
 
 WIDE = "r: Requantize(x, si, zi, so, zo, dtype=int32)"

@@ -23,7 +23,7 @@ from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from tests.rule_instances.oracle import has_kernel

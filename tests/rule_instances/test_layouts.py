@@ -9,7 +9,7 @@ import pytest
 from eqsat.check import Outcome, check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
-from eqsat.rules.select import select_rules, shipped_rules
+from eqsat.rules.selection import select_rules, shipped_rules
 from tests.rule_instances.oracle import onnx_runtime
 
 FILES = sorted((rules_dir() / "kernels").glob("*.rules"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqsat.check import check_rule
-from eqsat.rules.describe import describe
 from eqsat.rules.reader import read_text
 from tests.rule_instances.oracle import onnx_runtime
+from tests.rules.printing import pattern_text, shown
 
 RULES = {
     "all attributes of a node with two named outputs": """
@@ -55,9 +55,9 @@ def test_it_fires_and_holds(name: str) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_shown_reads_back_as_the_same_rule(name: str) -> None:
     (rule,) = read_text(f"rule r : exact{RULES[name]}").rules
-    shown = describe(rule)
-    text = "rule r : exact\n    " + shown.pattern + "".join(f"\n    where {c}" for c in shown.conditions)
-    (again,) = read_text(text).rules
-    assert describe(again).pattern == shown.pattern
+    text = pattern_text(rule)
+    conditions = "".join(f"\n    where {shown(c.expr)}" for c in rule.where)
+    (again,) = read_text(f"rule r : exact\n    {text}{conditions}").rules
+    assert pattern_text(again) == text
     outcome = check_rule(again, instances=5, oracle=onnx_runtime)
     assert outcome.holds, outcome

@@ -9,7 +9,7 @@ import pytest
 
 from eqsat.check import check_rule
 from eqsat.rules.ast import Rule
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from tests.rule_instances.oracle import onnx_runtime
 
 RULES = select_rules(None, "approximate").rules

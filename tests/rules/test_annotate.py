@@ -7,10 +7,10 @@ import pytest
 
 from eqsat.errors import EqsatError
 from eqsat.rules.ast import Composite
-from eqsat.rules.describe import format_composite
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
 from eqsat.schema.types import OpKey
+from tests.rules.printing import format_composite
 
 HEAD = (
     "target t\n    peak float32 = 1\n    bandwidth = 1, launch = 1\n    link bandwidth = 1, latency = 1\n"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Place, Wildcard
-from eqsat.rules.describe import describe
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
+from tests.rules.printing import pattern_text, shown
 from tests.rules.reading import pattern, rule
 
 
@@ -24,9 +24,7 @@ def texts(text: str) -> list[str]:
 
 def describe_clause(clause: Clause) -> str:
     (root,) = clause.roots
-    from eqsat.rules.print_term import flat
-
-    return flat(root)
+    return shown(root)
 
 
 def test_textual_order() -> None:
@@ -102,7 +100,7 @@ def test_it_is_deterministic() -> None:
 
 
 def test_descriptions_stay_readable() -> None:
-    assert describe(rule("Relu(c + r | c)  =>  c")).pattern == "Relu(c + r | c) => c"
+    assert pattern_text(rule("Relu(c + r | c)  =>  c")) == "Relu(c + r | c) => c"
 
 
 # ---- against a matcher ---------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import pytest
 import eqsat
 from eqsat.errors import RuleError, TargetError
 from eqsat.rules.ast import Build, Composite, Rest, Target
-from eqsat.rules.describe import format_composite, format_rule
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
-from eqsat.rules.select import NumericsClass
+from eqsat.rules.selection import NumericsClass
 from eqsat.search import Search
 from eqsat.targets.registry import load_targets
+from tests.rules.printing import format_composite, format_rule
 
 HOST = """host tiny
     summary "a host for tests"

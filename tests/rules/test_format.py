@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError, TargetError
-from eqsat.rules.describe import describe, format_composite, format_rule
 from eqsat.rules.format import format_file
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_text
 from eqsat.rules.tree import without_places
-from tests.rules.reading import composite, rule
+from tests.rules.printing import format_composite, format_rule, pattern_text, shown
+from tests.rules.reading import rule, target
 
 SHIPPED = sorted(rules_dir().rglob("*.rules")) + sorted(rules_dir().rglob("*.target"))
 
@@ -73,13 +73,14 @@ def test_shipped_rules_print_as_they_were_read(path) -> None:
     for each in found.rules:
         printed = format_rule(each)
         assert without_places(rule(printed)) == without_places(each), printed
-        description = describe(each)
-        assert "\n" not in description.pattern
-        assert (description.name, description.doc) == (each.name, each.doc)
-    for target in found.targets:
-        for each in target.composites:
+        assert (rule(printed).name, rule(printed).doc) == (each.name, each.doc)
+        assert "\n" not in pattern_text(each)
+    for described in found.targets:
+        for each in described.composites:
             printed = format_composite(each)
-            again = composite(printed.strip().removeprefix(f"composite {each.name} : {each.numerics}"))
+            priced = f"\n    family {each.family}\n        cost launch" if each.family else ""
+            (again,) = target(printed.strip() + priced, head="host h" if each.family else "target t").composites
+            assert (again.name, again.doc, again.family) == (each.name, each.doc, each.family)
             assert without_places(again.pattern) == without_places(each.pattern), printed
             assert without_places(again.where) == without_places(each.where), printed
             assert without_places(again.cost) == without_places(each.cost)
@@ -104,13 +105,13 @@ def test_a_rule_printed() -> None:
         "    where const(w, gamma)\n"
     )
     assert without_places(rule(format_rule(found))) == without_places(found)
-    assert describe(found).pattern == (
+    assert pattern_text(found) == (
         "BatchNormalization(c: Conv(x, w, b?), gamma, beta, mean, var, epsilon=e) => "
         "Conv(x, w * Reshape(gamma / Sqrt(var + e), [-1] + [1] * (w.rank - 1)), "
         "(b - mean) * (gamma / Sqrt(var + e)) + beta, **c)"
     )
-    assert describe(found).conditions == ("const(w, gamma)",)
-    assert describe(found).numerics == "real"
+    assert [shown(c.expr) for c in found.where] == ["const(w, gamma)"]
+    assert str(found.numerics) == "real"
 
 
 def test_a_let_whose_type_is_asked_is_printed_as_one() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import RuleError, TargetError
-from eqsat.rules.describe import describe, format_rule
 from eqsat.rules.format import format_file
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_text
 from eqsat.rules.tree import without_places
+from tests.rules.printing import format_rule, pattern_text
 
 WORDS = [
     *(
@@ -70,7 +70,7 @@ def answer(text: str) -> None:
     assert format_file(formatted) == formatted
     for rule in found.rules:
         assert without_places(read_text(format_rule(rule)).rules[0]) == without_places(rule)
-        describe(rule)
+        assert pattern_text(rule)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

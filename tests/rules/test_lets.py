@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eqsat.rules.ast import Alternatives, Build, Match, Name
-from eqsat.rules.describe import format_expression
 from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
 from eqsat.rules.tree import without_places
+from tests.rules.printing import shown
 from tests.rules.reading import composite, pattern, rule, target
 
 
@@ -28,7 +28,7 @@ def test_an_expression() -> None:
 
 def test_in_a_condition() -> None:
     named = rule("Relu(x)  =>  x\n    let n = x.rank\n    where n == 4, n > 2")
-    assert [format_expression(c.expr) for c in named.where] == ["x.rank == 4", "x.rank > 2"]
+    assert [shown(c.expr) for c in named.where] == ["x.rank == 4", "x.rank > 2"]
 
 
 def test_a_subterm_of_the_pattern_has_its_name() -> None:
@@ -78,7 +78,7 @@ def test_macros_take_terms() -> None:
 
 def test_macros_of_conditions() -> None:
     found = rule("let small(t) = t.size < 10\n    x + y  =>  y + x\n    where small(x), small(y)")
-    assert [format_expression(c.expr) for c in found.where] == ["x.size < 10", "y.size < 10"]
+    assert [shown(c.expr) for c in found.where] == ["x.size < 10", "y.size < 10"]
 
 
 def test_macros_of_operators() -> None:
@@ -114,7 +114,7 @@ def test_other_names_of_a_macro_are_those_of_the_rule() -> None:
 def test_a_variable_of_a_comprehension_hides_nothing() -> None:
     text = "let shifted(n) = [i + n for i in [1, 2]]\n    Transpose(x, perm=i)  =>  Transpose(x, perm=shifted(i[0]))"
     value = rule(text).right[0].attrs[0][1]
-    assert format_expression(value) == "[i_1 + i[0] for i_1 in [1, 2]]"
+    assert shown(value) == "[i_1 + i[0] for i_1 in [1, 2]]"
 
 
 def test_file_level_lets_hold_for_the_rest_of_the_file() -> None:
@@ -157,7 +157,7 @@ def test_the_type_of_a_built_term_can_be_asked() -> None:
     assert isinstance(reshape, Build)
     assert isinstance(reshape.args[0], Build)
     assert reshape.args[0].name == "k"
-    assert format_expression(reshape.args[1].value) == "[-1] + [1] * (k.rank - 1)"
+    assert shown(reshape.args[1].value) == "[-1] + [1] * (k.rank - 1)"
 
 
 def test_the_type_of_an_argument_can_be_asked() -> None:
@@ -166,12 +166,12 @@ def test_the_type_of_an_argument_can_be_asked() -> None:
     assert isinstance(reshape, Build)
     name = reshape.args[0].name
     assert name is not None
-    assert format_expression(reshape.args[1].value) == f"[{name}.size]"
+    assert shown(reshape.args[1].value) == f"[{name}.size]"
 
 
 def test_the_type_of_an_argument_that_is_a_name_is_that_of_the_name() -> None:
     found = rule("x + y  =>  flat(x)\n    let flat(t) = Reshape(t, [t.size])")
-    assert format_expression(found.right[0].args[1].value) == "[x.size]"
+    assert shown(found.right[0].args[1].value) == "[x.size]"
 
 
 def test_pattern_lets_may_be_used_on_the_right() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eqsat.rules.ast import Alternatives, AttrBind, Match, Name, Number, Optional, Rest, Sequence, Wildcard
-from eqsat.rules.describe import format_expression
 from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
+from tests.rules.printing import shown
 from tests.rules.reading import composite, pattern, rule
 
 
@@ -93,7 +93,7 @@ def test_an_attribute_may_be_computed_from_others() -> None:
     found = pattern("Transpose(Transpose(x, perm=p), perm=[p[i] for i in range(len(p))])")
     assert isinstance(found, Match)
     assert found.attrs[0].equals is not None
-    assert format_expression(found.attrs[0].equals) == "[p[i] for i in range(len(p))]"
+    assert shown(found.attrs[0].equals) == "[p[i] for i in range(len(p))]"
 
 
 def test_an_element_type_as_attribute() -> None:
@@ -193,7 +193,7 @@ def test_an_operand_may_be_a_constant_value() -> None:
     assert isinstance(operand, Name)
     (condition,) = found.where
     name = operand.name
-    assert format_expression(condition.expr) == f"not {name}.is_present or {name}.value == [2, 3]"
+    assert shown(condition.expr) == f"not {name}.is_present or {name}.value == [2, 3]"
 
 
 def test_several_roots() -> None:

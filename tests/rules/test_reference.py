@@ -10,14 +10,14 @@ import pytest
 
 from eqsat.errors import RuleError
 from eqsat.ops.sets import operator_sets
-from eqsat.rules.dtypes import DTYPE_LISTS
-from eqsat.rules.facts import FACTS
-from eqsat.rules.functions import FUNCTIONS
+from eqsat.rules.builtin_functions import FUNCTIONS
+from eqsat.rules.declarations import Let
+from eqsat.rules.element_types import DTYPE_LISTS
+from eqsat.rules.kinds import FACTS
 from eqsat.rules.location import rules_dir
 from eqsat.rules.parse import parse
 from eqsat.rules.reader import read_text
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.syntax import Let
 from eqsat.rules.syntax_errors import RESERVED
 from tests.rules.reading import pattern, rule
 

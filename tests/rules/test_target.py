@@ -7,10 +7,10 @@ import math
 import pytest
 
 from eqsat.rules.ast import Alternatives, Apply, Match, Member, Name
-from eqsat.rules.describe import format_expression
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_file, read_text
 from eqsat.schema.types import OpKey
+from tests.rules.printing import shown
 from tests.rules.reading import target
 
 
@@ -46,7 +46,7 @@ def test_supported_operators() -> None:
     assert [c.because for c in found[0].where] == [None, "no broadcasting"]
     assert found[0].cost is None
     assert found[1].cost is not None
-    assert format_expression(found[1].cost) == "launch + 2 * y.size * bits(y.dtype) / 8 / bandwidth"
+    assert shown(found[1].cost) == "launch + 2 * y.size * bits(y.dtype) / 8 / bandwidth"
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_composites() -> None:
     assert isinstance(found.pattern, Alternatives)
     assert [c.because for c in found.where] == ["the weights live on the device", None]
     assert found.cost is not None
-    assert format_expression(found.cost) == "launch + max(macs / peak, bytes / bandwidth) + w.size"
+    assert shown(found.cost) == "launch + max(macs / peak, bytes / bandwidth) + w.size"
     assert found.call == "f({x}, {w}, {y}, {c.strides[0]}, {{ {x.shape[1] + 1} }});"
-    parts = [p if isinstance(p, str) else f"<{format_expression(p)}>" for p in found.call_parts]
+    parts = [p if isinstance(p, str) else f"<{shown(p)}>" for p in found.call_parts]
     assert parts == ["f(", "<x>", ", ", "<w>", ", ", "<y>", ", ", "<c.strides[0]>", ", { ", "<x.shape[1] + 1>", " });"]
 
 
@@ -137,7 +137,7 @@ def test_constness_in_composites_is_required_condition_by_condition() -> None:
         '    composite c : exact\n        x * w\n        where fixed(w) because "it is read once",'
         " x.rank == 2 and x.size > 1"
     ).composites[0]
-    texts = [(format_expression(c.expr), c.because) for c in found.where]
+    texts = [(shown(c.expr), c.because) for c in found.where]
     assert texts == [
         ("w.rank == 1", "it is read once"),
         ("const(w)", "it is read once"),

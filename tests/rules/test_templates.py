@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eqsat.rules.ast import Apply, Build, Name, Number, Rest, Sequence, Template, Tensor
-from eqsat.rules.describe import format_expression
 from eqsat.schema.types import OpKey
+from tests.rules.printing import shown
 from tests.rules.reading import rule
 
 
@@ -44,14 +44,14 @@ def test_lists_are_constants() -> None:
 def test_expressions_over_facts_are_constants() -> None:
     shape = built("Flatten(x)  =>  Reshape(x, [x.shape[0], -1])").args[1]
     assert isinstance(shape, Tensor)
-    assert format_expression(shape.value) == "[x.shape[0], -1]"
+    assert shown(shape.value) == "[x.shape[0], -1]"
 
 
 def test_a_subtree_of_attributes_and_numbers_is_one_constant() -> None:
     found = built("Elu(x, alpha=a)  =>  x * (a * 2 + 1)")
     constant = found.args[1]
     assert isinstance(constant, Tensor)
-    assert format_expression(constant.value) == "a * 2 + 1"
+    assert shown(constant.value) == "a * 2 + 1"
 
 
 def test_mixed_subtrees_are_operators() -> None:
@@ -67,7 +67,7 @@ def test_constant_of_a_given_type() -> None:
     found = built("Neg(x)  =>  x * tensor(-1, x.dtype)").args[1]
     assert isinstance(found, Tensor)
     assert found.dtype is not None
-    assert format_expression(found.dtype) == "x.dtype"
+    assert shown(found.dtype) == "x.dtype"
     assert isinstance(found.value, Number)
 
 
@@ -82,7 +82,7 @@ def test_attributes_are_expressions() -> None:
     found = built("Transpose(Transpose(x, perm=p), perm=q)  =>  Transpose(x, perm=[p[i] for i in q])")
     ((name, value),) = found.attrs
     assert name == "perm"
-    assert format_expression(value) == "[p[i] for i in q]"
+    assert shown(value) == "[p[i] for i in q]"
 
 
 def test_attributes_of_a_node_are_taken_over_and_overridden() -> None:

@@ -26,7 +26,7 @@ from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.result import Result
 from eqsat.rules.ast import Rule
-from eqsat.rules.select import select_rules
+from eqsat.rules.selection import select_rules
 from eqsat.search import Search
 from tests.fuzz.check import ort_outputs
 

@@ -14,8 +14,8 @@ from onnx import helper, numpy_helper
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.rules import ast
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, holds
 from eqsat.rules.expand import Clause
-from eqsat.rules.expression import NodeFacts, TensorFacts, holds
 from eqsat.schema.attributes import make_attrs, to_protos
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.opset import IR_VERSION, PINNED_OPSET

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eqsat.errors import OptimizationError, TargetError
 from eqsat.rules.ast import Target
-from eqsat.rules.expression import NodeFacts, TensorFacts
+from eqsat.rules.evaluation import NodeFacts, TensorFacts
 from eqsat.rules.reader import read_text
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.body import Body, BodyNode

@@ -8,7 +8,7 @@ import pytest
 from eqsat.codegen.family_names import family_names, unknown_families
 from eqsat.errors import RuleError, TargetError
 from eqsat.rules.ast import Composite, Target
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
 from eqsat.schema.body import Body, BodyNode

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.rules.print_term import flat
 from eqsat.rules.reader import read_text
 from eqsat.schema.attributes import make_attrs

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from eqsat.rules.expression import TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.targets.cost import CostModel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import View
 from eqsat.codegen.predict import work
-from eqsat.rules.dtypes import dtype_name
+from eqsat.schema.dtypes import dtype_name
 
 _BEST = 5
 """Of the fastest kernels the middle one counts: the very fastest may be a slip of the clock."""

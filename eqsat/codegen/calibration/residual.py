@@ -13,7 +13,7 @@ import numpy as np
 
 from eqsat.codegen.predict import Prediction
 from eqsat.rules import ast
-from eqsat.rules.expression import evaluate
+from eqsat.rules.evaluation import evaluate
 from eqsat.targets.numbers import places, substituted
 
 _ARITHMETIC = {

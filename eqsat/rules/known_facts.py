@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -47,18 +46,3 @@ class SymbolicDim:
     """A dimension that is no number: equal to itself if it has a name, else nothing is known of it."""
 
     name: str | None
-
-
-Kind = Literal["number", "text", "truth", "list", "type", "value", "any", "tensor", "tensors", "node"]
-"""Kind of an expression. ``value`` is the contents of a tensor: a number or an array. ``any`` is not known."""
-
-FACTS: dict[str, Kind] = {
-    "shape": "list",
-    "rank": "number",
-    "dtype": "type",
-    "size": "number",
-    "value": "value",
-    "is_const": "truth",
-    "is_present": "truth",
-}
-"""Members of a tensor and the kinds of their values."""

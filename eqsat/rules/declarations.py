@@ -5,6 +5,9 @@ Their terms are those of :mod:`eqsat.rules.ast`, which also has what the reader 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from eqsat.rules.ast import Condition, String, Term
 from eqsat.rules.tree import Node, Place, Span
 
@@ -25,6 +28,17 @@ class Root(Node):
     target: Term | None
     value: Term
     span: Span
+
+
+class Side(Node):
+    """One side of a rule, the right one behind its ``arrow``; or the pattern of a composite."""
+
+    arrow: str
+    roots: tuple[Root, ...]
+
+    @property
+    def span(self) -> Span:
+        return Span(self.roots[0].span.first, self.roots[-1].span.last)
 
 
 class Numerics(Node):
@@ -68,18 +82,6 @@ class Annotate(Node):
     span: Span
 
 
-class Rule(Node):
-    name: str
-    numerics: Numerics
-    before: tuple[Let, ...]
-    left: tuple[Root, ...]
-    both: bool
-    right: tuple[Root, ...]
-    after: tuple[Let | Where, ...]
-    place: Place
-    span: Span
-
-
 class Setting(Node):
     """``peak int8 = 4e12, uint8 = 4e12``: a section or "", and assignments."""
 
@@ -107,33 +109,23 @@ class RegionCall(Node):
     span: Span
 
 
-class Supports(Node):
-    """``supports A, B``; ``ops`` is None for ``*``."""
+class Entry(Node):
+    """``supports A, B`` or ``family a, b``; ``names`` is None for ``*``."""
 
-    ops: tuple[tuple[str, Place], ...] | None
-    after: tuple[By | Where | Cost | Call, ...]
-    place: Place
-    span: Span
-
-
-class Family(Node):
-    """``family a, b``; ``names`` is None for ``*``."""
-
+    word: str
     names: tuple[tuple[str, Place], ...] | None
-    after: tuple[Where | Cost, ...]
+    clauses: tuple[By | Where | Cost | Call, ...]
     place: Place
     span: Span
 
 
-class Composite(Node):
-    """A coarse kernel."""
+class Definition(Node):
+    """A ``rule`` or ``composite``; ``place`` is that of the name."""
 
+    word: str
     name: str
     numerics: Numerics
-    before: tuple[Let, ...]
-    pattern: Term
-    pattern_span: Span
-    after: tuple[Let | By | Where | Cost | Call | Annotate, ...]
+    clauses: tuple[Clause, ...]
     place: Place
     span: Span
 
@@ -141,13 +133,23 @@ class Composite(Node):
 class Target(Node):
     name: str
     is_host: bool
-    items: tuple[Setting | Text | RegionCall | Supports | Family | Let | Composite, ...]
+    items: tuple[Item, ...]
     place: Place
     span: Span
 
 
-Declaration = Rule | Target | Let
+Clause = Let | Side | By | Where | Cost | Call | Annotate
+Item = Setting | Text | RegionCall | Entry | Let | Definition
+Declaration = Definition | Target | Let
 
 
 class File(Node):
     declarations: tuple[Declaration, ...]
+
+
+_Clause = TypeVar("_Clause", bound=Clause)
+
+
+def those(clauses: Iterable[Clause], kind: type[_Clause]) -> list[_Clause]:
+    """The clauses of one kind, in their order."""
+    return [clause for clause in clauses if isinstance(clause, kind)]

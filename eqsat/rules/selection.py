@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
 from eqsat.errors import RuleError
-from eqsat.rules.ast import Numerics, Rule, RuleFile
+from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.location import rules_dir
-from eqsat.rules.reader import read_files
+from eqsat.rules.reader import read_unchanged
 
 NumericsClass = Literal["exact", "lsb", "real", "approximate"]
 """From strict to loose; each allows all before it."""
@@ -54,22 +53,7 @@ def select_rules(sources: Sequence[str | Path | Rule] | None, numerics: Numerics
         raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
     chosen = shipped_rules() if sources is None else sources
     paths = [Path(s) for s in chosen if not isinstance(s, Rule)]
-    read = _read(tuple((p, _stamp(p)) for p in paths))
+    read = read_unchanged(paths)
     rules = [rule for file in read for rule in file.rules] + [s for s in chosen if isinstance(s, Rule)]
     egg = tuple(file.egg for file in read if file.egg is not None)
     return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
-
-
-@lru_cache(maxsize=16)
-def _read(stamped: tuple[tuple[Path, tuple[int, int] | None], ...]) -> list[RuleFile]:
-    """Files as they are at this moment; reading the shipped ones takes longer than optimizing a small model."""
-    return read_files([path for path, _ in stamped])
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What changes when a file does; None for a file that is not there, which the reader reports."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from eqsat.errors import RuleError
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
 from eqsat.rules.arguments import check_keyword
-from eqsat.rules.attribute_values import check_attribute
 from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder, operators_of
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.callee import dotted_name, known, operator
-from eqsat.rules.constness import forbid_constness, split_constness
+from eqsat.rules.constness import split_constness
 from eqsat.rules.expand import Clause, expand, extent
-from eqsat.rules.scope import DEEPEST, Binding, Context, Definition, Frame
-from eqsat.rules.source import Sources
-from eqsat.rules.tree import walk
+from eqsat.rules.scope import Binding, Context, Definition, Frame
+from eqsat.rules.source import Source, Sources
+from eqsat.rules.tree import DEEPEST, replaced, walk
 from eqsat.schema.opset import did_you_mean
 
 _CLASSES = {
@@ -38,15 +36,13 @@ class Builder:
     templates: TemplateBuilder
 
     @classmethod
-    def over(cls, frame: Frame, sources: Sources, lets: Sequence[s.Let]) -> Builder:
-        """A builder in whose scope the given ``let``s are defined."""
+    def over(cls, frame: Frame, sources: Sources, clauses: Sequence[s.Clause] = ()) -> Builder:
+        """A builder in whose scope the ``let``s among the clauses are defined."""
         context = Context(sources)
-        frame = define(lets, frame, sources, local=True)
-        step: Frame | None = frame
-        for _ in lets:
-            assert step is not None and isinstance(step.entry, Definition)
-            context.lets[step.name] = step.entry
-            step = step.parent
+        for inner in define(s.those(clauses, s.Let), frame, sources, local=True):
+            frame, entry = inner, inner.entry
+            assert isinstance(entry, Definition)
+            context.lets[entry.name] = entry
         return cls(context, frame, PatternBuilder(context), TemplateBuilder(context))
 
     def root(
@@ -88,43 +84,39 @@ class Builder:
             The roots, and the conditions that stand for operands given as expressions.
         """
         self.templates.in_condition = True
-        values = {key: self._attribute(deferred) for key, deferred in self.patterns.attributes.items()}
-        memo: dict[int, tuple[ast.Pattern, ast.Pattern]] = {}
-        filled = [_fill(root, values, memo) for root in roots]
+        expressions = self.templates.expressions
+        values = {
+            key: expressions.attribute(d.attribute, d.signatures, d.term, d.frame)
+            for key, d in self.patterns.attributes.items()
+        }
+
+        def fill(node: object) -> object:
+            if isinstance(node, ast.AttrBind) and id(node) in values:
+                return replace(node, equals=values[id(node)])
+            return None
+
+        filled = list(replaced(tuple(roots), fill)) if values else list(roots)
         conditions = [self._operand(deferred) for deferred in self.patterns.operands]
         self.templates.in_condition = False
-        # Each root is still what it was, a match or alternatives.
-        return cast("list[ast.Match | ast.Alternatives]", filled), conditions
-
-    def _attribute(self, deferred: Deferred) -> ast.Expr:
-        expressions = self.templates.expressions
-        expr, kind = expressions.typed(deferred.term, deferred.frame)
-        expressions.expect(kind, (), deferred.term)
-        forbid_constness(expr, self.context)
-        for op in deferred.ops:
-            check_attribute(deferred.attribute, known(op), expr, kind, deferred.term, self.context)
-        return expr
+        return filled, conditions
 
     def _operand(self, deferred: Deferred) -> ast.Condition:
-        expr = self.templates.expressions.build(deferred.term, deferred.frame, ("number", "list", "value", "truth"))
-        forbid_constness(expr, self.context)
-        place = deferred.place
+        expr, place = self.templates.expressions.operand(deferred.term, deferred.frame), deferred.term.place
         variable = ast.Name(deferred.variable, place)
         same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
         absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
         return ast.Condition(ast.Binary("or", absent, same, place, place), None, place)
 
-    def conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
+    def conditions(self, clauses: Sequence[s.Clause]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses of a rule or composite, which the e-graph answers."""
         return [part for c in self.plain_conditions(clauses) for part in split_constness(c, self.context)]
 
-    def plain_conditions(self, clauses: Sequence[object]) -> list[ast.Condition]:
+    def plain_conditions(self, clauses: Sequence[s.Clause]) -> list[ast.Condition]:
         """The conditions of all ``where`` clauses, as they stand."""
         self.templates.in_condition = True
         found = [
             ast.Condition(self.templates.expressions.build(c.expr, self.frame, ("truth",)), c.because, c.place)
-            for clause in clauses
-            if isinstance(clause, s.Where)
+            for clause in s.those(clauses, s.Where)
             for c in clause.conditions
         ]
         self.templates.in_condition = False
@@ -148,12 +140,13 @@ class Builder:
                 )
 
 
-def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool) -> Frame:
-    """The frame in which the given ``let``s are defined as well, each seeing those before it.
+def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool) -> list[Frame]:
+    """For each ``let`` the frame in which it is defined as well as those before it, which it sees.
 
     Raises:
         RuleError: Two have one name.
     """
+    frames: list[Frame] = []
     seen: dict[str, ast.Place] = {}
     for let in lets:
         if let.name == "_":
@@ -166,24 +159,8 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
         if not local:
             _check_let(let, frame, sources)
         frame = frame.define(let.name, Definition(let, frame, local))
-    return frame
-
-
-def _fill(
-    pattern: ast.Pattern, values: dict[int, ast.Expr], memo: dict[int, tuple[ast.Pattern, ast.Pattern]]
-) -> ast.Pattern:
-    """Replaces placeholders of attributes; what is one object stays one."""
-    if id(pattern) in memo:
-        return memo[id(pattern)][1]
-    result = pattern
-    if isinstance(pattern, ast.Match):
-        args = tuple(None if a is None else _fill(a, values, memo) for a in pattern.args)
-        attrs = tuple(replace(a, equals=values[id(a)]) if id(a) in values else a for a in pattern.attrs)
-        result = replace(pattern, args=args, attrs=attrs)
-    elif isinstance(pattern, ast.Alternatives):
-        result = replace(pattern, options=tuple(_fill(o, values, memo) for o in pattern.options))
-    memo[id(pattern)] = (pattern, result)
-    return result
+        frames.append(frame)
+    return frames
 
 
 def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
@@ -208,6 +185,11 @@ def read_numerics(found: s.Numerics, sources: Sources) -> ast.Numerics:
             hint=did_you_mean(found.word, _CLASSES),
         )
     return _CLASSES[found.word]
+
+
+def read_doc(definition: s.Definition, source: Source) -> str:
+    """The comments beside a header."""
+    return source.doc(definition.span.first, definition.numerics.place.line, definition.clauses[0].span.first)
 
 
 def _check_let(let: s.Let, frame: Frame, sources: Sources) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.rules.dtypes import limits
-from eqsat.rules.facts import Kind, NodeFacts, SymbolicDim, TensorFacts, Unknown
-from eqsat.rules.values import as_number, check_size, equal, items, truth
+from eqsat.rules.arithmetic import LONGEST, as_number, check_size, equal, items, truth
+from eqsat.rules.element_types import limits
+from eqsat.rules.kinds import Kind
+from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.schema.types import bits
 
-_LONGEST = 100_000
 _Kinds = tuple[tuple[Kind, ...], ...]
 _COLLECTION: _Kinds = (("list", "value"),)
 _LISTS: _Kinds = (("list", "value", "tensors"),)
@@ -66,7 +66,7 @@ def _range(*bounds: object) -> tuple[int, ...]:
         raise Unknown("a range with step 0")
     found = range(*numbers)
     # len() of a huge range overflows; its bounds do not.
-    if abs(found.stop - found.start) > _LONGEST * abs(found.step):
+    if abs(found.stop - found.start) > LONGEST * abs(found.step):
         raise Unknown("a range that is too long")
     return tuple(found)
 

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.rules.effort import MOST_ELEMENTS, MOST_STEPS
+from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.rules.expand import MOST_SWAPS, extent
-from eqsat.rules.expression import TensorFacts, Unknown, evaluate
 from eqsat.rules.reader import read_text
+from eqsat.rules.step_limit import MOST_ELEMENTS, MOST_STEPS
 from eqsat.schema.types import TensorType
 from tests.rules.reading import expression
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,19 +12,22 @@ from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive
 
 from eqsat.rules import ast
-from eqsat.rules import syntax as s
+from eqsat.rules import declarations as s
 from eqsat.rules.infix import InfixReader
-from eqsat.rules.quoting import unescape
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tree import Place, Span, parts
+from eqsat.rules.tree import DEEPEST, Place, Span, parts
 
-DEEPEST = 60
-"""How deep terms may be nested; what is built from them is walked recursively."""
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def _number(text: str) -> int | float:
     plain = text.replace("_", "")
     return int(plain) if plain.isdigit() else float(plain)
+
+
+def _unescape(text: str) -> str:
+    r"""``\"``, ``\\``, ``\n`` and ``\t`` of a string."""
+    return _ESCAPE.sub(lambda escape: {"n": "\n", "t": "\t"}.get(escape[1], escape[1]), text)
 
 
 def _given(items: Iterable[Any]) -> tuple[Any, ...]:
@@ -35,6 +39,7 @@ _TERMS: dict[str, Callable[..., ast.Term]] = {
     "optional": ast.Optional,
     "rest": ast.Rest,
     "spread": ast.Spread,
+    "string": lambda string, _: string,
     "infinity": lambda place: ast.Number(math.inf, "inf", place),
     "tuple": lambda *c: ast.Sequence(_given(c[:-1]), False, c[-1]),
     "list": lambda *c: ast.Sequence(_given(c[:-1]), True, c[-1]),
@@ -49,11 +54,24 @@ _TERMS: dict[str, Callable[..., ast.Term]] = {
     "keyword": ast.Keyword,
 }
 """Made of the parts of a grammar rule, without words and signs, and of its place."""
-_LISTS = ("arguments", "roots", "operators")
+_CLAUSES: dict[str, Callable[..., Any]] = {
+    "root": lambda target, value, _, span: s.Root(target, value, span),
+    "condition": lambda expr, because, *at: ast.Condition(expr, because and because.value, *at),
+    "where": lambda *c: s.Where(c[:-2], c[-1]),
+    "by": s.By,
+    "cost": lambda expr, _, span: s.Cost(expr, span),
+    "call": lambda *c: s.Call(c[:-2], c[-1]),
+    "annotate": lambda *c: s.Annotate(c[:-2], c[-1]),
+    "assignment": lambda name, term, place, _: (name, term, place),
+    "summary": s.Text,
+    "region_call": lambda name, *c: s.RegionCall(name, c[:-2], *c[-2:]),
+}
+"""Made of the parts of a grammar rule, without words and signs, of its place and its lines."""
+_LISTS = ("arguments", "roots", "operators", "names")
 
 
 @v_args(meta=True)
-class Surface(Transformer_NonRecursive[Token, Any]):
+class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     """Not recursive, so that the depth of a text is no matter here.
 
     Raises:
@@ -92,17 +110,21 @@ class Surface(Transformer_NonRecursive[Token, Any]):
     def __default__(self, data: str, children: list[Any], meta: Meta) -> Any:
         if data in _LISTS:
             return _given(children)
-        kept = [str(x) if isinstance(x, Token) else x for x in children if not isinstance(x, Token) or x.type == "NAME"]
-        return self._made(_TERMS[data](*kept, self._place(meta)))
+        kept = [
+            x if not isinstance(x, Token) else str(x) if x.type == "NAME" else self._string(x)
+            for x in children
+            if not isinstance(x, Token) or x.type in ("NAME", "STRING")
+        ]
+        term = _TERMS.get(data)
+        if term is not None:
+            return self._made(term(*kept, self._place(meta)))
+        return _CLAUSES[data](*kept, self._place(meta), self._span(meta))
+
+    def _string(self, token: Token) -> ast.String:
+        return ast.String(_unescape(token[1:-1]), str(token), self._place(token))
 
     def number(self, meta: Meta, c: list[Any]) -> ast.Term:
         return ast.Number(self._numeric(c[0]), str(c[0]), self._place(meta))
-
-    def string(self, meta: Meta, c: list[Any]) -> ast.Term:
-        return self._string(c[0])
-
-    def _string(self, token: Token) -> ast.String:
-        return ast.String(unescape(token[1:-1]), str(token), self._place(token))
 
     def truth(self, meta: Meta, c: list[Any]) -> ast.Term:
         return ast.Truth(c[0].type == "TRUE", self._place(meta))
@@ -142,120 +164,59 @@ class Surface(Transformer_NonRecursive[Token, Any]):
 
     # -- clauses
     def dotted(self, meta: Meta, c: list[Any]) -> tuple[str, Place]:
-        return ".".join(str(t) for t in c), self._place(meta)
+        return ".".join(c), self._place(meta)
 
     def numerics(self, meta: Meta, c: list[Any]) -> s.Numerics:
-        place = self._place(meta)
-        return (
-            s.Numerics("within", self._numeric(c[1]), str(c[2]), place)
-            if len(c) == 3
-            else s.Numerics(str(c[0]), None, "", place)
-        )
-
-    def parameters(self, meta: Meta, c: list[Any]) -> Any:
-        return tuple(c[1:])
+        word, amount, unit = (c[0], self._numeric(c[1]), c[2]) if len(c) == 3 else (c[0], None, "")
+        return s.Numerics(str(word), amount, str(unit), self._place(meta))
 
     def let(self, meta: Meta, c: list[Any]) -> s.Let:
-        _, name, parameters, body = c
-        if parameters is not None:
-            seen: set[str] = set()
-            for token in (t for t in parameters if t is not None):
-                if str(token) in seen:
-                    raise self.sources.error(
-                        self._place(token),
-                        f"each parameter of `{name}` must have a name of its own",
-                        actual=f"`{token}` twice",
-                    )
-                seen.add(str(token))
-            parameters = tuple(str(t) for t in parameters if t is not None)
-        return s.Let(str(name), parameters, body, self._place(name), self._span(meta))
+        _, (name, place), parameters, body = c
+        seen: set[str] = set()
+        for token in parameters or ():
+            if token in seen:
+                requirement = f"each parameter of `{name}` must have a name of its own"
+                raise self.sources.error(self._place(token), requirement, actual=f"`{token}` twice")
+            seen.add(token)
+        names = None if parameters is None else tuple(map(str, parameters))
+        return s.Let(name, names, body, place, self._span(meta))
 
     target_let = let
     file_let = let
 
-    def root(self, meta: Meta, c: list[Any]) -> s.Root:
-        first, second = c
-        return s.Root(None, first, self._span(meta)) if second is None else s.Root(first, second, self._span(meta))
+    def parameters(self, meta: Meta, c: list[Any]) -> tuple[Token, ...]:
+        return _given(c[1:])
 
-    def condition(self, meta: Meta, c: list[Any]) -> s.Condition:
-        because = None if c[1] is None else self._string(c[1]).value
-        return s.Condition(c[0], because, self._place(meta), self._span(meta))
+    def left(self, meta: Meta, c: list[Any]) -> s.Side:
+        return s.Side("", c[0])
 
-    def where(self, meta: Meta, c: list[Any]) -> s.Where:
-        return s.Where(tuple(c[1:]), self._span(meta))
+    def right(self, meta: Meta, c: list[Any]) -> s.Side:
+        return s.Side(str(c[0]), c[1])
 
-    def by(self, meta: Meta, c: list[Any]) -> s.By:
-        return s.By(str(c[1]), self._place(meta), self._span(meta))
-
-    def cost(self, meta: Meta, c: list[Any]) -> s.Cost:
-        return s.Cost(c[1], self._span(meta))
-
-    def call(self, meta: Meta, c: list[Any]) -> s.Call:
-        return s.Call(tuple(self._string(t) for t in c[1:]), self._span(meta))
-
-    def annotate(self, meta: Meta, c: list[Any]) -> s.Annotate:
-        return s.Annotate(tuple(c[1:]), self._span(meta))
+    def pattern(self, meta: Meta, c: list[Any]) -> s.Side:
+        return s.Side("", (s.Root(None, c[0], self._span(meta)),))
 
     # -- declarations
-    def rule(self, meta: Meta, c: list[Any]) -> s.Rule:
-        (name, place), numerics = c[1], c[2]
-        arrow = next(i for i, x in enumerate(c) if isinstance(x, Token) and x.type in ("ARROW", "BOTH"))
-        return s.Rule(
-            name,
-            numerics,
-            tuple(c[3 : arrow - 1]),
-            c[arrow - 1],
-            c[arrow].type == "BOTH",
-            c[arrow + 1],
-            tuple(c[arrow + 2 :]),
-            place,
-            self._span(meta),
-        )
+    def rule(self, meta: Meta, c: list[Any]) -> s.Definition:
+        word, (name, place), numerics, *clauses = c
+        return s.Definition(str(word), name, numerics, tuple(clauses), place, self._span(meta))
+
+    composite = rule
+
+    def supports(self, meta: Meta, c: list[Any]) -> s.Entry:
+        word, names, *clauses = c
+        listed = None if isinstance(names, Token) else names
+        return s.Entry(str(word), listed, tuple(clauses), self._place(meta), self._span(meta))
+
+    family = supports
 
     def setting(self, meta: Meta, c: list[Any]) -> s.Setting:
         section = str(c[0]) if isinstance(c[0], Token) else ""
         return s.Setting(section, tuple(c[1:] if section else c), self._place(meta), self._span(meta))
 
-    def assignment(self, meta: Meta, c: list[Any]) -> tuple[str, ast.Term, Place]:
-        return str(c[0]), c[1], self._place(meta)
-
-    def summary(self, meta: Meta, c: list[Any]) -> s.Text:
-        return s.Text(str(c[0]), self._string(c[1]), self._place(meta), self._span(meta))
-
-    def region_call(self, meta: Meta, c: list[Any]) -> s.RegionCall:
-        return s.RegionCall(str(c[0]), tuple(self._string(t) for t in c[2:]), self._place(meta), self._span(meta))
-
-    def supports(self, meta: Meta, c: list[Any]) -> s.Supports:
-        ops = None if isinstance(c[1], Token) else c[1]
-        return s.Supports(ops, tuple(c[2:]), self._place(meta), self._span(meta))
-
-    def names(self, meta: Meta, c: list[Any]) -> Any:
-        return tuple((str(name), self._place(name)) for name in c)
-
-    def family(self, meta: Meta, c: list[Any]) -> s.Family:
-        names = None if isinstance(c[1], Token) else c[1]
-        return s.Family(names, tuple(c[2:]), self._place(meta), self._span(meta))
-
-    def composite(self, meta: Meta, c: list[Any]) -> s.Composite:
-        name, numerics = c[1], c[2]
-        body = next(i for i, x in enumerate(c) if i > 2 and not isinstance(x, s.Let))
-        pattern, span = c[body]
-        return s.Composite(
-            str(name),
-            numerics,
-            tuple(c[3:body]),
-            pattern,
-            span,
-            tuple(c[body + 1 :]),
-            self._place(name),
-            self._span(meta),
-        )
-
-    def pattern(self, meta: Meta, c: list[Any]) -> tuple[ast.Term, Span]:
-        return c[0], self._span(meta)
-
     def target(self, meta: Meta, c: list[Any]) -> s.Target:
-        return s.Target(str(c[1]), c[0].type == "HOST", tuple(c[2:]), self._place(c[1]), self._span(meta))
+        word, (name, place), *items = c
+        return s.Target(name, word.type == "HOST", tuple(items), place, self._span(meta))
 
     def start(self, meta: Meta, c: list[Any]) -> s.File:
         return s.File(tuple(c))

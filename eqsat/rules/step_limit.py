@@ -23,7 +23,7 @@ PER_ARRAY = 8
 """Elements of a tensor's contents that are one step."""
 
 
-class Effort:
+class StepCount:
     """Counts what one evaluation takes."""
 
     def __init__(self) -> None:
@@ -84,6 +84,6 @@ class Effort:
 class Env(dict[str, object]):
     """The names of one evaluation, and what it has taken so far."""
 
-    def __init__(self, names: Any, effort: Effort | None = None) -> None:
+    def __init__(self, names: Any, steps: StepCount | None = None) -> None:
         super().__init__(names)
-        self.effort = effort or Effort()
+        self.steps = steps or StepCount()

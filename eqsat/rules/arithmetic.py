@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.rules.facts import SymbolicDim, Unknown
+from eqsat.rules.known_facts import SymbolicDim, Unknown
 
 _LARGEST_BITS = 4096
-_LONGEST = 100_000
+LONGEST = 100_000
+"""Items of a list that is made by repeating or counting."""
 
 
 def contents(value: np.ndarray) -> Any:
@@ -94,7 +95,7 @@ def arithmetic(op: str, left: object, right: object) -> Any:
     for sequence, factor in ((left, right), (right, left)) if op == "*" else ():
         if isinstance(sequence, tuple | list) and not isinstance(factor, tuple | list | np.ndarray):
             count = as_number(factor)
-            if not isinstance(count, int) or count * len(sequence) > _LONGEST:
+            if not isinstance(count, int) or count * len(sequence) > LONGEST:
                 raise Unknown("a list that is too long")
             return tuple(sequence) * count
     if (isinstance(left, tuple | list) or isinstance(right, tuple | list)) and not (
@@ -214,30 +215,15 @@ def _nested(value: object) -> np.ndarray | None:
     return array
 
 
-def less(a: object, b: object) -> bool:
-    """``a < b``, everywhere where one is an array."""
-    pairs = _ordered(a, b)
-    if pairs is not None:
-        return bool(pairs) and all_known(lambda pair: less(*pair), pairs)
-    return as_number(a) < as_number(b) and not equal(a, b)
-
-
-def less_equal(a: object, b: object) -> bool:
-    """``a <= b``, everywhere where one is an array."""
-    pairs = _ordered(a, b)
-    if pairs is not None:
-        return bool(pairs) and all_known(lambda pair: less_equal(*pair), pairs)
-    return as_number(a) <= as_number(b) or equal(a, b)
-
-
-def _ordered(a: object, b: object) -> list[tuple[Any, Any]] | None:
-    """Corresponding elements of two values of which one is an array, None where neither is."""
-    if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
-        return None
-    pairs = _pairs(a, b)
-    if pairs is None:
-        raise Unknown("arrays of different shapes have no order")
-    return pairs
+def less(a: object, b: object, *, or_equal: bool = False) -> bool:
+    """``a < b`` or ``a <= b``, everywhere where one is an array."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        pairs = _pairs(a, b)
+        if pairs is None:
+            raise Unknown("arrays of different shapes have no order")
+        return bool(pairs) and all_known(lambda pair: less(*pair, or_equal=or_equal), pairs)
+    x, y = as_number(a), as_number(b)
+    return x <= y or equal(a, b) if or_equal else x < y and not equal(a, b)
 
 
 def _pairs(a: object, b: object) -> list[tuple[Any, Any]] | None:

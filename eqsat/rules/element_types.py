@@ -8,16 +8,11 @@ from functools import cache
 import ml_dtypes
 import onnx_ir as ir
 
+from eqsat.schema.dtypes import dtype_name
+
 _ALIASES = {"float": "float32", "double": "float64"}
-_NAMES: dict[ir.DataType, str] = {
-    d: {"FLOAT": "float32", "DOUBLE": "float64"}.get(d.name, d.name.lower())
-    for d in ir.DataType
-    if d != ir.DataType.UNDEFINED
-}
-DTYPES: dict[str, ir.DataType] = {
-    **{name: d for d, name in _NAMES.items()},
-    **{alias: next(d for d, n in _NAMES.items() if n == name) for alias, name in _ALIASES.items()},
-}
+DTYPES: dict[str, ir.DataType] = {dtype_name(d): d for d in ir.DataType if d != ir.DataType.UNDEFINED}
+DTYPES |= {alias: DTYPES[name] for alias, name in _ALIASES.items()}
 """Element type by name: ``float32``, ``int8``, ``bool``, ...; ``float`` and ``double`` are ONNX's names of two."""
 
 _FLOATS = tuple(d for n, d in DTYPES.items() if ("float" in n) and n not in _ALIASES)
@@ -31,11 +26,6 @@ DTYPE_LISTS: dict[str, tuple[ir.DataType, ...]] = {
 }
 
 
-def dtype_name(dtype: ir.DataType) -> str:
-    """The language's name of an element type: ``float32``, not ONNX's ``float``."""
-    return _NAMES[dtype]
-
-
 @cache
 def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
     """Least and greatest finite value.
@@ -45,7 +35,7 @@ def limits(dtype: ir.DataType) -> tuple[int | float, int | float]:
     """
     if dtype == ir.DataType.BOOL:
         return 0, 1
-    name = _NAMES[dtype]
+    name = dtype_name(dtype)
     if dtype in DTYPE_LISTS["integers"]:
         width = dtype.bitwidth
         return (0, 2**width - 1) if name.startswith("uint") else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)

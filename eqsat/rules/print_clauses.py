@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from eqsat.rules import syntax as s
-from eqsat.rules.print_term import WIDTH, flat, lines
-from eqsat.rules.quoting import quote
+from eqsat.rules import declarations as s
+from eqsat.rules.print_term import WIDTH, flat, lines, quote
 
 INDENT = 4
 _REASONS = 60
@@ -24,7 +23,7 @@ class Clause:
         indent: Column of the first line.
         separate: Whether a blank line stands before it.
         header: Whether comments on its lines are documentation and stay before those of later clauses.
-        joins: What stands between it and the clause before on one line; empty if it begins one.
+        joins: What stands between it and the clause before where they share a line; empty if it begins one.
         item: Whether blank lines before it are kept.
     """
 
@@ -42,8 +41,8 @@ def print_declaration(declaration: s.Declaration) -> Iterator[Clause]:
     match declaration:
         case s.Let():
             yield replace(_let(declaration, 0), item=True)
-        case s.Rule():
-            yield from print_rule(declaration)
+        case s.Definition():
+            yield from _definition(declaration, 0)
         case s.Target():
             word = "host" if declaration.is_host else "target"
             line = declaration.place.line
@@ -65,32 +64,25 @@ def _let(let: s.Let, indent: int) -> Clause:
     return Clause(let.span, [head, " " * inside + body[0], *body[1:]], indent)
 
 
-def numerics_text(numerics: s.Numerics) -> str:
-    """``exact``, or ``within 2 lsb``."""
-    return f"within {numerics.amount} {numerics.unit}" if numerics.word == "within" else numerics.word
-
-
-def print_rule(rule: s.Rule) -> Iterator[Clause]:
-    """The clauses of a rule."""
-    header = s.Span(rule.span.first, rule.numerics.place.line)
-    yield Clause(header, [f"rule {rule.name} : {numerics_text(rule.numerics)}"], 0, True, True)
-    for let in rule.before:
-        yield _let(let, INDENT)
-    arrow = "<=>" if rule.both else "=>"
-    yield Clause(_span(rule.left), _roots(rule.left, INDENT), INDENT)
-    right = _roots(rule.right, 2 * INDENT + len(arrow) + 2)
-    one_line = rule.left[-1].span.last == rule.right[0].span.first
-    yield Clause(_span(rule.right), _after(f"{arrow}  ", right), 2 * INDENT, joins="  " if one_line else "")
-    for clause in rule.after:
-        yield from [_let(clause, INDENT)] if isinstance(clause, s.Let) else _where(clause, INDENT)
+def _definition(definition: s.Definition, indent: int) -> Iterator[Clause]:
+    numerics = definition.numerics
+    amount = f" {numerics.amount} {numerics.unit}" if numerics.word == "within" else ""
+    header = f"{definition.word} {definition.name} : {numerics.word}{amount}"
+    yield Clause(s.Span(definition.span.first, numerics.place.line), [header], indent, True, True)
+    for clause in definition.clauses:
+        yield from _clause(clause, indent + INDENT)
 
 
 def _after(prefix: str, text: list[str]) -> list[str]:
     return [prefix + text[0], *text[1:]]
 
 
-def _span(roots: tuple[s.Root, ...]) -> s.Span:
-    return s.Span(roots[0].span.first, roots[-1].span.last)
+def _side(side: s.Side, indent: int) -> Clause:
+    if not side.arrow:
+        return Clause(side.span, _roots(side.roots, indent), indent)
+    indent += INDENT
+    text = _roots(side.roots, indent + len(side.arrow) + 2)
+    return Clause(side.span, _after(f"{side.arrow}  ", text), indent, joins="  ")
 
 
 def _roots(roots: tuple[s.Root, ...], indent: int) -> list[str]:
@@ -168,7 +160,7 @@ def _with_reason(text: list[str], because: str, column: int, inside: int) -> lis
     return [*text, " " * (inside + (column + 2 if fits else INDENT)) + reason]
 
 
-def _item(item: s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Let | s.Composite) -> Iterator[Clause]:
+def _item(item: s.Item) -> Iterator[Clause]:
     match item:
         case s.Text():
             yield Clause(item.span, [f"{item.name} {item.text.text}"], INDENT)
@@ -177,40 +169,28 @@ def _item(item: s.Setting | s.Text | s.RegionCall | s.Supports | s.Family | s.Le
             inside = " " * (INDENT + len("region call "))
             yield Clause(item.span, [f"region call {texts[0]}", *(inside + t for t in texts[1:])], INDENT)
         case s.Setting():
-            yield Clause(item.span, _setting(item), INDENT)
+            head = f"{item.section} " if item.section else ""
+            text = _filled(head, [f"{name} = {flat(term)}" for name, term, _ in item.assignments])
+            yield Clause(item.span, text, INDENT)
         case s.Let():
             yield _let(item, INDENT)
-        case s.Supports() | s.Family():
-            last = item.after[0].span.first - 1 if item.after else item.span.last
-            yield Clause(s.Span(item.span.first, max(item.span.first, last)), _entry(item), INDENT)
-            for clause in item.after:
-                yield from _clause(clause)
-        case s.Composite():
-            yield from print_composite(item)
+        case s.Entry():
+            last = item.clauses[0].span.first - 1 if item.clauses else item.span.last
+            names = ["*"] if item.names is None else [name for name, _ in item.names]
+            text = _filled(f"{item.word} ", names)
+            yield Clause(s.Span(item.span.first, max(item.span.first, last)), text, INDENT)
+            for clause in item.clauses:
+                yield from _clause(clause, 2 * INDENT)
+        case s.Definition():
+            yield from _definition(item, INDENT)
 
 
-def print_composite(item: s.Composite) -> Iterator[Clause]:
-    """The clauses of a composite, indented as in a target."""
-    header = s.Span(item.span.first, item.numerics.place.line)
-    yield Clause(
-        header,
-        [f"composite {item.name} : {numerics_text(item.numerics)}"],
-        INDENT,
-        True,
-        True,
-    )
-    for let in item.before:
-        yield _let(let, 2 * INDENT)
-    yield Clause(item.pattern_span, lines(item.pattern, 2 * INDENT, 2 * INDENT), 2 * INDENT)
-    for clause in item.after:
-        yield from _clause(clause)
-
-
-def _clause(clause: s.Let | s.By | s.Where | s.Cost | s.Call | s.Annotate) -> Iterator[Clause]:
-    indent = 2 * INDENT
+def _clause(clause: s.Clause, indent: int) -> Iterator[Clause]:
     match clause:
         case s.Let():
             yield _let(clause, indent)
+        case s.Side():
+            yield _side(clause, indent)
         case s.By():
             yield Clause(clause.span, [f"by {clause.name}"], indent)
         case s.Where():
@@ -224,16 +204,6 @@ def _clause(clause: s.Let | s.By | s.Where | s.Cost | s.Call | s.Annotate) -> It
             yield Clause(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
         case s.Annotate():
             yield Clause(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
-
-
-def _setting(item: s.Setting) -> list[str]:
-    head = f"{item.section} " if item.section else ""
-    return _filled(head, [f"{name} = {flat(term)}" for name, term, _ in item.assignments])
-
-
-def _entry(item: s.Supports | s.Family) -> list[str]:
-    head, listed = ("supports ", item.ops) if isinstance(item, s.Supports) else ("family ", item.names)
-    return _filled(head, ["*"] if listed is None else [name for name, _ in listed])
 
 
 def _filled(head: str, words: list[str]) -> list[str]:

@@ -3,23 +3,19 @@
 Logic is three-valued (Kleene's strong logic): ``and`` and ``or`` hold where what is known settles them. An
 expression that cannot be answered raises :class:`Unknown`; a condition that does so does not hold.
 
->>> from eqsat.rules.expression import evaluate
+>>> from eqsat.rules.evaluation import evaluate
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eqsat.rules import ast
-from eqsat.rules.dtypes import DTYPE_LISTS, DTYPES
-from eqsat.rules.effort import Env
-from eqsat.rules.facts import FACTS, NodeFacts, SymbolicDim, TensorFacts, Unknown
-from eqsat.rules.functions import FUNCTIONS, is_const
-from eqsat.rules.uses import Uses, uses
-from eqsat.rules.values import (
+from eqsat.rules.arithmetic import (
     all_known,
     arithmetic,
     as_number,
@@ -30,10 +26,15 @@ from eqsat.rules.values import (
     is_whole,
     items,
     less,
-    less_equal,
     negate,
     truth,
 )
+from eqsat.rules.builtin_functions import FUNCTIONS, is_const
+from eqsat.rules.dependencies import Uses, uses
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.kinds import FACTS
+from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.rules.step_limit import Env
 
 __all__ = ["NodeFacts", "TensorFacts", "Unknown", "Uses", "evaluate", "holds", "uses"]
 
@@ -71,9 +72,9 @@ def _truth(expr: ast.Expr, env: Env) -> bool:
 
 
 def _value(expr: ast.Expr, env: Env) -> Any:
-    env.effort.term(expr.place)
+    env.steps.term(expr.place)
     found = _found(expr, env)
-    env.effort.result(found, expr.place)
+    env.steps.result(found, expr.place)
     return found
 
 
@@ -166,13 +167,11 @@ def _fact(of: TensorFacts, name: str) -> Any:
         raise Unknown("the shape is not known")
     if name == "rank":
         return len(shape)
+    dims = tuple(dim if isinstance(dim, int) else SymbolicDim(dim) for dim in shape)
     if name == "size":
-        product = 1
-        for dim in shape:
-            product *= as_number(dim if isinstance(dim, int) else SymbolicDim(dim))
-        return product
+        return math.prod(map(as_number, dims))
     if name == "shape":
-        return tuple(dim if isinstance(dim, int) else SymbolicDim(dim) for dim in shape)
+        return dims
     raise Unknown(f"a tensor has no `{name}`")
 
 
@@ -235,9 +234,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": equal,
     "!=": lambda a, b: not equal(a, b),
     "<": less,
-    "<=": less_equal,
+    "<=": lambda a, b: less(a, b, or_equal=True),
     ">": lambda a, b: less(b, a),
-    ">=": lambda a, b: less_equal(b, a),
+    ">=": lambda a, b: less(b, a, or_equal=True),
     "in": lambda a, b: contains(b, a),
     "not in": lambda a, b: not contains(b, a),
 }
@@ -246,7 +245,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 def _comprehension(expr: ast.Comprehension, env: Env) -> tuple[Any, ...]:
     source: Sequence[Any] = items(_value(expr.source, env))
     results: list[Any] = []
-    inner = Env(env, env.effort)
+    inner = Env(env, env.steps)
     for item in source:
         inner[expr.variable] = item
         if expr.condition is None or _truth(expr.condition, inner):

@@ -1,0 +1,85 @@
+"""Which facts an expression looks at, so that nothing else need be known before it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from eqsat.rules import ast
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.kinds import FACTS
+from eqsat.rules.tree import parts
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Names by what an expression asks of them, each sorted.
+
+    Attributes:
+        types: Tensors of which shape, rank, size or element type is asked.
+        values: Tensors of which the contents are asked.
+        attrs: Bound nodes of which an attribute is asked.
+        names: Names used as plain values: bound attributes, cost symbols, lists of tensors.
+        consts: Tensors of which it is asked whether they are constant.
+        presence: Names of which it is asked whether they are there.
+    """
+
+    types: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    attrs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    consts: tuple[str, ...] = ()
+    presence: tuple[str, ...] = ()
+
+
+_MEMBERS = {"value": "values", "is_const": "consts", "is_present": "presence"}
+
+
+def uses(*exprs: ast.Expr) -> Uses:
+    """What evaluating the expressions may look at."""
+    found: dict[str, set[str]] = {f.name: set() for f in fields(Uses)}
+    for expr in exprs:
+        for kind, names in _asked(expr, {}):
+            found[kind] |= names
+    return Uses(**{kind: tuple(sorted(names)) for kind, names in found.items()})
+
+
+def _asked(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Kinds of facts with the names they are asked of; ``local`` gives what each comprehension variable stands for."""
+    inside: Sequence[ast.Expr] = ()
+    match expr:
+        case ast.Name():
+            if expr.name not in local and expr.name not in DTYPES and expr.name not in DTYPE_LISTS:
+                yield "names", frozenset((expr.name,))
+        case ast.Member():
+            yield _MEMBERS.get(expr.name, "types" if expr.name in FACTS else "attrs"), _bases(expr.of, local)
+            of = expr.of
+            inside = (of.index,) if isinstance(of, ast.Index) else (of,) if isinstance(of, ast.Member) else ()
+        case ast.Apply(function="const"):
+            for arg in expr.args:
+                yield "consts", _bases(arg, local)
+        case ast.Apply():
+            inside = expr.args
+        case ast.Comprehension():
+            yield from _asked(expr.source, local)
+            local = {**local, expr.variable: _bases(expr.source, local)}
+            inside = [expr.item] if expr.condition is None else [expr.condition, expr.item]
+        case _:
+            inside = parts(expr)
+    for part in inside:
+        yield from _asked(part, local)
+
+
+def _bases(expr: ast.Expr, local: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The tensors that an expression without a fact of its own may stand for."""
+    match expr:
+        case ast.Name():
+            return local.get(expr.name, frozenset((expr.name,)))
+        case ast.Index() | ast.Slice():
+            return _bases(expr.of, local)
+        case ast.Apply(function="zip" | "reversed"):
+            return frozenset().union(*(_bases(a, local) for a in expr.args))
+        case ast.Conditional():
+            return _bases(expr.then, local) | _bases(expr.otherwise, local)
+        case _:
+            return frozenset()
