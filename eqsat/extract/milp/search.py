@@ -1,12 +1,10 @@
 """Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
 
 The relaxation is solved again and again with the rows it violates (``eqsat.extract.milp.implied``, ``acyclic``,
-``launches``);
-on networks it mostly ends in a program, and that program is optimal. Else e-nodes whose reduced cost
-exceeds the gap are dropped and HiGHS branches on the rest. A solution that turns out cyclic, or whose launches
-cost more than
-the rows knew, adds rows and the search goes on. Every program on the way is priced exactly, every bound is one
-of the true cost, so that a stop at any time leaves a program and its gap.
+``launches``). On networks it mostly ends in a program, and that program is optimal. Otherwise zones and e-nodes that no
+program better than the incumbent can use are dropped, and HiGHS branches on the rest. A solution that turns out cyclic,
+or whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on the way is priced
+exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its gap.
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ STALLED_ROUNDS = 3
 STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
 problem, the dearer a round."""
+LEAST_PROBE_GAIN = 0.02
+"""Of what is missing to the cutoff, per round."""
 
 
 @dataclass
@@ -65,6 +65,7 @@ class Search:
         formulation = self.formulation
         size = self.best.cost if np.isfinite(self.best.cost) else float(formulation.cost.sum())
         self.scale = LARGEST_COST / size if size > 0 else 1.0
+        self.point = np.zeros(formulation.columns)
         self.upper = formulation.upper.copy()
         hopeless = formulation.x[hopeless_nodes(self.problem, self.dominators, self.best.cost)].ravel()
         self.upper[hopeless[hopeless >= 0]] = 0.0
@@ -81,6 +82,8 @@ class Search:
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
         closed = self._cut()
+        while not closed and self._probe():
+            closed = self._cut()
         self.seconds["relaxation"] = time.perf_counter() - clock
         clock = time.perf_counter()
         if not closed:
@@ -101,12 +104,8 @@ class Search:
             self.best.raise_bound("relaxation", outcome.bound / self.scale)
             if self.best.closed(self.gap):
                 return True
-            x = outcome.x
-            count = 0
-            for implications in self.implications:
-                count += self._add(implications.rows(x))
-            count += self._add(self.launches.chain_rows(x))
-            count += self._add(self.acyclicity.cycle_rows(x))
+            self.point = x = outcome.x
+            count = self._violated(x)
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
             if whole:
                 # Also where rows were violated: every program on the way may become the incumbent.
@@ -161,6 +160,53 @@ class Search:
         self.upper[useless] = 0.0
         columns = np.flatnonzero(useless)
         self.program.bound_columns(columns, np.zeros(len(columns)), np.zeros(len(columns)))
+
+    def _probe(self) -> bool:
+        """For each zone, bound the cost of the programs that use it; drop the zone if none of them beats the incumbent.
+
+        Where the relaxation uses a zone in part, it pays a part of the launch. Here it has to pay the whole launch.
+
+        Returns:
+            Whether a zone was dropped.
+        """
+        if not np.isfinite(self.best.cost):
+            return False
+        cutoff = self.best.cost * (1 - 1e-9) * self.scale
+        dropped = False
+        for zone in self.launches.zones.all:
+            own = self.formulation.x[np.isin(self.formulation.klass, zone.classes), zone.target]
+            own = own[own >= 0]
+            is_paid = self.point[zone.column] > 1 - INTEGRAL
+            if is_paid or self._left() <= 0 or not self.upper[own].any():
+                continue
+            column = np.array([zone.column])
+            self.program.bound_columns(column, np.ones(1), np.full(1, np.inf))
+            useless = self._exceeds(cutoff)
+            self.program.bound_columns(column, np.zeros(1), np.full(1, np.inf))
+            if useless:
+                self.upper[own] = 0.0
+                self.program.bound_columns(own, np.zeros(len(own)), np.zeros(len(own)))
+                dropped = True
+        return dropped
+
+    def _exceeds(self, cutoff: float) -> bool:
+        """Whether cutting planes raise the relaxation to a cutoff."""
+        value = -np.inf
+        while self._left() > 0:
+            outcome = self.program.relaxation(self._left())
+            if outcome.status != "optimal" or outcome.x is None:
+                return outcome.status == "infeasible"
+            if outcome.bound >= cutoff:
+                return True
+            if outcome.value - value < LEAST_PROBE_GAIN * (cutoff - outcome.value) or not self._violated(outcome.x):
+                return False
+            value = outcome.value
+        return False
+
+    def _violated(self, x: np.ndarray) -> int:
+        """Add the rows that a point violates; their number."""
+        count = sum(self._add(implications.rows(x)) for implications in self.implications)
+        return count + self._add(self.launches.chain_rows(x)) + self._add(self.acyclicity.cycle_rows(x))
 
     def _branch(self) -> bool:
         """Branch and cut, again as long as solutions add rows."""

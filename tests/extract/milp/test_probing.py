@@ -1,0 +1,30 @@
+"""Zones that no good program uses are dropped before HiGHS branches."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from benchmarks.models import SHARED
+from eqsat.extract.milp.search import Search as IntegerProgram
+from eqsat.extract.solve import solve
+from eqsat.search import Search
+
+
+def test_a_launch_that_cannot_pay_is_no_question_for_branching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch on oneDNN costs as much as a third of this network in C: fractions of it look cheap everywhere."""
+    dropped: list[bool] = []
+    probe = IntegerProgram._probe
+
+    def watched(search: IntegerProgram) -> bool:
+        dropped.append(probe(search))
+        return dropped[-1]
+
+    monkeypatch.setattr(IntegerProgram, "_probe", watched)
+    formulation = Search.of(onnx.load(SHARED / "tiny_dscnn.qdq_u8s8.onnx"), "dnnl", host="c").formulation
+    found = solve(formulation.problem, incumbent=formulation.original, time_limit=600)
+    assert any(dropped)
+    assert found.stop_reason == "optimal"
+    assert {choice.target for choice in found.choices.values()} == {0}
+    alone = Search.of(onnx.load(SHARED / "tiny_dscnn.qdq_u8s8.onnx"), host="c").formulation
+    assert found.cost == pytest.approx(solve(alone.problem, incumbent=alone.original).cost)
