@@ -120,15 +120,15 @@ class Meter:
                 f"{what} that fits into the memory limit of {show_bytes(self._limit)} is required",
                 place=place,
                 actual=show_bytes(size) + (f" beside {show_bytes(self.held)} in use" if self.held else ""),
-                hint="a larger limit is given as memory_limit, on the command line --memory-limit",
+                hint="set a larger limit with memory_limit, on the command line --memory-limit",
             )
         self._operations += operations
         if self._operations > self.operations:
             raise LimitError(
-                f"at most {self.operations:.3g} operations are required within the time limit",
+                f"at most {self.operations:.3g} operations are allowed within the time limit",
                 place=place,
                 actual=f"{self._operations:.3g}",
-                hint="a longer limit is given as time_limit, on the command line --time-limit",
+                hint="set a longer limit with time_limit, on the command line --time-limit",
             )
 
     def hold(self, array: Any) -> None:
@@ -149,10 +149,10 @@ class Meter:
         self._steps += count
         if self._steps > self.bounds.steps:
             raise LimitError(
-                f"at most {self.bounds.steps:,} executed operators are required, with each round of a loop counted",
+                f"at most {self.bounds.steps:,} executed operators are allowed, counting each iteration of a loop",
                 place=place,
                 actual="more",
-                hint="a loop that ends sooner, or a higher limit: steps=..., on the command line --steps",
+                hint="let the loop end sooner, or set a higher limit with steps, on the command line --steps",
             )
         if time.monotonic() > self._deadline:
             raise self._late(place)
@@ -173,10 +173,10 @@ class Meter:
             seconds = min(seconds, math.inf if meter.bounds.seconds is None else meter.bounds.seconds)
             meter = meter._outer
         return LimitError(
-            "an end within the time limit is required",
+            "the work must end within the time limit",
             place=place,
             actual=f"more than {seconds:g} s",
-            hint="a longer limit is given as time_limit, on the command line --time-limit",
+            hint="set a longer limit with time_limit, on the command line --time-limit",
         )
 
 
@@ -280,16 +280,16 @@ def check_seconds(seconds: float) -> None:
 def out_of_memory(place: str = "") -> LimitError:
     """The message for memory that the machine refused."""
     return LimitError(
-        "more memory than this process may have is required",
+        "the memory of this process does not suffice",
         place=place,
         actual=f"a limit of {show_bytes(current().memory)} for tensors",
-        hint="a smaller model or batch; --memory-limit lowers what eqsat asks for at once",
+        hint="use a smaller model or batch; --memory-limit makes eqsat use less at once",
     )
 
 
 def too_deep(place: str = "") -> LimitError:
     """The message for a stack that ran out."""
-    return LimitError("a model that is nested less deeply is required", place=place, actual="a stack that is full")
+    return LimitError("a less deeply nested model is required", place=place, actual="a stack overflow")
 
 
 # ---- sizes ---------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def _move(source: Path, folder: Path, names: Sequence[str], scratch: Path) -> No
     for name in names:
         target = folder / name
         if target.is_dir() or (target.exists() and not target.is_file()):
-            raise OSError(errno.EEXIST, f"{name} is there and is no file")
+            raise OSError(errno.EEXIST, f"{name} exists and is not a file")
     kept = scratch / "kept"
     kept.mkdir()
     moved: list[str] = []
@@ -194,7 +194,7 @@ def _is_device(path: Path) -> bool:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "Is a directory")
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise OSError(errno.EINVAL, "a disk or a socket, which is not overwritten")
+        raise OSError(errno.EINVAL, "a disk or a socket cannot be overwritten")
     return not stat.S_ISREG(mode)
 
 

@@ -110,22 +110,25 @@ class Search:
         if size > MOST_PLACED:
             untouched = "size limit"
             notes.append(
-                f"the model is left as it stands: it has {size:,} operators, and at most {MOST_PLACED:,} are placed"
+                f"the model is left unchanged: it has {size:,} operators, and at most {MOST_PLACED:,} are placed"
             )
         else:
             if size > MOST_REWRITTEN:
                 loaded = replace(loaded, rewriting=(), egg=())
-                notes.append(f"no rule was applied: the model has {size:,} operators, and {MOST_REWRITTEN:,} may have")
+                notes.append(
+                    f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are "
+                    "rewritten"
+                )
             try:
                 found = _saturated(loaded, options, clock, approximations)
             except TimeUp:
                 untouched = "time limit"
                 notes.append(
-                    f"the model is left as it stands: the time limit of {options.time_limit:g} s was met too soon"
+                    f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
                 )
         if untouched and approximations:
             raise OptimizationError(
-                "a model that can be searched within the limits is required to be quantized",
+                "a model that can be searched within the limits is required for quantization",
                 place=loaded.model.graph.name or "",
                 actual=notes[-1],
                 hint="raise the time limit, or split the model",

@@ -223,7 +223,7 @@ class TestFolder:
         place.mkdir()
         (place / "a").write_text("old", "utf-8")
         (place / "b").mkdir() if kind == "folder" else os.mkfifo(place / "b")
-        with pytest.raises(OSError, match="b is there and is no file"), filling(place) as part:
+        with pytest.raises(OSError, match="b exists and is not a file"), filling(place) as part:
             (part / "a").write_text("new", "utf-8")
             (part / "b").write_text("new", "utf-8")
         assert (place / "a").read_text("utf-8") == "old"

@@ -96,7 +96,7 @@ def test_wherever_the_time_is_over_the_result_is_right(monkeypatch: pytest.Monke
 def test_a_model_that_is_to_be_quantized_is_not_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = model(TEXT.replace("y)", "x)"), "float[1,4] x", "float[1,4] out")
     monkeypatch.setattr(search, "_saturated", lambda *_: (_ for _ in ()).throw(search.TimeUp))
-    with pytest.raises(OptimizationError, match=r"the time limit of 30 s was met too soon"):
+    with pytest.raises(OptimizationError, match=r"the time limit of 30 s was reached too early"):
         search.Search.of(graph, approximations=[Approximation("x", np.array(1, np.float32), np.array(0, np.int8))])
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_says_it(
     assert main(["optimize", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx")]) == 0
     assert (tmp_path / "out.onnx").exists()
     said = capsys.readouterr().out
-    assert "the model is left as it stands: it has 6 operators" in said
+    assert "the model is left unchanged: it has 6 operators" in said
     assert "nothing was rewritten" in said
 
 

@@ -110,7 +110,7 @@ class AuditReport:
         first = self.disagreements[0]
         others = len(self.disagreements) - 1
         raise AuditError(
-            "expressions that the e-graph holds for equal are required to compute equal values",
+            "expressions that the e-graph holds to be equal must compute equal values",
             place=place,
             actual=f"{first}" + (f"\nand {others:,} more" if others else ""),
             hint="one rule of the chain is wrong for this model: leave it out, or give it a condition",

@@ -81,7 +81,7 @@ class Values:
             self.skipped["it cannot be evaluated"] += 1
             return None
         except Undefined:
-            self.skipped["its standard leaves the result open"] += 1
+            self.skipped["the standard does not define its result"] += 1
             return None
         if any(len({a.shape for a in part if a is not None}) > 1 for part in zip(*worlds, strict=True)):
             # How many elements there are depends on a comparison that rounding decides.

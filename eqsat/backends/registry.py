@@ -40,7 +40,7 @@ def named(target: str) -> Backend:
         return own[target]
     if target not in installed:
         raise BackendError(
-            f"one of {', '.join(names()) or 'no names'} is required as vendor",
+            f"one of {', '.join(names()) or 'no names'} is required as the vendor",
             actual=repr(target),
             hint="a backend of your own is given as an object (backends=[...]) or as a file (--backend FILE.py)",
         )

@@ -117,7 +117,7 @@ class Attempt:
             case Match():
                 return self.match(pattern, dtype, shape)
             case _:
-                raise Rejected(f"{type(pattern).__name__} is no single operand")
+                raise Rejected(f"{type(pattern).__name__} is not a single operand")
 
     def leaf(self, name: str, dtype: ir.DataType, shape: Shape | None, fill: Fill, values: np.ndarray | None) -> Drawn:
         chance, demands = self.chance, self.drawing.demands
@@ -154,9 +154,9 @@ class Attempt:
         try:
             array = literal(value, dtype)
         except (ValueError, OverflowError, TypeError):
-            raise Rejected(f"{value} is no {dtype.name.lower()}") from None
+            raise Rejected(f"{value} is not a {dtype.name.lower()}") from None
         if 0 in shape:
-            raise Rejected("a number that occurs nowhere")
+            raise Rejected("a number that does not occur")
         if value == 0 and dtype.is_floating_point() and self.chance.happens(0.2):
             array = -array  # It equals 0, too.
         return self._add("", np.broadcast_to(array, shape).copy(), dtype, True)

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"internal error: {type(error).__name__}: {_first_line(error)}", "red")
         _say(
             f"  This is a defect of eqsat {__version__}, not of your input. "
-            "Please report it, with what the same command shows with --debug."
+            "Please report it with the output of the same command with --debug."
         )
         return 1
 

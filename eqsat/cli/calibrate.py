@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the file of the measured host is written; it ends in .target.",
+    help="The file to write the measured host to; its name ends in .target.",
 )
-@click.option("--quick", is_flag=True, help="Measure for a tenth of the time; the numbers scatter more.")
+@click.option("--quick", is_flag=True, help="Measure for a tenth of the time; the numbers vary more.")
 @json_option()
 @quiet_option()
 @debug_option
@@ -79,9 +79,9 @@ def _check_output(path: Path) -> None:
         declared = ()
     if not any(target.is_host for target in declared):
         raise TargetError(
-            "a new file, or that of a host, is required to write to",
+            "a new file or the file of a host is required as output",
             place=str(path),
-            actual=f"the file of {', '.join(t.name for t in declared)}" if declared else "a file that is none",
+            actual=f"the file of {', '.join(t.name for t in declared)}" if declared else "a file without targets",
         )
 
 

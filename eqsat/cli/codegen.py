@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     "--output",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder to write to; it is made if it is not there.",
+    help="The folder to write to; it is created if it does not exist.",
 )
-@click.option("--name", default="model", show_default=True, help="What files and functions are called.")
+@click.option("--name", default="model", show_default=True, help="The name of files and functions.")
 @click.option(
     "--weights",
     type=click.Choice(["string", "incbin", "blob"]),
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     "isas",
     multiple=True,
     metavar="NAME",
-    help="Write kernels for this instruction set (avx512, avx2), besides those that run everywhere. May be repeated; "
+    help="Write kernels for this instruction set (avx512, avx2) in addition to those that run everywhere. May be "
+    "repeated; "
     "all by default.",
 )
 @click.option(
@@ -66,14 +67,16 @@ if TYPE_CHECKING:
 @click.option(
     "--host",
     metavar="NAME|FILE",
-    help="The host whose file says what kernels cost, such as one that `eqsat targets calibrate` wrote. [default: c]",
+    help="The host whose file gives the costs of kernels, such as one that `eqsat targets calibrate` wrote. "
+    "[default: c]",
 )
 @click.option(
     "--no-select",
     is_flag=True,
-    help="Do not search for kernels and layouts: each operator gets the most special kernel, in the layout it wants.",
+    help="Do not search for kernels and layouts: each operator gets the most specialised kernel that accepts it, in "
+    "the layout that this kernel prefers.",
 )
-@vendors_option("Write the calls of this target's backend. May be repeated.  [default: of all backends that are found]")
+@vendors_option("Write the calls of this target's backend. May be repeated.  [default: those of all backends found]")
 @click.option(
     "--backend",
     "given_backends",
@@ -81,7 +84,9 @@ if TYPE_CHECKING:
     metavar="FILE.py",
     help="Write the calls of the backend in this Python file, which is run. May be repeated.",
 )
-@click.option("--memory-map", is_flag=True, help="Print where in the arena each tensor lies, and from when to when.")
+@click.option(
+    "--memory-map", is_flag=True, help="Print the place of each tensor in the arena, and its first and last kernel."
+)
 @inputs_option
 @dims_option
 @seed_option("the stored inputs that are not given")
@@ -142,7 +147,7 @@ def codegen(
     if memory_map:
         show_memory_map(emitted)
     bound = emitted.plan.bound
-    above = f", {emitted.plan.size / bound - 1:.1%} above what lives at once" if emitted.plan.size > bound else ""
+    above = f", {emitted.plan.size / bound - 1:.1%} above the tensors live at once" if emitted.plan.size > bound else ""
     echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
     echo(f"kernels   {len(emitted.kernels):,}")
     if emitted.selection is not None:
@@ -195,10 +200,10 @@ def chosen(selection: Selection) -> str:
     """``53 direct_convolution; 1 conversion; 37 ms, optimal``."""
     from eqsat.report import units
 
-    kernels = ", ".join(f"{count} {name}" for name, count in selection.kernels.items()) or "no kernel of several"
+    kernels = ", ".join(f"{count} {name}" for name, count in selection.kernels.items()) or "no choice of kernels"
     conversions = f"{selection.conversions} conversion{'' if selection.conversions == 1 else 's'} of layout"
     least = f"at least {units.seconds(selection.bound)}"
-    proof = {"optimal": "optimal", "given": "as the model says"}.get(selection.stop_reason, least)
+    proof = {"optimal": "optimal", "given": "as chosen in the model"}.get(selection.stop_reason, least)
     return f"{kernels}; {conversions}; {units.seconds(selection.cost)} by the host's file, {proof}"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eqsat.execute.compare import Comparison
 
 
-@click.command(short_help="Say whether two models compute the same, and where they first differ.")
+@click.command(short_help="Check whether two models compute the same, and report where they first differ.")
 @click.argument("first", type=MODEL)
 @click.argument("second", type=MODEL)
 @inputs_option
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--atol", type=FiniteRange(min=0), metavar="X", help="Allowed absolute difference.  [default: 0]")
 @click.option("--exact", is_flag=True, help="Equal to the bit; the same as --rtol 0 --atol 0.")
 @json_option("the comparison")
-@quiet_option("Print nothing; the exit code says it.")
+@quiet_option("Print nothing; the exit code gives the answer.")
 @execution_options
 @debug_option
 def compare(
@@ -93,5 +93,5 @@ def _print(comparison: Comparison, first: Path, second: Path) -> None:
         return
     if comparison.first is not None:
         echo(f"first     {name_of(comparison.first.name)}  {comparison.first}")
-        echo(f"          of {comparison.shared:,} tensors that both models name, in execution order")
+        echo(f"          of {comparison.shared:,} tensors with the same name in both models, in execution order")
     echo(f"FAILED: {first} and {second} differ")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     type=click.Choice(["best", "worst", "random"]),
     default="best",
     show_default=True,
-    help="Which program to take; `worst` and `random` serve to test rules.",
+    help="Which program to choose; `worst` and `random` serve to test rules.",
 )
 @limits_options
 @seed_option("`--objective random` and of the numbers that verify the result")
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     "--verify/--no-verify", default=True, show_default=True, help="Execute the result against the input model."
 )
 @click.option(
-    "--audit", is_flag=True, help="Compute everything that the e-graph holds for equal, and not only the result."
+    "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
 )
 @report_options("every kernel and every rule")
 @memory_option

@@ -88,7 +88,7 @@ class FiniteRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
 
@@ -110,7 +110,8 @@ def host_option(command: _Command) -> _Command:
     return click.option(
         "--host",
         metavar="NAME|FILE",
-        help="What runs all that no accelerator takes: `cpu`, a runtime with one kernel an operator; `c`, the C that "
+        help="The target that runs everything that no accelerator takes: `cpu`, a runtime with one kernel per "
+        "operator; `c`, the C that "
         "`eqsat codegen` writes; or a target file. [default: cpu]",
     )(command)
 
@@ -135,7 +136,7 @@ def rules_options(command: _Command) -> _Command:
             "rule_files",
             multiple=True,
             type=click.Path(path_type=Path),
-            help="A file of rules to use beside the shipped ones. May be repeated.",
+            help="A file of rules to use in addition to the shipped ones. May be repeated.",
         ),
         click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules."),
     )(command)
@@ -150,10 +151,10 @@ def limits_options(command: _Command) -> _Command:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="For the whole search; the best program so far is the result.",
+            help="Time limit of the whole search; the result is the best program found so far.",
         ),
-        click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit of the rounds of rewriting."),
-        click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit of the size of the e-graph."),
+        click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit on the rounds of rewriting."),
+        click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit on the size of the e-graph."),
     )(command)
 
 
@@ -172,7 +173,7 @@ def memory_option(command: _Command) -> _Command:
         click.option(
             "--memory-limit",
             metavar="SIZE",
-            help="What tensors may take at the same time, such as 8GB.  [default: half of the memory]",
+            help="Memory that tensors may take at the same time, such as 8GB.  [default: half of the memory]",
         )(limited),
     )
 
@@ -194,18 +195,18 @@ def execution_options(command: _Command) -> _Command:
             default=EXECUTION_SECONDS,
             show_default=True,
             metavar="SECONDS",
-            help="For loading and executing; what takes longer ends with a message.",
+            help="Time limit for loading and executing; longer work ends with a message.",
         ),
         click.option(
             "--memory-limit",
             metavar="SIZE",
-            help="What tensors may take at the same time, such as 8GB.  [default: half of the memory]",
+            help="Memory that tensors may take at the same time, such as 8GB.  [default: half of the memory]",
         ),
         click.option(
             "--steps",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Operators to execute at most, with each round of a loop counted.  [default: 5 million]",
+            help="Operators to execute at most, counting each iteration of a loop.  [default: 5 million]",
         ),
     )(cast(_Command, limited))
 
@@ -220,7 +221,7 @@ def report_options(details: str) -> Callable[[_Command], _Command]:
         click.option(
             "--report",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Where to write the report; .html, .json or .txt by the name.",
+            help="Where to write the report; the name ends in .html, .json or .txt.",
         ),
         json_option("the report"),
         click.option("-v", "--verbose", is_flag=True, help=f"Print {details} as well."),
@@ -271,7 +272,7 @@ def read_inputs(given: tuple[str, ...], names: list[str]) -> dict[str, np.ndarra
         name, file = _split_input(text, names)
         path = Path(file)
         if not path.is_file():
-            raise click.BadParameter(f"{file!r} is no file", param_hint="'--input'")
+            raise click.BadParameter(f"{file!r} is not a file", param_hint="'--input'")
         try:
             content = read_arrays(path)
         except ValueError as error:

@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     "budgets",
     multiple=True,
     metavar="[OUTPUT=]DB",
-    help="The least ratio of signal to quantization noise, such as 30dB, for all outputs or for one. "
-    "Without it, the cheapest program is taken.",
+    help="The least ratio of signal to quantization noise, such as 30dB, for all outputs or for one. Without it, the "
+    "result is the cheapest program.",
 )
 @click.option(
     "--method",
     type=click.Choice(["minmax", "percentile", "entropy", "mse", "auto"]),
     default="minmax",
     show_default=True,
-    help="How a tensor's range follows from what was seen; auto takes the most accurate on the samples.",
+    help="How a tensor's range follows from the values seen; auto takes the most accurate method on the samples.",
 )
 @click.option(
     "--percentile",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     default=99.99,
     show_default=True,
     metavar="PERCENT",
-    help="How many percent of the values are inside, for that method.",
+    help="Percentage of the values inside the range, for the method percentile.",
 )
 @click.option(
     "--activation",
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Element type of activations; weights are int8, biases int32.",
 )
-@click.option("--symmetric", is_flag=True, help="Ranges as wide below zero as above.")
-@click.option("--per-tensor", is_flag=True, help="One scale for a weight instead of one for each output channel.")
-@click.option("--nearest", is_flag=True, help="Each weight to its nearest integer, however errors add up.")
+@click.option("--symmetric", is_flag=True, help="Use ranges that are symmetric around zero.")
+@click.option("--per-tensor", is_flag=True, help="Use one scale per weight instead of one per output channel.")
+@click.option("--nearest", is_flag=True, help="Round each weight to its nearest integer, even if errors add up.")
 @click.option("--skip", multiple=True, metavar="NAME", help="A node that stays in floats. May be repeated.")
 @click.option("--operators", metavar="OP[,OP]", help="Operators to quantize, such as Conv,Gemm,Relu.")
-@click.option("--simulate", is_flag=True, help="Compute with floats what integers would give.")
+@click.option("--simulate", is_flag=True, help="Compute in floats what integers would give.")
 @click.option(
     "--conversions",
     type=click.Choice(["disabled", "enabled", "fully_integral"]),

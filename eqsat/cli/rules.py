@@ -53,10 +53,10 @@ def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
     )
 
 
-@rules.command(short_help="Show what rules say, or what they compile to.")
+@rules.command(short_help="Show rules, or the programs that they compile to.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option(
-    "-r", "--rules", "files", multiple=True, type=_FILES, help="Where to look instead of in the shipped files."
+    "-r", "--rules", "files", multiple=True, type=_FILES, help="The file to search instead of the shipped files."
 )
 @click.option("--egg", is_flag=True, help="Show the egglog program that a rule compiles to.")
 @debug_option
@@ -132,7 +132,7 @@ def _list_sets(files: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         echo_json([{"name": n.name, "doc": n.doc, "operators": [str(op) for op in n.operators]} for n in found])
         return
-    print_table(("set", "what its operators do", "operators"), [(n.name, n.doc, str(len(n.operators))) for n in found])
+    print_table(("set", "description", "operators"), [(n.name, n.doc, str(len(n.operators))) for n in found])
     for entry in found:
         echo()
         echo(f"{entry.name}: {', '.join(map(str, entry.operators))}")

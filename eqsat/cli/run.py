@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write the outputs: .npz, or .npy if there is one.",
+    help="The file to write the outputs to: .npz, or .npy for a single output.",
 )
 @click.option(
     "--backend",
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     help="Execute with numpy, or write the model as C, compile and call it; a Python file, which is run, holds a "
     "backend that executes the regions of its target. May be repeated.  [default: numpy]",
 )
-@vendors_option("Execute the regions of this target with its backend: oneDNN for dnnl, which wants --backend c.")
+@vendors_option("Execute the regions of this target with its backend: oneDNN for dnnl, which needs --backend c.")
 @click.option("--full", is_flag=True, help="Print all elements.")
 @json_option("shapes, types and statistics")
 @quiet_option()
@@ -82,7 +82,7 @@ def run(
 
     means = [name for name in given_backends if name in ("numpy", "c")]
     if len(means) > 1:
-        raise click.BadParameter("numpy and c exclude each other, and each is given once", param_hint="'--backend'")
+        raise click.BadParameter("numpy and c exclude each other, and each may be given once", param_hint="'--backend'")
     how: Means = "c" if means == ["c"] else "numpy"
     backends = check_backends(given_backends, ("numpy", "c"))
     loaded = api.load(model)

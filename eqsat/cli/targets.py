@@ -96,8 +96,9 @@ def check(files: tuple[Path, ...]) -> int:
 
 def _counted(target: Target) -> str:
     """``c with 18 composites and 20 families``."""
-    families = f" and {len(target.families)} families" if target.families else ""
-    return f"{target.name} with {len(target.composites)} composites{families}"
+    composites, families = len(target.composites), len(target.families)
+    text = f"{target.name} with {composites} composite{'' if composites == 1 else 's'}"
+    return text + (f" and {families} famil{'y' if families == 1 else 'ies'}" if families else "")
 
 
 def _asked(name: str) -> list[Target]:
@@ -128,9 +129,9 @@ def _lines(target: Target) -> Iterator[str]:
     for dtype, rate in target.peak:
         yield f"  peak       {dtype:<9} {rate:.4g} MAC/s"
     yield f"  bandwidth  {target.bandwidth:.4g} B/s"
-    yield f"  launch     {units.seconds(target.launch)} a kernel"
+    yield f"  launch     {units.seconds(target.launch)} per kernel"
     if not target.is_host:
-        yield f"  dispatch   {units.seconds(target.dispatch)} a region"
+        yield f"  dispatch   {units.seconds(target.dispatch)} per region"
         yield f"  link       {target.link_bandwidth:.4g} B/s, {units.seconds(target.link_latency)}"
     yield ""
     for entry in target.supports:

@@ -108,7 +108,7 @@ class _Assignment:
         for number, kernel in kernels.items():
             reasons[number] = known.get(kernel.name) or said.get(kernel, "")
             if not reasons[number] and not self.written.issuperset(_tensors((*kernel.operands, *kernel.results))):
-                reasons[number] = "an operand or a result of it is not computed in C"
+                reasons[number] = "one of its operands or results is not computed in C"
         reasons = as_a_whole(backend, reasons)
         for number, reason in reasons.items():
             if reason:

@@ -44,7 +44,7 @@ class CallText(Backend):
 
     def refuse(self, kernel: Kernel) -> str:
         if not kernel.call:
-            return "the target's file gives no call for it"
+            return "the target's file has no call for it"
         return "" if sum(t is not None for t in kernel.results) == 1 else "a call has one result"
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
@@ -205,7 +205,7 @@ def trusted_call(node: ir.Node, target: str) -> str:
     if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target):
         return text
     raise CodegenError(
-        "what a file has for a call is one function of its target, with tensors and constants",
+        "a call that comes from a file must be one function of its target, with tensors and constants",
         place=f"{CALL} of node {node.name!r}",
         actual=repr(text if len(text) <= 200 else f"{text[:200]}..."),
         hint=f"the function begins with `{shown(target)[:40]}_`; other calls are written only where they come from the "

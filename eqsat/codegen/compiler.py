@@ -38,7 +38,7 @@ def find_compiler() -> list[str]:
             return command
     raise CodegenError(
         "a C compiler is required to run a model as C",
-        actual=f"CC={named!r}, which is no command" if named else "neither cc nor gcc nor clang",
+        actual=f"CC={named!r}, which is not a command" if named else "neither cc nor gcc nor clang",
         hint='install gcc or clang, set CC, or run with numpy: backend="numpy"',
     )
 
@@ -120,7 +120,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
             )  # fmt: skip
             if done.returncode:
                 raise CodegenError(
-                    "a C compiler that takes the generated code is required",
+                    "a C compiler that accepts the generated code is required",
                     place=" ".join(command),
                     actual=f"exit code {done.returncode}",
                     excerpt="\n".join(done.stderr.splitlines()[:12]),

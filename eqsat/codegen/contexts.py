@@ -86,7 +86,7 @@ class Contexts:
         status = call(made)
         if status != 0:
             raise CodegenError(
-                f"{self._called} is required to initialize what it executes",
+                f"{self._called} must initialize the kernels that it executes",
                 actual="too little memory" if status == _OUT_OF_MEMORY else f"status {status}",
                 hint="without vendors and backends the model runs in portable C",
             )

@@ -51,15 +51,16 @@ class _Problems:
         if not self.nodes:
             return
         lines = []
+        others = sum(map(len, self.nodes.values()))
         for reason, names in list(self.nodes.items())[:_MOST_CAUSES]:
             shown = ", ".join(repr(n) for n in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             lines.append(f"{reason}: {shown}")
         if len(self.nodes) > _MOST_CAUSES:
             lines.append(f"and {len(self.nodes) - _MOST_CAUSES} more reasons")
         raise CodegenError(
-            "operators that can be written in C are required",
+            "all operators must be expressible in C",
             place=f"model {model!r}",
-            actual=f"{sum(map(len, self.nodes.values()))} others",
+            actual="1 that is not" if others == 1 else f"{others} that are not",
             excerpt="\n".join(lines),
             hint="`eqsat run` executes them with numpy",
         )
@@ -140,11 +141,11 @@ class _Lowering:
 
     def _tensor(self, name: str, known: TensorType | None, what: str) -> Tensor | None:
         if known is None:
-            self.problems.add(f"{what} that is no tensor of known type", name)
+            self.problems.add(f"{what} that is not a tensor of known type", name)
         elif not dtypes.is_supported(known.dtype):
             self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
         elif not known.is_static or known.shape is None:
-            self.problems.add(f"{what} of unknown size, {known} (--dim gives sizes)", name)
+            self.problems.add(f"{what} of unknown size, {known} (set sizes with --dim)", name)
         else:
             return Tensor(name, known.dtype, tuple(int(d) for d in known.shape if isinstance(d, int)))
         return None

@@ -80,6 +80,6 @@ def check_prefix(name: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", name) or name in _RESERVED:
         raise CodegenError(
-            "a name of letters, digits and underscores that is no word of C is required", actual=repr(name)
+            "a name of letters, digits and underscores that is not a word of C is required", actual=repr(name)
         )
     return name

@@ -215,9 +215,9 @@ class CModel:
         for name in inputs:
             if name in self._fixed:
                 raise ExecutionError(
-                    "an input without a default is required to be given to C code",
+                    "C code takes only inputs without a default",
                     place=f"input {name!r}",
-                    actual="one that is a constant of the generated program",
+                    actual="an input that is a constant of the generated program",
                     hint='backend="numpy" takes it',
                 )
             if name not in known:
@@ -235,7 +235,7 @@ class CModel:
             array = np.asarray(feed.checked(inputs[x.name], symbols))
             if array.shape != x.shape:
                 raise ExecutionError(
-                    f"the shape {list(x.shape)} is required, which the code was generated for",
+                    f"the shape {list(x.shape)} is required, because the code was generated for it",
                     place=f"input {x.name!r}",
                     actual=str(list(array.shape)),
                 )

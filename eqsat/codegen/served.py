@@ -65,7 +65,7 @@ class Text:
             served.code = code = served.backend.emit(writer, served.runs)
         if len(code.calls) != len(served.runs) or (code.scratch and len(code.scratch) != len(served.runs)):
             raise BackendError(
-                "one call (and one size of scratch memory, if there are any) for each run is required",
+                "one call for each run is required (and one size of scratch memory, if there are any)",
                 place=f"backend of {served.backend.target!r}, {type(served.backend).__name__}.emit",
                 actual=f"{len(code.calls)} calls and {len(code.scratch)} sizes for {len(served.runs)} runs",
             )

@@ -72,7 +72,10 @@ class Engine:
             return self.egraph.run_program(*commands)
         except bindings.EggSmolError as error:
             raise OptimizationError(
-                "egglog accepts the program", place="e-graph", actual=str(error), hint="check raw *.egg rules"
+                "a program that egglog accepts is required",
+                place="e-graph",
+                actual=str(error),
+                hint="check raw *.egg rules",
             ) from error
 
     def step(self, ruleset: str, saturate: bool = False) -> bool:

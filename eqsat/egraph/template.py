@@ -196,7 +196,7 @@ class Evaluation:
         try:
             array = literal(value, dtype)
         except (ValueError, OverflowError, TypeError) as error:
-            raise NotApplicable(f"{value} is no {dtype.name.lower()}") from error
+            raise NotApplicable(f"{value} is not a {dtype.name.lower()}") from error
         if root is not None and root.shape != array.shape:
             if not root.is_static or (root.elements or 0) > LARGEST_FILL:
                 raise NotApplicable("the constant would be too large")
@@ -231,7 +231,7 @@ def literal(value: object, dtype: ir.DataType) -> np.ndarray:
     """
     source = np.asarray(value)
     if source.dtype == object:
-        raise ValueError(f"{value!r} is no tensor")
+        raise ValueError(f"{value!r} is not a tensor")
     with np.errstate(over="ignore"):
         array = source.astype(dtype.numpy())
     exact = dtype.numpy().kind in "iub"

@@ -32,7 +32,9 @@ def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
             start = file.read(max(map(len, _SIGNATURES)))
             if not start.startswith(_SIGNATURES):
                 # numpy would take it for a pickle and suggest to load that, which would run its code.
-                raise ValueError(f"{len(start)} bytes of no such file" if len(start) < 6 else "a file of another kind")
+                raise ValueError(
+                    f"{len(start)} bytes that are not such a file" if len(start) < 6 else "a file of another kind"
+                )
             file.seek(0)
             if start.startswith(_SIGNATURES[0]):
                 return _array(file, Path(path).stat().st_size)
@@ -58,7 +60,7 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
     except ValueError:
         raise
     except Exception as error:  # a header is parsed as Python, which may end in anything
-        raise ValueError("a header that is none") from error
+        raise ValueError("an invalid header") from error
     wanted = math.prod(shape) * dtype.itemsize
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded")
@@ -86,7 +88,9 @@ def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray])
         others = [n for n, m in members.items() if m == member and n != name]
         if others:
             raise ExecutionError(
-                "names that differ in a file are required", place=f"output {name!r}", actual=f"also {others[0]!r}"
+                "output names that stay different in a file are required",
+                place=f"output {name!r}",
+                actual=f"also {others[0]!r}",
             )
     # Not np.savez: an output called "file" would be one of its arguments.
     with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
@@ -123,7 +127,5 @@ def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _text(name: str, array: np.ndarray) -> np.ndarray:
     text = array.astype(str)
     if not np.array_equal(text.astype(object), array):
-        raise ExecutionError(
-            "strings that do not end in NUL are required in a file", place=f"output {name!r}", actual="one that does"
-        )
+        raise ExecutionError("strings in a file must not end in NUL", place=f"output {name!r}", actual="one that does")
     return text

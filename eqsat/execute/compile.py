@@ -239,7 +239,7 @@ class _Compiler:
                 f"an opset import for domain {domain or 'ai.onnx'!r} is required",
                 place=place,
                 actual=", ".join(f"{d or 'ai.onnx'} {v}" for d, v in self._opsets.items()) or "none",
-                hint="a function of this name is not in the model either" if domain else "",
+                hint="the model has no function of this name either" if domain else "",
             )
         protos = [ir.to_proto(attr) for attr in attributes.values() if attr.type != ir.AttributeType.TENSOR]
         if len(protos) == len(attributes):

@@ -72,7 +72,7 @@ def _symbol(dim: int | ir.SymbolicDim) -> str | None:
 
 def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: int) -> np.ndarray:
     place = f"input {value.name!r}"
-    hint = "give it, with --input or as an array"
+    hint = "provide it with --input or as an array"
     if value.dtype is None or not isinstance(value.type, ir.TensorType):
         raise ExecutionError(
             "a tensor is required to draw a random input", place=place, actual=str(value.type), hint=hint

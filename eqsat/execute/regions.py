@@ -198,7 +198,7 @@ class _Reader:
 
 def _inner(value: ir.Value, kind: TensorType | None) -> Tensor:
     if kind is None or kind.shape is None or not kind.is_static:
-        raise ModelError("a type and a size that are known are required", place=value.name or "")
+        raise ModelError("a known type and size are required", place=value.name or "")
     return Tensor(value.name or "", kind.dtype, tuple(int(n) for n in kind.shape if isinstance(n, int)))
 
 

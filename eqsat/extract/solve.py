@@ -134,7 +134,7 @@ def _validate(problem: Problem) -> None:
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise OptimizationError(
-                "costs must be numbers that are not negative",
+                "costs must be non-negative numbers",
                 place=f"{name}{list(place)}",
                 actual=str(np.asarray(values)[place]),
                 hint="check the cost expressions of the target file",

@@ -180,12 +180,12 @@ def fold(
     body = function_body(op, attrs)
     for _, value in attrs:
         if isinstance(value, GraphAttr):
-            raise LimitError("a constant without control flow is required to be computed once", place=str(op))
+            raise LimitError("only a constant without control flow can be computed in advance", place=str(op))
     need = None if body is not None else try_need(op, {**defaults(op), **dict(attrs)}, inputs)
     if need is not None and not may_fold(need, largest):
         raise LimitError(
             f"a constant of at most {max(bounds.FOLD_ELEMENTS, 2 * largest):,} elements and {bounds.FOLD_OPERATIONS:,} "
-            "operations is required to be computed once",
+            "operations can be computed in advance",
             place=str(op),
             actual=f"{need.elements:,} elements and {need.operations:,} operations",
         )

@@ -43,7 +43,7 @@ CAST_HINT = declare_function(
         ("x",),
         (("dtype", int(ir.DataType.INT8)),),
         lambda attrs: straight_line(1, ("Identity", (0,), {})),
-        "An identity that says which integers a value should become: quantizing the model takes them where it can.",
+        "An identity that gives the integer type a value should get: quantizing the model uses it where it can.",
     )
 )
 
@@ -53,7 +53,7 @@ STOP_FUSION = declare_function(
         ("x",),
         (),
         lambda attrs: straight_line(1, ("Identity", (0,), {})),
-        "An identity that no composite may contain: what is before it and what is behind it stay apart.",
+        "An identity that no composite may contain: the operators before it and after it stay apart.",
     )
 )
 
@@ -123,8 +123,9 @@ REQUANTIZE = declare_function(
         (("axis", 1), ("dtype", int(ir.DataType.INT8))),
         _requantize,
         "Integers of one scale and zero point as integers of another: (x - in_zero) * in_scale / out_scale, rounded "
-        "half to even, plus out_zero, saturated to dtype, which has 16 bits at most or is int32. in_scale is a scalar "
-        "or one value an index of axis; the others are scalars, zero points of any integer type. The subtraction is in "
+        "half to even, plus out_zero, saturated to dtype, which has 16 bits at most or is int32. in_scale is a "
+        "scalar or one value per index of axis; the others are scalars, zero points of any integer type. The "
+        "subtraction is in "
         "int32, the product and the quotient in float32.",
     )
 )

@@ -31,13 +31,13 @@ class OperatorSet:
 
 
 _SETS = {
-    "elementwise": (Trait.ELEMENTWISE, "an element of the result depends on the elements at its place alone"),
+    "elementwise": (Trait.ELEMENTWISE, "each element of the result depends only on the elements at the same position"),
     "unary": (Trait.UNARY, "elementwise, of one operand"),
     "commutative": (Trait.COMMUTATIVE, "any order of the operands gives the same result"),
     "elementary": (Trait.ELEMENTARY, "evaluate an elementary function for each element"),
-    "reductions": (Trait.REDUCTION, "reduce over axes that are listed"),
-    "movement": (Trait.MOVES, "move, copy, generate or select elements by place, without arithmetic on them"),
-    "views": (Trait.FORWARDS, "hand on what they get, without a copy"),
+    "reductions": (Trait.REDUCTION, "reduce over the axes given"),
+    "movement": (Trait.MOVES, "move, copy, generate or select elements by position, without arithmetic on them"),
+    "views": (Trait.FORWARDS, "return their operand, without a copy"),
     "random": (Trait.RANDOM, "draw random numbers"),
 }
 

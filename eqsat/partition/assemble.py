@@ -198,7 +198,7 @@ class _Constants:
                 best = (rank, n)
         if best is None:
             raise OptimizationError(
-                "a constant expression can be computed", actual=f"class {eclass} without a producer"
+                "a constant expression must be computable", actual=f"class {eclass} without a producer"
             )
         node = self.snapshot.nodes[best[1]]
         if node.kind != "part":

@@ -115,7 +115,7 @@ class _Writer:
         if len(set(identifiers)) < len(identifiers):
             twice = next(i for i in identifiers if identifiers.count(i) > 1)
             raise OptimizationError(
-                "functions of the input model must not bear the names of eqsat's own",
+                "functions of the input model must not have the names of eqsat's own",
                 actual=f"{twice[0]}.{twice[1]}",
                 hint="inline a partitioned model before optimizing it again",
             )

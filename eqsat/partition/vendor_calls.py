@@ -128,4 +128,4 @@ def _text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else "NAN" if math.isnan(value) else f"{'-' * (value < 0)}INFINITY"
-    raise Unknown(f"{type(value).__name__} is no value of C")
+    raise Unknown(f"{type(value).__name__} is not a value of C")

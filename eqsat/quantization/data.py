@@ -109,7 +109,7 @@ class CalibrationData:
             raise QuantizationError(
                 "a folder with .npz or .npy files, or with a subfolder for each input, is required",
                 place=self.place,
-                actual="none of them",
+                actual="none of these",
                 hint=f"the inputs are {', '.join(self._values)}",
             )
         self._all_there(folders, self.place)

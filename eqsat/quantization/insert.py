@@ -99,7 +99,7 @@ def _redirect(
         made, result = make(tensor, value)
         if tensor.readers is None:
             producer = value.producer()
-            assert producer is not None, "only what an operator writes is quantized for everybody"
+            assert producer is not None, "only results of operators are quantized for all readers"
             graph.insert_after(producer, made)
         else:
             graph.insert_before(nodes[min(tensor.readers)[0]], made)

@@ -103,7 +103,7 @@ class QuantizationOptions:
         _one_of("conversions", self.conversions, CONVERSIONS)
         if self.simulate and self.conversions != "disabled":
             raise QuantizationError(
-                "conversions='disabled' is required where integers are only simulated",
+                "conversions='disabled' is required if integers are only simulated",
                 place="option conversions",
                 actual=repr(self.conversions),
             )

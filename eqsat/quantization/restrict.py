@@ -35,7 +35,7 @@ def reasons(model: ir.Model, scheme: Scheme, options: Options) -> dict[str, str]
 
 def _reason(i: int, node: ir.Node, scheme: Scheme, options: Options) -> str:
     if is_skipped(node, options):
-        return "to be skipped"
+        return "skipped on request"
     if options.operators is not None and role(node, None) is not None and role(node, options.operators) is None:
         return f"{node.op_type} is not among the operators to quantize"
     if i in scheme.unranged:
@@ -47,7 +47,7 @@ def _reason(i: int, node: ir.Node, scheme: Scheme, options: Options) -> str:
     )
     if other is not None and other.dtype is not None:
         return f"only float32 is quantized, and {other.name!r} is {other.dtype.name.lower()}"
-    return "what it reads is not quantized"
+    return "its operands are not quantized"
 
 
 def is_float(value: ir.Value) -> bool:

@@ -104,7 +104,7 @@ class WithinBudget:
                     f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
                     place=f"output {missed[0]!r}",
                     actual=f"{result.actual[missed[0]]:.2f} dB without any rounding",
-                    hint="a lower budget, or numerics that are exact: pass rules=[]",
+                    hint="lower the budget, or allow only exact numerics with rules=[]",
                 )
             for n in missed:
                 worse = relative_noise(result.actual[n] - self.required[n])
@@ -236,9 +236,9 @@ class WithinBudget:
         return QuantizationError(
             "an integer form of every operator is required (conversions='fully_integral')",
             place=self.folded.summary.model,
-            actual=f"{len(lines)} without one:" if lines else "integers that do not fit together",
+            actual=f"{len(lines)} without an integer form:" if lines else "integer forms that do not fit together",
             excerpt="\n".join(lines),
-            hint="conversions='enabled' leaves what is not integer outside of the core",
+            hint="conversions='enabled' leaves float operators outside of the core",
         )
 
     def too_noisy(self, attempt: int) -> QuantizationError:
@@ -251,5 +251,5 @@ class WithinBudget:
             f"an SQNR of {asked} is required{again}, without any float operator",
             place=self.folded.summary.model,
             actual=f"about {least} with everything rounded",
-            hint="a lower budget, another method for the ranges, or conversions='enabled'",
+            hint="lower the budget, or try another method for the ranges or conversions='enabled'",
         )

@@ -184,12 +184,12 @@ def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ..
             if d == 0:
                 continue
             if node.body is not None:
-                refusals.append(report.Refusal(target.name, "cheaper as one kernel of the host"))
+                refusals.append(report.Refusal(target.name, "cheaper as part of one kernel of the host"))
                 continue
             operands, results = pricing.operands(enode), pricing.outputs(enode)
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
             if reason and not any(node.op in entry.ops for entry in target.supports):
                 reason = near_misses.reason(target, enode, reason)
-            refusals.append(report.Refusal(target.name, reason or "cheaper on the host, copies and dispatch counted"))
+            refusals.append(report.Refusal(target.name, reason or "cheaper on the host, including copies and dispatch"))
         rows.append(report.HostRow(name, str(node.op), node.cost, tuple(refusals)))
     return tuple(rows)

@@ -99,9 +99,11 @@ def rules(summary: Summary) -> Table:
         if row.held_back:
             notes.append(f"held back in {row.held_back:,} rounds: it matched too often")
         if row.mismatches:
-            notes.append(f"not applied {row.mismatches:,} times, as its sides differ in type: {row.mismatch}")
+            notes.append(f"not applied {row.mismatches:,} times, because its sides differ in type: {row.mismatch}")
         if row.misfits:
-            notes.append(f"not applied {row.misfits:,} times, as it would make a constant out of range: {row.misfit}")
+            notes.append(
+                f"not applied {row.misfits:,} times, because it would make a constant out of range: {row.misfit}"
+            )
         table.add_row(
             _raw(row.name),
             f"{row.matches:,}",
@@ -172,7 +174,7 @@ def verification_lines(seen: Verification) -> list[str]:
         count = f"{seen.outputs} output{'s' if seen.outputs != 1 else ''}"
         parts.append(f"{count} on a random input (seed {seen.seed})")
     if seen.pieces:
-        parts.append(f"{seen.executed:,} of {seen.pieces:,} rewritten pieces by themselves")
+        parts.append(f"{seen.executed:,} of {seen.pieces:,} rewritten pieces separately")
     lines = [
         f"verified  {'FAILED' if seen.agrees is False else 'PASSED'}: {', '.join(parts)}; "
         f"max abs error {units.error(seen.max_abs_error)}, max rel error {units.error(seen.max_rel_error)}"

@@ -74,7 +74,7 @@ def load_targets(
         hosts = _load(HOST)
         if HOST in seen:
             raise TargetError(
-                f"an accelerator must not be called `{HOST}`, which is the host", place=str(seen[HOST].place)
+                f"an accelerator must not be called `{HOST}`, the name of the host", place=str(seen[HOST].place)
             )
     for target in (*hosts, *found):
         validate(target)
@@ -91,7 +91,7 @@ def load_host(host: str | Path | Target) -> Target:
     accelerators = [t for t in found if not t.is_host]
     if accelerators:
         raise TargetError(
-            "a host is required: what runs all that no accelerator takes",
+            "a host is required, which runs everything that no accelerator takes",
             place=str(accelerators[0].place),
             actual=f"`{accelerators[0].name}`, an accelerator",
             hint=f"`{HOST}`, `{GENERATED}`, or a file that `eqsat targets calibrate` writes",

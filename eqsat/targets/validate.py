@@ -40,7 +40,7 @@ def problems(target: Target) -> Iterator[TargetError]:
     """Everything that is wrong with a target, in the order of the file."""
     if target.name in _RESERVED:
         yield TargetError(
-            "a name that is no ONNX domain is required, since composites live in a domain of the target's name",
+            "a name that is not an ONNX domain is required, because the domain of composites has the target's name",
             place=str(target.place),
             actual=f"`{target.name}`",
         )
@@ -78,7 +78,7 @@ def _numbers(target: Target) -> Iterator[TargetError]:
 def _supports(target: Target) -> Iterator[TargetError]:
     if not target.supports and not target.composites:
         yield TargetError(
-            "a target that runs something is required", place=str(target.place), hint="`supports` or `composite`"
+            "a target must run at least one operator", place=str(target.place), hint="`supports` or `composite`"
         )
     behind = _Behind[OpKey]()
     for entry in target.supports:
@@ -92,7 +92,7 @@ def _supports(target: Target) -> Iterator[TargetError]:
         yield from behind.look("an entry", entry.ops, entry.where, place)
     if target.is_host and not behind.rest:
         yield TargetError(
-            "a host that runs every operator is required",
+            "a host must run every operator",
             place=str(target.place),
             hint="end its entries with `supports *`",
         )
@@ -119,8 +119,8 @@ class _Behind(Generic[_Name]):
             yield TargetError(
                 f"{what} that can apply is required",
                 place=place,
-                actual=f"one behind {unreachable}, which takes {everything}",
-                hint="the first entry whose conditions hold counts: put the special before the general",
+                actual=f"one after {unreachable}, which takes {everything}",
+                hint="the first entry whose conditions hold counts: put special entries before general ones",
             )
         if not where:
             self.taken |= {name: place for name in names if name not in self.taken}
@@ -133,7 +133,7 @@ def _composites(target: Target) -> Iterator[TargetError]:
         place = str(composite.place)
         if composite.name in names:
             yield TargetError(
-                "a name of its own is required for each composite", place=place, actual=f"`{composite.name}` twice"
+                "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
         clauses = expand((composite.pattern,))
@@ -142,5 +142,5 @@ def _composites(target: Target) -> Iterator[TargetError]:
                 f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
                 place=place,
                 actual=f"{len(clauses)} for `{composite.name}`",
-                hint="each alternative and each optional operand multiplies their number: split it in two",
+                hint="each alternative and each optional operand multiplies their number: split the composite in two",
             )

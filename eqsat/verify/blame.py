@@ -46,7 +46,7 @@ def error_of(
     else:
         blame = "although no rule applied"
     return VerificationError(
-        f"a result that computes what its input does is required {on}; it was rewritten {blame}",
+        f"the result must compute what the input model computes {on}; it was rewritten {blame}",
         place=f"tensor {name!r}",
         actual=actual,
         hint="nothing was returned. Leave the rule out, or try numerics='exact' (--numerics exact); `eqsat rules "

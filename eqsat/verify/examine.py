@@ -94,7 +94,7 @@ class Examiner:
         try:
             right = self._right(piece, dict(theirs), first)
         except Refused as error:
-            return Difference(f"{first.names[0]} executes the input and not the result: {str(error)[:200]}")
+            return Difference(f"{first.names[0]} executes the input but not the result: {str(error)[:200]}")
         except Failed:
             return None
         found = judge.incomparable(left, right)

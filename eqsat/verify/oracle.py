@@ -165,7 +165,7 @@ def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) 
     kinds = []
     for x in inputs:
         if x is not None and (not isinstance(x, np.ndarray) or x.dtype.kind not in _NATIVE):
-            raise Failed("element types that numpy does not have")
+            raise Failed("element types that numpy lacks")
         kinds.append(None if x is None else x.dtype)
     if op.name in _CRASHING and any(isinstance(x, np.ndarray) and not x.size for x in inputs):
         raise Failed("ONNX Runtime may crash on empty tensors here")
@@ -234,11 +234,11 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
 def _fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
     """Where the reference of onnx 1.23 does not compute what the standard says; empty if it does."""
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
-        return "where there are groups"
+        return "for groups"
     if op == OpKey("", "QLinearConv") and np.ndim(inputs[0]) != 4 and np.size(inputs[4]) > 1:
-        return "where there are scales of channels and not two spatial axes"
+        return "for scales per channel without two spatial axes"
     if op == OpKey("", "Erf") and isinstance(inputs[0], np.ndarray) and inputs[0].dtype == np.float64:
-        return "in float64, which it computes in float32"
+        return "for float64, because it computes in float32"
     return ""
 
 

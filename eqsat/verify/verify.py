@@ -139,7 +139,7 @@ class Verifier:
             return None
         except Failed as error:
             raise VerificationError(
-                "a result that can be executed as its input can",
+                "the result must be executable if the input is",
                 place=f"model {self.model.graph.name!r}",
                 actual=str(error)[:300],
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
@@ -238,7 +238,7 @@ class Verifier:
 def _tolerance(strict: bool, model: ir.Model) -> str:
     names = {v.dtype.numpy().name for v in model.graph.outputs if v.dtype is not None and v.dtype.is_floating_point()}
     if strict:
-        return "exact but for the order of additions"
+        return "exact except for the order of additions"
     rtol = max((judge.NATIVE.get(n, judge.COARSE) for n in names), default=0.0)
     return (
         f"{rtol:g} of a tensor's largest magnitude; {judge.narrowest(names):g} of each element in float64"

@@ -59,7 +59,7 @@ def test_an_installed_backend_is_found_by_name(model: Path, monkeypatch: pytest.
     assert eqsat.write_c(model, "none", vendors=[]).served == []
     with pytest.raises(BackendError, match=r"eqsat.backends: broken = .*an entry point that can be loaded"):
         eqsat.run(model, arrays(), vendors=["broken"])
-    with pytest.raises(BackendError, match=r"one of broken, dnnl, units is required as vendor; got 'kiwi'"):
+    with pytest.raises(BackendError, match=r"one of broken, dnnl, units is required as the vendor; got 'kiwi'"):
         eqsat.run(model, arrays(), vendors=["kiwi"])
 
 

@@ -194,21 +194,21 @@ class TestExternalData:
 TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dangling edge": (
         "g (float[2] input) => (float[2] y) { [act] h = Relu(inptu) y = Exp(h) }",
-        ("node 'act' (Relu): an input that something computes is required; got 'inptu'", "did you mean `input`?"),
+        ("node 'act' (Relu): the input of a node must be computed somewhere; got 'inptu'", "did you mean `input`?"),
     ),
     "dangling edge of an unnamed node": (
         "g (float[2] x) => (float[2] y) { h = Relu(x) y = Add(h, nothing) }",
-        ("node 1 (Add, output 'y'): an input that something computes is required; got 'nothing'",),
+        ("node 1 (Add, output 'y'): the input of a node must be computed somewhere; got 'nothing'",),
     ),
     "dangling edge in a subgraph": (
         """g (bool c, float[2] x) => (float[2] y) { y = If(c) <
             then_branch = t () => (float[2] a) { [inner] a = Relu(hidden) },
             else_branch = e () => (float[2] b) { b = Exp(x) }> }""",
-        ("node 'inner' (Relu): an input that something computes is required; got 'hidden'",),
+        ("node 'inner' (Relu): the input of a node must be computed somewhere; got 'hidden'",),
     ),
     "output that nothing computes": (
         "g (float[2] x) => (float[2] result) { resutl = Relu(x) }",
-        ("graph output 'result': an output that something computes is required", "did you mean `resutl`?"),
+        ("graph output 'result': the output of a graph must be computed somewhere", "did you mean `resutl`?"),
     ),
     "unknown operator": (
         "g (float[2] x) => (float[2] y) { [n] y = Reul(x) }",
@@ -269,11 +269,11 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "name twice": (
         "g (float[2] x) => (float[2] y) { [one] h = Relu(x) [two] h = Exp(x) y = Neg(h) }",
-        ("node 'two' (Exp): every tensor needs a name of its own; got 'h' again", "node 'one' (Relu) has it too"),
+        ("node 'two' (Exp): every tensor needs a unique name; got 'h' again", "node 'one' (Relu) has the same name"),
     ),
     "name of an input again": (
         "g (float[2] x) => (float[2] x) { x = Relu(x) }",
-        ("every tensor needs a name of its own; got 'x' again", "an input has it too"),
+        ("every tensor needs a unique name; got 'x' again", "an input has the same name"),
     ),
     "element types": (
         "g (float[2] x, int64[2] i) => (float[2] y) { [sum] y = Add(x, i) }",
@@ -312,7 +312,7 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dangling edge in a function": (
         """g (float[2] x) => (float[2] y) { y = my.f(x) }
         <domain: "my", opset_import: ["": 17]> f (a) => (b) { b = Relu(c) }""",
-        ("an input that something computes is required; got 'c'",),
+        ("the input of a node must be computed somewhere; got 'c'",),
     ),
     "attribute that a function does not have": (
         """g (float[2] x) => (float[2] y) { y = my.f(x) }
@@ -402,9 +402,9 @@ CHANGES: dict[str, tuple[Change, tuple[str, ...]]] = {
     "opset": (_opset, ("an opset from 1 to", "got 99")),
     "no opset": (_no_opset, ("an opset import of domain 'ai.onnx' is required; got none",)),
     "no IR version": (_no_ir, ("a model with an IR version is required; got none",)),
-    "input twice": (_input_twice, ("input 'x': every input needs a name of its own",)),
-    "initializer twice": (_initializer_twice, ("tensor 'w': every initializer needs a name of its own",)),
-    "output twice": (_output_twice, ("output 'y': every output needs a name of its own",)),
+    "input twice": (_input_twice, ("input 'x': every input needs a unique name",)),
+    "initializer twice": (_initializer_twice, ("tensor 'w': every initializer needs a unique name",)),
+    "output twice": (_output_twice, ("output 'y': every output needs a unique name",)),
     "no outputs": (_no_outputs, ("a graph with outputs is required",)),
     "untyped input": (_untyped_input, ("input 'x': an input with a type is required",)),
     "too little raw data": (_short_data, ("tensor 'w': 24 bytes of data for float[2, 3] are required; got 20 bytes",)),

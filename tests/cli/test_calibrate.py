@@ -79,15 +79,15 @@ def _is(word: str, value: float) -> bool:
     [
         (
             ["dnnl"],
-            "a host is required: what runs all that no accelerator takes; got `dnnl`, an accelerator",
+            "a host is required, which runs everything that no accelerator takes; got `dnnl`, an accelerator",
         ),
         (["cpuu"], "did you mean `cpu`"),
         (["missing.target"], "missing.target: a target file is required; got no such file"),
         (["-o", "mine.txt"], "mine.txt: the name of a target's file ends in .target"),
-        (["-o", "notes.target"], "notes.target: a new file, or that of a host, is required to write to"),
+        (["-o", "notes.target"], "notes.target: a new file or the file of a host is required as output"),
         (
             ["-o", "npu.target"],
-            "npu.target: a new file, or that of a host, is required to write to; got the file of npu",
+            "npu.target: a new file or the file of a host is required as output; got the file of npu",
         ),
         (["-o", "nowhere/mine.target"], "nowhere/mine.target: the file can be written"),
     ],

@@ -184,7 +184,7 @@ def test_text_is_the_same_each_time() -> None:
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small().model
-    with pytest.raises(CodegenError, match="one of dnnl is required as vendor"):
+    with pytest.raises(CodegenError, match="one of dnnl is required as the vendor"):
         CModel(model, vendors=["kiwi"])
     with pytest.raises(ExecutionError, match="backend `c` is required"):
         eqsat.run(model, complete_inputs(model), vendors=["dnnl"])

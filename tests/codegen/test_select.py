@@ -305,7 +305,7 @@ def test_the_command_line_takes_a_host(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(command) == 0
     assert "2 direct_convolution; 2 conversions of layout; " in capsys.readouterr().out
     assert main([*command, "--host", str(host(tmp_path, loops="1e-9"))]) == 0
-    assert "no kernel of several; 0 conversions of layout; " in capsys.readouterr().out
+    assert "no choice of kernels; 0 conversions of layout; " in capsys.readouterr().out
     assert main([*command, "--no-select"]) == 0
     assert "chosen" not in capsys.readouterr().out
     assert main([*command, "--host", "nowhere"]) == 1

@@ -31,7 +31,7 @@ def objects(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("x.npy", b"hi", "2 bytes of no such file"),
+        ("x.npy", b"hi", "2 bytes that are not such a file"),
         ("x.npy", b"not an array", "a file of another kind"),
         ("x.npz", b"PK not an archive", "a file of another kind"),
         ("x.npz", b"PK\x03\x04 cut off", "not a zip file"),

@@ -100,7 +100,7 @@ def test_costs_must_be_numbers():
         cost = problem.cost.copy()
         cost[2, 0] = bad
         changed = Problem(**{**problem.__dict__, "cost": cost})
-        with pytest.raises(OptimizationError, match="not negative"):
+        with pytest.raises(OptimizationError, match="non-negative"):
             solve(changed)
 
 

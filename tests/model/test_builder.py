@@ -309,11 +309,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "nothing": (lambda: eqsat.graph(None), ("tensors as outputs are required; got NoneType",)),
     "two inputs of one name": (
         lambda: eqsat.graph(X @ eqsat.input("x", (3, 2))),
-        ("input 'x': every input needs a name",),
+        ("input 'x': every input needs a unique name",),
     ),
     "output named as an input": (
         lambda: eqsat.graph({"x": X + 1}),
-        ("output 'x': every output needs a name", "an input has it"),
+        ("output 'x': every output needs a unique name", "an input has it"),
     ),
     "input not listed": (
         lambda: eqsat.graph(X + 1, inputs=[]),

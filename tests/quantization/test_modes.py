@@ -159,7 +159,7 @@ def test_impossible_requests_name_every_operator() -> None:
 def test_a_skipped_node_makes_a_fully_integral_program_impossible() -> None:
     model = conv_residual()
     name = next(n.outputs[0].name for n in model.graph if n.op_type == "Add") or ""
-    with pytest.raises(QuantizationError, match=f"Add '{name}': to be skipped"):
+    with pytest.raises(QuantizationError, match=f"Add '{name}': skipped on request"):
         eqsat.quantize(model, samples(model, 2), conversions="fully_integral", skip=[name])
 
 

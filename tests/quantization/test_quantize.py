@@ -171,7 +171,7 @@ def test_skipped_nodes_stay_floats() -> None:
     ops = [k.op for k in result.summary.kernels]
     assert "com.microsoft.QLinearAdd" not in ops
     assert "Add" in ops
-    assert ("Add", "to be skipped") in {(f.op, f.reason) for f in result.floats}
+    assert ("Add", "skipped on request") in {(f.op, f.reason) for f in result.floats}
     assert "QLinearConv" in ops
 
 
@@ -182,7 +182,7 @@ def test_a_skipped_node_is_found_in_what_it_was_folded_into() -> None:
     for node in (first, next(n for n in model.graph if n.op_type == "BatchNormalization")):
         result = eqsat.quantize(model, data, skip=[node.outputs[0].name or ""])
         assert [k.op for k in result.summary.kernels].count("Conv") == 1
-        assert [f.op for f in result.floats if f.reason == "to be skipped"] == ["Conv"]
+        assert [f.op for f in result.floats if f.reason == "skipped on request"] == ["Conv"]
 
 
 def test_only_some_operators() -> None:

@@ -85,7 +85,7 @@ def test_what_was_not_verified_is_said() -> None:
         True, 0, 0.0, 0.0, 0, pieces=1200, executed=7, input_by=("a", "b"), skipped=("random operators",)
     )
     text = as_text(sample(verification=part))
-    assert "verified  PASSED: 7 of 1,200 rewritten pieces by themselves; " in text
+    assert "verified  PASSED: 7 of 1,200 rewritten pieces separately; " in text
     assert "; the input executed by a and b\n          not verified: random operators\n" in text
     off = Verification(None, 0, 0.0, 0.0, 0, done=False, skipped=("switched off",))
     assert "verified  no: switched off\n" in as_text(sample(verification=off))

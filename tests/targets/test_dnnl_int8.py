@@ -335,7 +335,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]], str]] = [
     ("int8_matmul_chain", {"b": (6,)}, {"Gemm": {"alpha": 0.5}}, "a bias has no factor"),
     ("int8_matmul_chain", per_index(8), {"d": {"axis": 0}}, "one a column"),
     ("int8_matmul_to_float", {"w": np.ones((8, 6), np.uint8), "zw": ZERO}, {}, "weights are signed"),
-    ("int8_matmul_requantize", {"k": np.zeros((4, 6), np.int32)}, {}, "one number a column"),
+    ("int8_matmul_requantize", {"k": np.zeros((4, 6), np.int32)}, {}, "one number per column"),
     ("int8_inner_product", {"zx": np.array(1, np.uint8)}, {}, "it has no zero points"),
     ("int8_inner_product", {"s": np.array([2, -1]), "w": np.ones((36, 6), np.int8)}, {}, "all but the batch"),
     ("int8_linear", {"c": np.ones((4, 1, 1), np.float32)}, {}, "its factor and its constant"),

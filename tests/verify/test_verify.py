@@ -51,7 +51,7 @@ def test_a_result_that_the_runtime_refuses_is_no_result(tmp_path: Path) -> None:
     path = tmp_path / "wrong.rules"
     path.write_text("rule wrong : real\n    ReduceMean(x, a, keepdims=1) => GlobalAveragePool(x)\n", "utf-8")
     mean = eqsat.graph(op.ReduceMean(eqsat.input("x", (1, 3, 0, 4)), np.array([2, 3]), keepdims=1))
-    with pytest.raises(VerificationError, match="onnxruntime executes the input and not the result"):
+    with pytest.raises(VerificationError, match="onnxruntime executes the input but not the result"):
         eqsat.optimize(mean, rules=[path])
     assert [node.op.name for node in eqsat.optimize(mean).plan.nodes] == ["ReduceMean"]
 
@@ -116,7 +116,7 @@ def test_a_loop_that_takes_too_long_is_not_verified() -> None:
         y = Add (x, last) }"""
     seen = eqsat.optimize(onnx.parser.parse_model(text)).summary.verification
     assert seen is not None and seen.agrees is None
-    assert any("executed operators are required" in reason for reason in seen.skipped)
+    assert any("executed operators are allowed" in reason for reason in seen.skipped)
 
 
 def test_a_result_that_does_not_fit_into_memory_is_not_verified() -> None:

@@ -105,7 +105,7 @@ def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None
 
 def _convolution(m: Mapper, node: Operator, x: Tensor, w: Operand | None, out: Tensor) -> Operation:
     if w is None or not 3 <= len(x.shape) <= 5:
-        raise Refused("a convolution of other than 1 to 3 spatial dimensions")
+        raise Refused("a convolution without 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
     source = m.memory(x)
     kernels = m.memory(w)
@@ -131,7 +131,7 @@ def _integer_convolution(m: Mapper, node: Operator, found: Integers) -> Operatio
     if found.weights_zero != 0:
         raise Refused("weights with a zero point")
     if isinstance(found.weights, Tensor) or found.weights.dtype != np.int8:
-        raise Refused("weights that are no signed constants")
+        raise Refused("weights that are not signed constants")
     op = _convolution(m, node, found.x, found.weights, node.output)
     scale_sums(op, found)
     return op
@@ -166,7 +166,7 @@ def conv_transpose(m: Mapper, node: Operator) -> None:
         x, w = found.x, found.weights
     x = tensor(x)
     if w is None or not 3 <= len(x.shape) <= 5:
-        raise Refused("a convolution of other than 1 to 3 spatial dimensions")
+        raise Refused("a convolution without 1 to 3 spatial dimensions")
     group = int(attribute(node, "group", 1))
     kernels = m.memory(w)
     spatial = len(x.shape) - 2

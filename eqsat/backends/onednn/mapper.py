@@ -181,7 +181,7 @@ class Mapper:
                 numbers={"alpha": first.alpha, "beta": first.beta}, posts=rest,
             )  # fmt: skip
             if source.shape != target.shape:
-                raise Refused("operands that are both smaller than the result")
+                raise Refused("two operands that are both smaller than the result")
             self.add(operation)
         else:
             del self.producers[operation.dst]
@@ -313,7 +313,7 @@ def tensor(operand: Operand | None) -> Tensor:
         Refused: It is a constant.
     """
     if not isinstance(operand, Tensor):
-        raise Refused("an operand that is a constant")
+        raise Refused("a constant operand")
     return operand
 
 

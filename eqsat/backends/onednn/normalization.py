@@ -22,7 +22,7 @@ def softmax(m: Mapper, node: Operator) -> None:
 
 def _softmax(m: Mapper, x: Tensor, out: Tensor, algorithm: str, axis: int) -> None:
     if x.dtype != ir.DataType.FLOAT or not x.shape:
-        raise Refused("a softmax of other than float32")
+        raise Refused("a softmax of another type than float32")
     m.add(Operation("SOFTMAX", m.place(out), m.memory(x), algorithm=algorithm, numbers={"axis": axis % len(x.shape)}))
 
 
@@ -47,7 +47,7 @@ def layer_normalization(m: Mapper, node: Operator) -> None:
     x, scale, bias = (*node.inputs, None)[:3]
     x, out = tensor(x), node.output
     if int(attribute(node, "axis", -1)) % len(x.shape) != len(x.shape) - 1 or any(node.outputs[1:]):
-        raise Refused("statistics of several dimensions, or that are results")
+        raise Refused("statistics over several dimensions, or statistics that are results")
     m.add(_rows(m, m.memory(x), m.place(out), scale, bias, float(attribute(node, "epsilon", 1e-5))))
 
 
@@ -55,13 +55,13 @@ def _rows(
     m: Mapper, source: Memory, target: Memory, scale: Operand | None, bias: Operand | None, epsilon: float
 ) -> Operation:
     if source.dtype != ir.DataType.FLOAT or not 2 <= len(source.shape) <= 5:
-        raise Refused("a normalization of other than 2 to 5 dimensions of float32")
+        raise Refused("a normalization other than of float32 with 2 to 5 dimensions")
     op = Operation("LAYER_NORMALIZATION", target, source, numbers={"alpha": epsilon})
     for name, operand in (("weights", scale), ("bias", bias)):
         if operand is None:
             continue
         if not isinstance(operand, np.ndarray) or operand.size != source.shape[-1]:
-            raise Refused("a scale that is not one number a column")
+            raise Refused("a scale that is not one number per column")
         setattr(op, name, constant(operand.astype(np.float32).ravel()))
     return op
 

@@ -15,7 +15,7 @@ _AVERAGE = "dnnl_pooling_avg_exclude_padding"
 
 def _pool(m: Mapper, node: Operator, x: Tensor, algorithm: str) -> Operation:
     if not 3 <= len(x.shape) <= 5:
-        raise Refused("pooling of other than 1 to 3 spatial dimensions")
+        raise Refused("pooling without 1 to 3 spatial dimensions")
     spatial = x.shape[2:]
     if "Global" in node.operator.name:
         ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
@@ -52,7 +52,7 @@ def average_pool(m: Mapper, node: Operator) -> None:
 def quantized_average_pool(m: Mapper, node: Operator) -> None:
     x, sx, zx, sy, zy = (*node.inputs, None)[:5]
     if attribute(node, "channels_last", 0):
-        raise Refused("channels behind the other dimensions")
+        raise Refused("channels after the other dimensions")
     op = _pool(m, node, tensor(x), _AVERAGE)
     ratio = number(sx) / number(sy)
     op.posts = merged([Post(LINEAR, ratio, number(zy) - number(zx) * ratio)])
@@ -108,7 +108,7 @@ def resize(m: Mapper, node: Operator) -> None:
     if tuple(x.shape[:2]) != tuple(out.shape[:2]) or any(
         int(n) % int(k) for n, k in zip(out.shape, x.shape, strict=True)
     ):
-        raise Refused("resampling by other than whole factors of spatial dimensions")
+        raise Refused("resampling other than by whole factors of spatial dimensions")
     where = str(attribute(node, "coordinate_transformation_mode", "half_pixel"))
     rounding = str(attribute(node, "nearest_mode", "round_prefer_floor"))
     by_floor = mode == "nearest" and where == "asymmetric" and rounding == "floor"

@@ -93,7 +93,7 @@ def _signed(b: Operand | None) -> Operand:
 
 def _scaled(op: Operation, found: Integers) -> Operation:
     if op.kind == "MATMUL" and found.scales.size > 1 and found.scales.size != op.dst.shape[-1]:
-        raise Refused("scales that are not those of columns")
+        raise Refused("scales that are not one number per column")
     if len(set(found.scales.tolist())) == 1:
         found = replace(found, scales=found.scales[:1])
     scale_sums(op, found)

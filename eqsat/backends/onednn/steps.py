@@ -80,7 +80,7 @@ def _step(m: Mapper, name: str, domain: str, a: Attributes, x: list[Operand | No
         low = number(x[1] if len(x) > 1 else None, limits[0])
         high = number(x[2] if len(x) > 2 else None, limits[1])
         if low > high:
-            raise Refused("a clip whose lower bound is the greater one")
+            raise Refused("a clip whose lower bound exceeds the upper one")
         m.emit(first, lambda _m, _o: [_eltwise("clip", low, high)], out)
     elif name == "Pow":
         exponent = number(x[1])

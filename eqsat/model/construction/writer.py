@@ -105,7 +105,7 @@ def _inputs(read: list[Tensor], inputs: Sequence[Tensor] | None) -> list[Tensor]
     names = [t.name for t in chosen]
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise ModelError("every input needs a name of its own", place=f"input {name!r}", actual="two of them")
+            raise ModelError("every input needs a unique name", place=f"input {name!r}", actual="two of them")
     missing = [t for t in read if not any(t is c for c in chosen)]
     if missing:
         raise ModelError("all inputs that are read must be listed", place="graph", actual=f"no {missing[0].name!r}")
@@ -199,9 +199,7 @@ class _Writer:
         for i, name in enumerate(wanted):
             if name in wanted[:i] or name in self.taken:
                 other = "another output" if name in wanted[:i] else "an input"
-                raise ModelError(
-                    "every output needs a name of its own", place=f"output {name!r}", actual=f"{other} has it"
-                )
+                raise ModelError("every output needs a unique name", place=f"output {name!r}", actual=f"{other} has it")
         self.taken.update(wanted)
         for name, tensor in outputs:
             if name is not None and tensor.step is not None and tensor.order >= self.start:

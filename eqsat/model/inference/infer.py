@@ -191,7 +191,7 @@ def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
     wanted = attr(attrs, "num_outputs") if op == OpKey("", "Split") else None
     if wanted is not None and wanted != outputs:
         raise ModelError(
-            "as many outputs as `num_outputs` says are required", place=place, actual=f"{outputs}, not {wanted}"
+            "the number of outputs must equal `num_outputs`", place=place, actual=f"{outputs}, not {wanted}"
         )
 
 

@@ -161,7 +161,7 @@ def _parse(data: bytes, place: str) -> onnx.ModelProto:
         raise ModelError(
             "a complete ONNX model is required",
             place=place,
-            actual=f"{len(data)} bytes that are truncated or no ONNX model",
+            actual=f"{len(data)} bytes that are truncated or not an ONNX model",
             hint=known,
         ) from error
     if not proto.HasField("graph"):
@@ -249,7 +249,7 @@ def _set_aside(model: onnx.ModelProto, place: str, folder: Path | None) -> Sourc
 
     def keep(tensor: onnx.TensorProto, name: str) -> bool:
         if name in seen:
-            raise ModelError("every initializer needs a name of its own", place=source.at(f"tensor {name!r}"))
+            raise ModelError("every initializer needs a unique name", place=source.at(f"tensor {name!r}"))
         seen.add(name)
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
         place = source.at(f"tensor {name!r}")

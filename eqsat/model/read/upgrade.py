@@ -36,7 +36,7 @@ def upgrade(source: Source) -> None:
     if version > opset.PINNED_OPSET and changed:
         names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         raise ModelError(
-            f"operators as of opset {opset.PINNED_OPSET} or older are required",
+            f"operators of opset {opset.PINNED_OPSET} or older are required",
             place=source.place,
             actual=f"opset {version} with {names}, which changed since",
             hint=f"export the model with opset {opset.PINNED_OPSET}",

@@ -83,12 +83,12 @@ class _Checker:
         model.ir_version = opset.IR_VERSION
         versions = self._versions(model.opset_import, "the model")
         for name in _duplicates(i.name for i in graph.input):
-            raise self._error("every input needs a name of its own", f"input {name!r}")
+            raise self._error("every input needs a unique name", f"input {name!r}")
         for value in graph.input:
             if not value.type.WhichOneof("value"):
                 raise self._error("an input with a type is required", f"input {value.name!r}", "none")
         for name in _duplicates(o.name for o in graph.output):
-            raise self._error("every output needs a name of its own", f"output {name!r}")
+            raise self._error("every output needs a unique name", f"output {name!r}")
         if not graph.output:
             raise self._error("a graph with outputs is required", "the graph", "none")
         self._graph(graph, {}, versions, set())
@@ -112,7 +112,7 @@ class _Checker:
 
     def _functions(self) -> None:
         for name in _duplicates(f"{f.domain}.{f.name}:{f.overload}" for f in self.model.functions):
-            raise self._error("every function needs a name of its own", f"function {name!r}")
+            raise self._error("every function needs a unique name", f"function {name!r}")
         calls: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {}
         for function in self.model.functions:
             place = f"function {function.domain}.{function.name}"
@@ -189,8 +189,8 @@ class _Checker:
                     continue
                 if name in defined or name in own:
                     first = _label(nodes[defined[name]], defined[name]) if name in defined else f"an {own[name]}"
-                    hint = f"{first} has it too"
-                    raise self._error("every tensor needs a name of its own", _label(node, i), f"{name!r} again", hint)
+                    hint = f"{first} has the same name"
+                    raise self._error("every tensor needs a unique name", _label(node, i), f"{name!r} again", hint)
                 defined[name] = i
         order = self._order(nodes, known, defined, where)
         if order is not None:
@@ -216,9 +216,9 @@ class _Checker:
                 elif name not in known and name in node.input:
                     known_here = [*known, *defined]
                     raise self._error(
-                        "an input that something computes is required",
+                        "the input of a node must be computed somewhere",
                         _label(node, i),
-                        f"{name!r}, which is no input, initializer or output of a node",
+                        f"{name!r}, which is not an input, an initializer or an output of a node",
                         did_you_mean(name, known_here),
                     )
             reads.append(needs)
@@ -252,7 +252,7 @@ class _Checker:
             raise self._error("every attribute may be given once", place, f"{name!r} twice")
         for attribute in node.attribute:
             if attribute.ref_attr_name and attribute.ref_attr_name not in attributes:
-                known_names = ", ".join(sorted(attributes)) or "none: this is no function"
+                known_names = ", ".join(sorted(attributes)) or "none, because this is not a function"
                 actual = f"a reference to {attribute.ref_attr_name!r}"
                 raise self._error("an attribute of the function is required", place, actual, f"it has {known_names}")
             for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
@@ -276,9 +276,9 @@ class _Checker:
     def _require_known(self, name: str, known: dict[str, str], what: str) -> None:
         if name not in known:
             raise self._error(
-                "an output that something computes is required",
+                "the output of a graph must be computed somewhere",
                 f"{what} {name!r}",
-                "a name that no node, input or initializer has",
+                "a name that is not a node's output, an input or an initializer",
                 did_you_mean(name, known),
             )
 

@@ -43,7 +43,7 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
         raise ModelError(
             f"{op} of opset {_OLDEST[key]} or newer is required",
             place=place,
-            actual=f"opset {version}, where it means something else",
+            actual=f"opset {version}, where it has another meaning",
             hint="export the model with a newer opset",
         )
     for attribute in node.attribute:

@@ -99,7 +99,7 @@ def transpose(node: Operands) -> None:
     """``perm`` is a permutation of the axes."""
     perm, rank = node.attr("perm"), node.rank(0)
     if isinstance(perm, tuple) and rank is not None and sorted(perm) != list(range(rank)):
-        raise Mismatch(f"perm {list(perm)} is no permutation of {rank} axes")
+        raise Mismatch(f"perm {list(perm)} is not a permutation of {rank} axes")
 
 
 def cumulative(node: Operands) -> None:
@@ -179,7 +179,7 @@ def divide(node: Operands) -> None:
     """Integers are not divided by zero."""
     divisor, dtype = node.value(1), node.inputs[1]
     if divisor is not None and dtype is not None and dtype.dtype.is_integer() and np.any(divisor == 0):
-        raise Mismatch("the divisor is zero, by which integers cannot be divided")
+        raise Mismatch("integers cannot be divided by zero")
 
 
 def pad(node: Operands) -> None:
