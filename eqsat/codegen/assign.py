@@ -1,8 +1,8 @@
-"""Which nodes stay together: the runs of kernels that backends take, and the regions that are functions of plain C.
+"""Groups the nodes of regions: runs of kernels that a backend executes, and regions that become plain C functions.
 
 A kernel that a backend refuses stays an ordinary node between two runs. A run is a group of nodes with dense operands
-and results: where the program is compiled for the backend, that executes it instead of them. A function of plain C is a
-group as well; its operands and results lie as the kernels on both sides like it best.
+and results: if the program is compiled for the backend, the backend executes the run instead of the nodes. A function
+of plain C is a group as well; its operands and results have the layouts that the kernels on both sides prefer.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
 from eqsat.codegen.regions import MarkedKernel, MarkedRegion
 
 Unavailable = Mapping[str, Mapping[str, str]]
-"""By target kernels that its library is known not to have, and why."""
+"""By target the kernels that its library is known to lack, each with the reason."""
 
 
 def assign(program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> dict[str, Coverage]:
     """Makes groups of the nodes of marked regions; the program's nodes are reordered and rewired.
 
     Args:
-        program: Lowered, with nodes that say which kernel they belong to.
+        program: The lowered program; its nodes name the kernel to which they belong.
         regions: All that have marks.
-        unavailable: Kernels that are known not to work.
+        unavailable: Kernels that are known to be unavailable, by target.
 
     Returns:
-        By target how many kernels its backend executes, and why not the others.
+        By target the number of kernels that its backend executes, and the reasons for the others.
     """
     return _Assignment(program, regions, unavailable).run()
 
@@ -63,7 +63,7 @@ class _Assignment:
             if node.kernel is None:
                 nodes.append(node)
             elif node is last[node.kernel[0]]:
-                # All of the region's operands are there now.
+                # All of the region's operands have been computed by now.
                 nodes += self._region(self.regions[node.kernel[0]], members[node.kernel[0]])
         self.program.nodes = nodes
         return {
@@ -173,7 +173,8 @@ class _Assignment:
         for tensor in written:
             if tensor not in self.returned and inside.issuperset(self.consumers.get(tensor, ())):
                 continue
-            # What is read outside is a copy in the order of rows, which the kernel that computes it can often write.
+            # A tensor that is read outside is copied to row-major order; often the kernel that computes it can write
+            # the copy.
             inner = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.order)
             tensor.order = None
             for node in nodes:

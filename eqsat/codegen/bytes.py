@@ -1,8 +1,8 @@
-"""Quantized operators in terms that fuse and need no memory of their own, before fusion looks at them.
+"""Rewrites quantized operators, before fusion, into operators that fuse and need no memory of their own.
 
-``QLinearConcat`` is a ``Concat`` of converted operands: the conversion goes into the epilogue of what computes the
-operand, and the rest is a matter of layout. A ``Gather`` that looks bytes up in a table is a step on bytes, so that
-the indices are never written out as integers of 32 or 64 bits.
+``QLinearConcat`` becomes a ``Concat`` of converted operands: each conversion goes into the epilogue of the operator
+that computes the operand, and the concatenation is a matter of layout. A ``Gather`` that looks up bytes in a table
+becomes a step on bytes, so that the indices are never written out as integers of 32 or 64 bits.
 """
 
 from __future__ import annotations

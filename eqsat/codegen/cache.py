@@ -1,11 +1,11 @@
-"""Compiled models in the user's cache: not more than so many bytes, those that were used longest ago go first.
+"""The cache of compiled models in the user's folder: limited in size, the least recently used models are deleted first.
 
-The name of a library ends in the hash of what is in it, and nothing is loaded that has another: loading a file that a
-full disk or another program has cut off would end the process.
+The name of a library ends in the hash of its content, and a library with another hash is not loaded: loading a file
+that was truncated by a full disk or by another program would end the process.
 
-Several processes may share the folder. A library that is in use was looked up a moment ago, and what was looked up
-within ``RECENT`` seconds is never removed, so that nobody finds a file that is gone when it is loaded. A process that
-has loaded one keeps it anyway: the system frees a removed file when the last user lets go of it.
+Several processes may share the folder. A library is looked up just before it is loaded, and one that was looked up
+within ``RECENT`` seconds is never removed, so no process finds it gone. A process that has loaded a library keeps it
+anyway: the system frees a removed file when its last user closes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 from eqsat.errors import CodegenError
 
 LIMIT = 1024
-"""Megabytes that compiled models may take, unless ``EQSAT_CACHE_LIMIT`` says otherwise; ResNet-50 takes about one."""
+"""Megabytes that compiled models may take, unless ``EQSAT_CACHE_LIMIT`` sets another limit; ResNet-50 takes about one.
+"""
 RECENT = 600
 """Seconds in which a library counts as being in use, and a folder as being worked in."""
 
@@ -29,7 +30,7 @@ def limit() -> int:
     """Bytes that compiled models may take.
 
     Raises:
-        CodegenError: ``EQSAT_CACHE_LIMIT`` is no number.
+        CodegenError: ``EQSAT_CACHE_LIMIT`` is not a number.
     """
     given = os.environ.get("EQSAT_CACHE_LIMIT", "").strip()
     if not given:
@@ -44,7 +45,7 @@ def limit() -> int:
 
 
 def find(folder: Path, key: str, suffix: str) -> Path | None:
-    """The library of a key, if there is one that is whole. Those that are not go."""
+    """The library of a key, if there is an intact one; damaged ones are deleted."""
     try:
         found = sorted(folder.glob(f"{key}-*{suffix}"))
     except OSError:
@@ -80,16 +81,16 @@ def _name(library: Path, key: str, suffix: str) -> str:
 
 def mark_used(library: Path) -> None:
     """Notes that a library is used now: in the time of access, which the system itself may not keep."""
-    # A cache that may only be read serves as well.
+    # A read-only cache works as well.
     with contextlib.suppress(OSError):
         os.utime(library, ns=(time.time_ns(), library.stat().st_mtime_ns))
 
 
 def prune(folder: Path, most: int) -> list[Path]:
-    """Removes what was used longest ago until the rest takes no more than ``most`` bytes.
+    """Removes the least recently used libraries until the rest takes no more than ``most`` bytes.
 
     Args:
-        folder: Of the cache. Files that are no libraries stay; folders in which a compiler was interrupted go.
+        folder: The cache. Other files than libraries stay; folders left by an interrupted compiler are removed.
         most: Bytes.
 
     Returns:

@@ -1,9 +1,9 @@
-"""Kernels and regions for which the target's file gives a C call: the backends of targets that have no other.
+"""The backends of targets without a library: they execute kernels and regions for which the target's file gives a C call.
 
-Whether such a text may become C depends on who has written it. A target file is its author's program, and its calls are
-C as they stand. A model that eqsat has partitioned in this process has them from there. A model that was read from a
-file may have them from anybody: there a call must be one function of the target, by its name, on tensors and constants,
-which is what the calls of most targets are.
+The author of the text decides whether it may become C. A target file is trusted like a program of its author, and its
+calls become C unchanged. A model that eqsat partitioned in this process has its calls from there. A model that was read
+from a file may contain calls from anybody. Such a call must be one function of the target, by its name, on tensors and
+constants; the calls of most targets have that form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = "INFINITY|-INFINITY|NAN|NULL"
 _SYSTEM = re.compile(
     "aio|clock|dl|if|inet|lio|mq|ns|posix|pthread|res|sched|sem|shm|stdc|thrd|timer|tss|wcs", re.IGNORECASE
 )
-"""What functions of systems begin with whose names have an underscore; no target is called like that."""
+"""Prefixes of system functions whose names contain an underscore; no target has one of these names."""
 _LONGEST = 4000
 
 
@@ -188,7 +188,7 @@ def _common(kinds: list[str]) -> str:
     return "void *" if all(not k.startswith("const") for k in known) else "const void *"
 
 
-# ---- whom to believe -----------------------------------------------------------------------------------
+# ---- which calls to trust ------------------------------------------------------------------------------
 
 
 def trusted_call(node: ir.Node, target: str) -> str:

@@ -1,8 +1,8 @@
-"""One spelling for what is one thing to a kernel.
+"""Reduces operators that are the same to a kernel to one spelling.
 
-Whatever keeps the order of elements is ``Reshape``; a normalization with known statistics is a product and a sum;
-quantization parameters of an axis are shaped so that they broadcast. Elementwise operators become steps behind an
-``Identity``, to which fusion appends further ones.
+Every operator that keeps the order of elements becomes a ``Reshape``. A normalization with known statistics becomes a
+product and a sum. Quantization parameters of an axis are reshaped so that they broadcast. Elementwise operators become
+steps after an ``Identity``, to which fusion appends further steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_known(operator: OpKey) -> bool:
 
 
 def as_chain(node: Node) -> Node | None:
-    """An elementwise operator as a chain of one step; None if it is none, or not for these types."""
+    """An elementwise operator as a chain of one step; None for other operators and unsupported types."""
     if not is_elementwise(node.operator) or any(node.outputs[1:]) or not node.outputs or node.outputs[0] is None:
         return None
     present = [i for i, x in enumerate(node.inputs) if x is not None]
@@ -67,7 +67,7 @@ def as_chain(node: Node) -> Node | None:
             return None
     except ValueError:
         return None
-    # The anchor reads what is of full size and no constant, if there is such an operand.
+    # The anchor reads an operand of full size that is not constant, if there is one.
     tensors = [i for i in present if isinstance(node.inputs[i], Tensor)]
     full = [i for i in tensors if _shape(node.inputs[i]) == out.shape]
     first = (full or tensors or present)[0]

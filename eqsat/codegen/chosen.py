@@ -1,4 +1,4 @@
-"""Which family computes a node: the one that the selection decided on, else the most special one that accepts it."""
+"""The kernel family that computes a node: the chosen one, otherwise the most specialised that accepts it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def decide(node: Node, family: str) -> None:
 def family_of(node: Node) -> Family | None:
     """The family of a node, None if there is none.
 
-    The conditions of a ``kernel`` entry are meant to imply what its family accepts. Where a host's file says less, the
-    program stays right: another family computes the node, and conversions that it needs are inserted.
+    The conditions of a host's entry should imply what its family accepts. If they are weaker, the program is still
+    right: another family computes the node, and the conversions that it needs are inserted.
     """
     task = node.provisional_task()
     decided = next((f for f in families(node.operator) if f.name == node.family), None) if node.family else None

@@ -1,7 +1,7 @@
 """The C compiler: found, asked for its version, and run once for each text.
 
-Shared libraries are kept in the user's cache under the hash of all that made them and of what they are, and put there
-by renaming, so that processes that compile the same model at the same time do not meet half a file.
+Shared libraries are kept in the user's cache under the hash of their inputs and of their content. They are put there by
+renaming, so that processes that compile the same model at the same time never see half a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from eqsat.codegen.isa import ALL, PORTABLE, Isa
 from eqsat.errors import CodegenError
 
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-"""How generated code is compiled: C's own arithmetic, without what nobody looks at (errno, floating-point traps)."""
+"""How generated code is compiled: C's own arithmetic, without features that the code does not use (errno,
+floating-point traps).
+"""
 
 
 def find_compiler() -> list[str]:
@@ -65,7 +67,7 @@ def cache_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def native_isas() -> tuple[Isa, ...]:
-    """The best that this machine can run, without what would only be compiled in vain."""
+    """The best instruction set of this machine, and no others, which would be compiled in vain."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return (PORTABLE,)
     try:
@@ -84,7 +86,7 @@ def compile_library(files: dict[str, str], *, flags: tuple[str, ...] = (), libra
     Args:
         files: Text by file name; those that end in ``.c`` are compiled.
         flags: Further flags.
-        libraries: What the linker gets besides.
+        libraries: Further libraries for the linker.
 
     Raises:
         CodegenError: There is no compiler, it fails, or the library cannot be written.

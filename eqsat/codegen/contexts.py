@@ -1,4 +1,4 @@
-"""Contexts of a compiled program: each backend's first one makes what is shared, each thread gets one of its own."""
+"""Contexts of a compiled program: the first one of a backend owns the shared state; each thread has its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OUT_OF_MEMORY = 16
 
 
 def declarations(name: str, entry: str, served: list[Served]) -> str:
-    """What cffi has to know.
+    """Declarations for cffi.
 
     Args:
         name: Prefix of the program.
@@ -70,7 +70,7 @@ class Contexts:
 
     @contextmanager
     def one(self) -> Iterator[Any]:
-        """A context that nobody else uses meanwhile."""
+        """A context that no other thread uses at the same time."""
         with self._lock:
             context = self._idle.pop() if self._idle else None
         if context is None:
@@ -96,6 +96,6 @@ class Contexts:
 
 
 def _free(free: Callable[[Any], None], contexts: list[Any]) -> None:
-    """The first one last: the others share what it owns."""
+    """Frees the first context last, because it owns the state that the others share."""
     for context in reversed(contexts):
         free(context)

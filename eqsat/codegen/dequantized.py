@@ -1,8 +1,8 @@
-"""Products that a quantized model spells in floats, which generated C computes as they are spelled.
+"""Finds products that a quantized model computes in floats, because generated C computes them as they are written.
 
-In the QDQ format a quantized convolution is DequantizeLinear, Conv, QuantizeLinear. The optimizer makes one integer
-operator of that; a model that was not optimized is as slow in C as one that was never quantized, and who wrote it
-should be told.
+In the QDQ format a quantized convolution is DequantizeLinear, Conv, QuantizeLinear. The optimizer turns them into one
+integer operator. Without it, the C of a quantized model is as slow as that of a float model, and its author should be
+told.
 """
 
 from __future__ import annotations

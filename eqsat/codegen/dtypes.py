@@ -1,7 +1,7 @@
 """Element types in C: the type that holds an element, the type to compute in, and literals.
 
-What C11 has no type for is held as an unsigned integer of its size (half precision floats, 8-bit floats) or in a byte
-for each element (4-bit and 2-bit types, as numpy has them), and converted by helper functions of the prelude.
+A type that C11 lacks is stored as an unsigned integer of its size (half precision floats, 8-bit floats) or in one byte
+per element (4-bit and 2-bit types, as in numpy). Helper functions of the prelude convert it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kernels, weights and the memory plan become the text of one C file and its header.
+"""Turns kernels, weights and the memory plan into the text of one C file and its header.
 
-For every instruction set there is one function that calls the kernels in turn; the entry function checks its arguments
-and picks one. Kernels of equal text are one function. A region of a target that has no backend is a function by its
-name, whose parameters are the buffers that it shares with what is around it. Everything but the entry function is
-static, and nothing is written but what the caller passes.
+For every instruction set one function calls the kernels in turn; the entry function checks its arguments and picks one
+of them. Kernels of equal text share one function. A region of a target without a backend is a function with the name of
+the region, whose parameters are the buffers that it shares with the rest of the program. All functions except the entry
+function are static, and they write only to memory that the caller passes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from eqsat.codegen.weights import Weights
 from eqsat.text import plain
 
 SMALL = 4096
-"""Elements of a constant that is kept for reports."""
+"""Elements of a constant that are kept for reports."""
 
 
 @dataclass(frozen=True)
 class _Span:
-    """Nodes in a row, by number, and their group."""
+    """Consecutive nodes, by number, and their group."""
 
     group: int | None
     numbers: list[int]
@@ -48,8 +48,8 @@ def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, 
     """Generate the kernels of a planned program for some instruction sets and write the C around them.
 
     Args:
-        program: What the layout belongs to.
-        layout: Where everything lies.
+        program: The program to which the layout belongs.
+        layout: The places of all tensors.
         name: Prefix of all names.
         isas: Instruction sets.
         embedded: Whether the header declares the weights, as a part of the program.
@@ -183,7 +183,7 @@ class _Emitter:
     # ---- groups ----------------------------------------------------------------------------------------
 
     def _pieces(self) -> list[_Span]:
-        """Nodes in a row that are in the same group, or in none."""
+        """Consecutive nodes in the same group, or in no group."""
         found: list[_Span] = []
         for number, node in enumerate(self.layout.nodes):
             if not found or found[-1].group != node.group:
@@ -192,7 +192,7 @@ class _Emitter:
         return found
 
     def _served(self) -> list[Text]:
-        """What the backends write, by target; each is asked once."""
+        """The code that the backends write, by target; each backend is called once."""
         self.numbers: dict[str, list[int]] = {}
         self.runs: dict[int, tuple[Text, int]] = {}
         groups = {n: g for n in self.spans if (g := self.program.groups[n]).backend is not None}
@@ -213,7 +213,7 @@ class _Emitter:
         return texts
 
     def _run(self, text: Text, number: int, group: int, at: int) -> list[str]:
-        """What stands before the portable form of a backend's run."""
+        """The text before the portable form of a backend's run."""
         inputs = [self._location(x, True) for x in self.program.groups[group].operands]
         outputs = [self._location(y, False) for y in self.program.groups[group].results]
         target = text.served.target
@@ -221,7 +221,7 @@ class _Emitter:
         return text.call(number, inputs, outputs, at, index)
 
     def _shared(self, span: _Span) -> dict[Buffer, str]:
-        """Buffers that a region shares with what is around it, and the names of the parameters for them."""
+        """Buffers that a region shares with the rest of the program, and the names of the parameters for them."""
         places, nodes = self.layout.places, self.layout.nodes
         inside = set(span.numbers)
         others = (node for i, node in enumerate(nodes) if i not in inside)
@@ -284,7 +284,7 @@ class _Emitter:
     # ---- functions -------------------------------------------------------------------------------------
 
     def _operands(self, node: Node) -> list[tuple[Tensor, str, bool]]:
-        """Tensors that a kernel is given: name of the parameter, and whether it is read only."""
+        """Tensors that a kernel receives: name of the parameter, and whether it is read only."""
         result = [(x, f"x{i}", True) for i, x in enumerate(node.inputs) if isinstance(x, Tensor)]
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]

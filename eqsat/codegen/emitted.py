@@ -1,4 +1,4 @@
-"""What generating a program gives: its text, its interface and its memory."""
+"""The result of generating a program: its text, its interface and its memory."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class MapEntry:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What a report or a benchmark wants to know of one call.
+    """Facts about one call, for reports and benchmarks.
 
     Attributes:
         name: Of the model's node.
         what: The operators in it.
-        family: Who generated it.
+        family: The kernel family that generated it.
         shape: Of the first result.
-        task: What was to be computed; of large constants only type and shape.
+        task: The task; of large constants only type and shape.
     """
 
     name: str
@@ -87,9 +87,9 @@ class Emitted:
         arena: Bytes that the caller provides.
         plan: How the arena is used.
         memory_map: The same by tensor.
-        kernels: One a call, in order.
-        selection: What an extraction chose, None where there was no choice.
-        served: What backends execute, one a target.
+        kernels: One per call, in order.
+        selection: The kernels that extraction chose; None if there was no choice.
+        served: The runs that backends execute, one entry per target.
         files: Headers and sources of the backends, text by name.
         coverage: How many kernels of a target's regions its backend executes.
     """

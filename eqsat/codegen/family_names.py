@@ -1,4 +1,4 @@
-"""Whether a host's file speaks of families of kernels that exist."""
+"""Checks that the kernel families in a host's file exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def family_names() -> list[str]:
 
 
 def unknown_families(target: Target) -> Iterator[TargetError]:
-    """What is wrong with the families that a host's entries name."""
+    """Errors about the family names in a host's entries."""
     named = [(entry.names, entry.place) for entry in target.families]
     named += [((e.family,), e.place) for e in (*target.supports, *target.composites) if e.family]
     known = family_names() if named else []

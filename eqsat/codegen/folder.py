@@ -83,15 +83,15 @@ def write_program(
 
     Args:
         name: Prefix of all files and of all names in the program.
-        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+        isas: Instruction sets by name, for which kernels are written in addition to the portable ones; all by default.
         winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
-        vendors: Targets whose backend, found by name, executes their regions; all that there are by default. The
+        vendors: Targets whose backend, found by name, executes their regions; by default all that exist. The
             program runs without their libraries as well.
         backends: Further backends: objects, or Python files, which are executed.
 
     Raises:
-        CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument is none
-            of those there are, or the folder cannot be written to.
+        CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument has an
+            unknown value, or the folder cannot be written to.
     """
     if weights is not None and weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
@@ -126,11 +126,11 @@ def write_folder(
 
     Args:
         emitted: From :func:`eqsat.codegen.generate.generate`, with ``embedded`` unless ``weights`` is ``"blob"``.
-        model: That it came from; the stored outputs are those of the numpy executor.
-        folder: Made if it is not there. Files of the same names are replaced: all of them, or none if one cannot be.
+        model: The model of the program; the stored outputs are those of the numpy executor.
+        folder: Created if it does not exist. Existing files are replaced: all of them, or none if one cannot be.
         weights: As string literals, as a file for the assembler, or as a file that the program loads; by default
-            literals, and a file for the assembler where these would take the compiler long.
-        inputs: Of the stored run, by name; what is not given is drawn at random.
+            literals, or a file for the assembler if literals would take the compiler long.
+        inputs: Of the stored run, by name; missing ones are drawn at random.
         dims: Sizes of symbolic dimensions.
         seed: Of random inputs.
 

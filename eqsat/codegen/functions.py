@@ -1,4 +1,4 @@
-"""The C functions of kernels: equal texts are one function, in the section that all who call it see."""
+"""The C functions of kernels: equal texts share one function, in a section that is visible to all its callers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.codegen.program import Node
 BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
 X86 = "x86"
-"""Section of what several x86 variants share."""
+"""Section of functions that several x86 variants share."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Functions:
         self.named: dict[tuple[str, tuple[str, str, bool]], str] = {}
 
     def add(self, made: Function, isa: Isa) -> Function:
-        """Note who calls a function."""
+        """Note the caller of a function."""
         self.users.setdefault(made.text, set()).add(isa.name)
         return made
 
@@ -79,7 +79,7 @@ class Functions:
         return [(isa, self.sections[isa.name]) for isa in self.isas if isa != PORTABLE]
 
     def _section(self, made: Function, isa: Isa) -> str:
-        """Where a function belongs: what needs no instruction set of its own is shared."""
+        """The section of a function: functions that need no particular instruction set are shared."""
         if isa.x86 and made.specialised:
             return isa.name
         users = self.users[made.text]
@@ -109,7 +109,7 @@ class Functions:
         return self.named[key]
 
     def hoist_helpers(self) -> None:
-        """Declarations that several sections need stand once, in what all of them see."""
+        """Moves declarations that several sections need into the section that all of them see, once."""
         where: dict[str, list[str]] = {}
         for name, section in self.sections.items():
             for helper in section.helpers:

@@ -1,9 +1,10 @@
-"""Fusion: elementwise operators become steps behind the operator that computes their operand.
+"""Fusion: elementwise operators become steps after the operator that computes their operand.
 
-A step joins its producer if nobody else reads what lies between and the producer's family can write the longer
-epilogue. The joined node runs where the step stood, when all its operands are there. Of several producers (a residual
-sum) the one that runs last takes the step: the others' results have to wait in memory anyway. A chain that only a
-step reads is computed inside it. A conversion between layouts behind elementwise operators is done by them.
+A step joins its producer if no other node reads the intermediate tensor and the producer's family can write the longer
+epilogue. The joined node runs at the position of the step, when all its operands are available. Of several producers (a
+residual sum) the one that runs last takes the step: the results of the others have to wait in memory anyway. A chain
+that only one step reads is computed inside that step. A conversion between layouts after elementwise operators is done
+by them.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class _Fusion:
             kept.append(node)
             self.position[node] = number
             self.producer.update(dict.fromkeys(node.writes(), node))
-        # A chain that moved into another one is still in the list: nobody reads it now.
+        # A chain that moved into another one is still in the list: it has no readers now.
         self.program.nodes = kept
         self.program.remove_dead()
 
     def _convert_inside(self, conversion: Node) -> bool:
-        """Let the elementwise operators before a conversion write where it would; whether they do."""
+        """Let the elementwise operators before a conversion write its layout; returns whether they do."""
         producer = self._private(conversion.inputs[0])
         if producer is None or not producer.is_chain or not producer.steps or conversion.boundary:
             return False
@@ -70,7 +71,7 @@ class _Fusion:
         return True
 
     def _private(self, operand: Operand | None) -> Node | None:
-        """The node that computes an operand nobody else reads, as its first output."""
+        """The node that computes an operand as its first output, if the operand has no other readers."""
         if not isinstance(operand, Tensor) or operand in self.returned or self.uses.get(operand) != 1:
             return None
         found = self.producer.get(operand)
@@ -101,7 +102,7 @@ class _Fusion:
             if any(producer.outputs[1:]):
                 continue  # Readers of its other outputs do not wait until the step's turn.
             if not producer.steps and (is_piece(producer) or producer.operator == _CONCAT):
-                continue  # These cost nothing as long as they do nothing.
+                continue  # These cost nothing unless steps are added to them.
             if producer.output.shape == chain.output.shape:
                 candidates.append((self.position[producer], -number, producer))
         for _, number, producer in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
@@ -127,7 +128,7 @@ class _Fusion:
 
 
 def _converts(before: Tensor, behind: Tensor) -> bool:
-    """Whether it was decided that the second has another order of axes than the first."""
+    """Whether the second tensor has, by decision, another order of axes than the first."""
     return before.order is not None and behind.order is not None and before.order != behind.order
 
 
@@ -145,7 +146,7 @@ def _renumbered(step: Step, numbers: dict[int, int]) -> Step:
 
 
 def appended(first: Node, chain: Node, at: int) -> Node:
-    """``first`` with the steps of ``chain`` behind; value ``at`` of the chain (0 its anchor) is ``first``'s result.
+    """``first`` followed by the steps of ``chain``; value ``at`` of the chain (0 its anchor) is ``first``'s result.
 
     The anchor's operand of the chain becomes an operand of the whole if it is not the one that is replaced.
     """

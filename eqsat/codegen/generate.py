@@ -1,4 +1,4 @@
-"""The pipeline on one screen: a model becomes the text of a C program."""
+"""The pipeline of code generation: a model becomes the text of a C program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def generate(
     """Writes a model as C.
 
     Args:
-        model: As loaded, partitioned or not; it is left as it is.
+        model: As loaded, partitioned or not; it is not changed.
         name: Prefix of all names that the program defines.
         dims: Sizes of symbolic dimensions.
         isas: Instruction sets to write kernels for.
@@ -50,14 +50,14 @@ def generate(
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
         numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
-        host: Whose file says what kernels there are and what they cost; the shipped ``c`` by default.
-        select: Whether an extraction chooses families and layouts. Otherwise, as where it leaves something open, the
-            most special family is taken and conversions are inserted where one wants another layout.
-        backends: Who executes the regions of a target, by target; see :func:`eqsat.backends.registry.chosen`.
-        unavailable: Kernels that a backend is known not to have on this machine.
+        host: The host whose file lists the kernels and their costs; the shipped ``c`` by default. select: Whether
+        extraction chooses families and layouts. Otherwise, and for anything that extraction leaves open,
+            the most specialised family is used, and conversions are inserted where it requires another layout.
+        backends: The backends that execute regions, by target; see :func:`eqsat.backends.registry.chosen`.
+        unavailable: Kernels that a backend is known to lack on this machine.
 
     Raises:
-        CodegenError: The model has operators, types or sizes that C code cannot be made of; all are listed.
+        CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
         TargetError: There is no such host.
         BackendError: A backend fails.
     """

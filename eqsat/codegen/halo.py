@@ -1,7 +1,7 @@
-"""C that fills the room around a tensor with what padding reads there.
+"""C that fills the memory around a tensor (its halo) with the values that padding reads there.
 
-The halo is cut into slabs, axis by axis from the outermost: before and behind the elements of an axis, across
-everything inside. A slab is a run of memory for each index of the axes outside.
+The halo is cut into slabs, axis by axis from the outermost: before and after the elements of an axis, across all inner
+axes. A slab is one piece of memory for each index of the outer axes.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class Isa:
         name: As a C identifier: the suffix of functions.
         vector_bytes: Width of a register; 0 where there are no vectors.
         registers: Vector registers that a kernel may count on.
-        target: What stands in ``__attribute__((target(...)))``; empty where the compiler's default is meant.
-        features: What ``__builtin_cpu_supports`` is asked for, all of them needed.
+        target: The argument of ``__attribute__((target(...)))``; empty for the compiler's default.
+        features: Arguments of ``__builtin_cpu_supports``; the machine must have all of them.
         fma: Whether a product and a sum are one instruction.
         dot4: Name of the instruction that multiplies 4 unsigned by 4 signed bytes and sums into 32 bits, or empty.
     """

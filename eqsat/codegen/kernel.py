@@ -1,16 +1,16 @@
-"""What a kernel generator is given and what it gives back: plain data, so that families can be written apart.
+"""The input and output of a kernel generator: plain data, so that families are independent of the rest.
 
-The way of an operator through the room::
+How an operator passes through this package::
 
     node ── lower ──► Task (dense views) ── kernels.find ──► Family
          ── Family.wants ──► Wants ── layouts, views, memory ──► Task (final views)
          ── Family.generate, once for each instruction set ──► Kernel ── emit ──► C function and its call
 
 Operators, attributes and shapes are always ONNX's: a convolution's operand is ``[N, C, H, W]`` whatever its layout.
-**Layout is nothing but strides**, so NHWC is a view of that shape with strides ``(H*W*C, 1, W*C, C)``. Transposed,
-sliced and reshaped tensors are further views of the same memory, a concatenation in place hands slices of its result
-to the producers as their outputs, and a halo is room around the elements that holds the padding. No kernel may assume
-that a view is dense unless it asked for it in its wants.
+**A layout consists of strides and nothing else**, so NHWC is a view of that shape with strides ``(H*W*C, 1, W*C, C)``.
+Transposed, sliced and reshaped tensors are further views of the same memory. An in-place concatenation gives slices of
+its result to the producers as their outputs. A halo is memory around the elements that holds the padding. No kernel may
+assume that a view is dense unless its wants require it.
 
 The C function. A generator writes the *body*; the emitter writes the signature, in this order, with these names::
 
@@ -23,7 +23,7 @@ The C function. A generator writes the *body*; the emitter writes the signature,
 
 Pointers point at element [0, ..., 0] of the view (not at the halo). ``restrict`` is left out where the memory plan
 lets an input and an output share storage. The body must compile without a warning under ``-Wall -Wextra -std=c11``,
-for ``SCALAR`` with ``-pedantic``. It may declare what it likes, and writes nothing but its outputs' elements (neither
+for ``SCALAR`` with ``-pedantic``. It may declare anything, and writes only its outputs' elements (neither
 halo nor gaps, these may belong to neighbours) and its scratch. Functions of equal text are emitted once, so a body
 should depend on nothing but shapes, strides and attributes: weights are parameters, not literals.
 """
@@ -63,10 +63,10 @@ class View:
         dtype: Element type.
         shape: Dimensions, all known.
         strides: Elements from one index to the next, for each axis; 0 repeats (broadcasting). May be negative.
-        halo: For each axis how many indices before 0 and behind the last may be read; they hold ``pad``.
-        pad: What the halo holds.
+        halo: For each axis the number of indices before 0 and after the last that may be read; they hold ``pad``.
+        pad: The value in the halo.
         alignment: Bytes that the pointer is a multiple of.
-        slack: Bytes behind the last element (or its halo) that may be read, whatever they hold. Never written.
+        slack: Bytes after the last element (or its halo) that may be read; their values are undefined. Never written.
 
     Example:
         >>> View(ir.DataType.FLOAT, (1, 3, 4, 4), dense_strides((1, 3, 4, 4), (0, 2, 3, 1))).strides
@@ -164,7 +164,7 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One kernel to generate: an anchor and what is fused behind it.
+    """One kernel to generate: an anchor and the elementwise operators fused after it.
 
     A chain of elementwise operators alone has the anchor ``Identity``, whose result has the *output's* shape: input 0
     is broadcast to it by strides. A copy between layouts is an ``Identity`` without steps.
@@ -172,10 +172,10 @@ class Task:
     Attributes:
         operator: Of the anchor, at the pinned opset; ``com.microsoft`` and eqsat's own domain as well.
         attributes: All attributes, defaults filled in: int, float, str, tuples of these, ``numpy`` arrays for tensors.
-        inputs: Views, constants as arrays, None where absent. Trailing absent inputs are there as None up to the
-            operator's number of inputs.
-        outputs: Views; None for an optional output that nobody reads.
-        epilogue: What is fused behind output 0.
+        inputs: Views, constants as arrays, None where absent. Trailing absent inputs are None, up to the operator's
+            number of inputs.
+        outputs: Views; None for an optional output without readers.
+        epilogue: The operators fused after output 0.
     """
 
     operator: OpKey
@@ -191,7 +191,7 @@ class Task:
         return found
 
     def constant(self, index: int) -> np.ndarray | None:
-        """Input if it is there and constant."""
+        """The input if it is present and constant."""
         found = self.inputs[index] if index < len(self.inputs) else None
         return found if isinstance(found, np.ndarray) else None
 
@@ -209,7 +209,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What a kernel would like of one tensor before its place is fixed.
+    """The requirements and preferences of a kernel for one tensor, before the tensor's place is fixed.
 
     Attributes:
         order: Axes from the outermost to the innermost in memory; None leaves it open. Without ``strict`` a preference:
@@ -217,10 +217,10 @@ class Want:
         strict: The kernel works in this order only (row-major where ``order`` is None); the innermost axis then has
             stride 1 and others may still have gaps.
         dense: No gaps either.
-        halo: For each axis what it reads before and behind the elements; always granted.
-        pad: What it must find there.
+        halo: For each axis the elements it reads before the first and after the last one; always granted.
+        pad: The value that the kernel requires there.
         follows: Of an output: the input whose order of axes it should have, as elementwise operators and pools have it;
-            None where axes do not correspond. A preference, behind all others.
+            None where axes do not correspond. The weakest of all preferences.
     """
 
     order: tuple[int, ...] | None = None
@@ -236,10 +236,10 @@ class Wants:
     """Wishes for all tensors of a task.
 
     Attributes:
-        inputs: For each input; constants' and absent ones' are not looked at. Missing ones are ``Want()``.
+        inputs: For each input; those of constants and absent inputs are ignored. Missing ones are ``Want()``.
         outputs: For each output. Operands of the epilogue have the wants of output 0, without its halo.
         in_place: Pairs (input, output) that may share storage if element for element they lie at the same place, and
-            pairs (-1 - k, 0) for operand k of the epilogue. It is only used where the input dies.
+            pairs (-1 - k, 0) for operand k of the epilogue. Used only if the kernel is the last reader of the input.
     """
 
     inputs: tuple[Want, ...] = ()
@@ -267,9 +267,9 @@ class Kernel:
             once, in order; one declaration a string, so that nothing unused is emitted. Names that depend on the
             instruction set end in its name.
         specialised: Whether the text is worth compiling with the instruction set's flags although it may be the same
-            text for several (loops that the compiler vectorises). False: emitted once with default flags.
-        contract: Whether the compiler may make one fused operation of a product and a sum, which rounds once. Not where
-            results must agree to the bit with another implementation, as in what is rounded to integers behind.
+            text for several (loops that the compiler vectorises). If False, it is emitted once with default flags.
+        contract: Whether the compiler may fuse a product and a sum, which then round once. Not where results must agree
+            to the bit with another implementation, as in values that are rounded to integers afterwards.
     """
 
     body: str
@@ -286,13 +286,14 @@ class Family:
 
     Attributes:
         name: For reports: ``"direct convolution"``.
-        operators: The anchors that it is asked for.
-        accepts: Whether it can do a task, by operator, attributes, shapes, types and constants. Strides are provisional
-            here and the instruction set unknown. Asked again with a longer epilogue while fusing: the first family
-            that accepts the anchor alone also decides how far its epilogue may grow.
+        operators: The anchors that it may compute.
+        accepts: Whether it can do a task, given operator, attributes, shapes, types and constants. At this point
+        strides
+            are provisional and the instruction set is unknown. Called again with a longer epilogue while fusing: the
+            first family that accepts the anchor alone also decides how long its epilogue may become.
         generate: Makes the kernel; the views are final and fulfil the wants.
-        wants: What it would like of the views.
-        rank: The highest is asked first; loops have 0.
+        wants: Its wants for the views.
+        rank: Families of higher rank are tried first; plain loops have rank 0.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""Places for all tensors: orders of axes, halos, pieces instead of copies, concatenation and computation in place.
+"""Gives every tensor a place: order of axes, halo, pieces instead of copies, in-place concatenation and computation.
 
-One walk forwards over the nodes. What a family wants of an operand is granted where the operand's buffer can still give
-it; else a conversion is inserted, a copy as an explicit node, which all that want the same share. Wants are hard or
-preferences: only the hard ones (a strict order, density, a halo) make conversions, preferences decide the order of a
-buffer when it is made.
+This is one forward walk over the nodes. A family's want for an operand is granted if the operand's buffer can still
+satisfy it. Otherwise a conversion is inserted: a copy as an explicit node, which all readers with the same want share.
+Wants are hard or preferences. Only hard ones (a strict order, density, a halo) cause conversions; preferences decide
+the order of a buffer when it is created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Order = tuple[int, ...]
 
 
 def plan_layout(program: Program) -> Layout:
-    """Decide where all tensors lie; the program's nodes are rewired to what is inserted."""
+    """Decide the places of all tensors; the program's nodes are rewired to inserted copies."""
     return _Planner(program).run()
 
 
@@ -88,14 +88,14 @@ class _Planner:
         return families[node]
 
     def _enter(self, group: Group, node: Node) -> None:
-        """Operands of a backend's run: dense, row-major, and there until it is executed."""
+        """Operands of a backend's run: dense, row-major, and alive until it is executed."""
         self.group = None
         for number, operand in enumerate(group.operands):
             self.consumers.setdefault(operand, []).append(node)
             group.operands[number] = self._granted(operand, Want(strict=True, dense=True))
 
     def _wanted(self, node: Node, tensor: Tensor) -> list[Want]:
-        """What a node wants of a tensor that it reads."""
+        """The want of a node for a tensor that it reads."""
         if node not in self.wants:
             return []
         wants = self.wants[node]
@@ -155,7 +155,7 @@ class _Planner:
         place.buffer.tensors.append(tensor)
 
     def _place_output(self, tensor: Tensor, node: Node) -> None:
-        """A place for what a node computes: the caller's memory, within a concatenation, or a new buffer."""
+        """A place for a result of a node: the caller's memory, within a concatenation, or a new buffer."""
         if tensor in self.places:
             return
         rank = len(tensor.shape)
@@ -178,7 +178,7 @@ class _Planner:
         self._make(tensor, order)
 
     def _in_place(self, node: Node) -> bool:
-        """Put output 0 where an operand lies that dies here, if the family can."""
+        """Put output 0 at the place of an operand whose last reader this is, if the family allows it."""
         tensor = node.outputs[0]
         if tensor is None or tensor in self.places or tensor in self.outputs or tensor in self.joins:
             return False
@@ -199,7 +199,7 @@ class _Planner:
                 continue
             if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
                 continue
-            # What else the kernel reads there it may still need; only a chain is done with an element at once.
+            # The kernel may still need other elements that it reads there; only a chain reads each element once.
             others = [y for i, y in enumerate(node.inputs) if i != source] + [
                 y for k, y in enumerate(node.operands) if -1 - k != source
             ]
@@ -215,7 +215,7 @@ class _Planner:
         return False
 
     def _pads_agree(self, tensor: Tensor, buffer: Buffer) -> bool:
-        """Whether readers that want a halo around the tensor could have it in the buffer."""
+        """Whether readers that want a halo around the tensor can have it in the buffer."""
         for reader in self.consumers.get(tensor, ()):
             for want in self._wanted(reader, tensor):
                 if want.halo and (buffer.rigid or (buffer.pad is not None and buffer.pad != want.pad)):
@@ -223,7 +223,7 @@ class _Planner:
         return True
 
     def _dies(self, buffer: Buffer, node: Node) -> bool:
-        """Whether nobody reads the buffer behind a node."""
+        """Whether the buffer has no readers after a node."""
         for tensor in buffer.tensors:
             if tensor in self.outputs:
                 return False
@@ -274,9 +274,9 @@ class _Planner:
             if fits and (not halo or placed.grow_halo(copy.shape, halo, want.pad)):
                 return copy
         copy = self._converted(tensor, want)
-        # What a group converts for itself is not there where a backend executes it.
+        # A conversion inside a group is not made where a backend executes the group.
         self.conversions.setdefault((tensor, self.group), []).append(copy)
-        # Whoever reads the original may come to read the copy.
+        # Readers of the original may read the copy instead later.
         self.consumers[copy] = self.consumers.get(tensor, [])
         return copy
 
@@ -292,7 +292,7 @@ class _Planner:
         )
 
     def _converted(self, tensor: Tensor, want: Want) -> Tensor:
-        """A copy that lies as wanted."""
+        """A copy that satisfies the want."""
         view = self.layout.view(tensor)
         order = want.order or (tuple(range(view.rank)) if want.strict or want.dense else memory_order(view))
         copy = Tensor(f"{tensor.name}_converted", tensor.dtype, tensor.shape)
@@ -336,7 +336,7 @@ class _Planner:
                 self._put(tensor, piece)
 
     def _reshape_copied(self, node: Node, x: Tensor) -> None:
-        """A reshape that takes a copy: straight into its result, seen with the operand's dimensions if it can be."""
+        """A reshape that needs a copy: directly into its result, viewed with the operand's dimensions if possible."""
         out = node.output
         rows = tuple(range(len(out.shape)))
         if out in self.outputs:
@@ -357,7 +357,7 @@ class _Planner:
     # ---- concatenation ---------------------------------------------------------------------------------
 
     def _plan_join(self, node: Node) -> None:
-        """Which operands of a concatenation may be computed at their place in its result."""
+        """The operands of a concatenation that may be computed directly into its result."""
         producers = self.program.producers()
         axis = node.attributes["axis"] % len(node.output.shape)
         start = 0
@@ -417,7 +417,7 @@ class _Planner:
     # ---- outputs ---------------------------------------------------------------------------------------
 
     def _copy_to_output(self, tensor: Tensor, index: int) -> None:
-        """What lies elsewhere, or is returned twice, is copied at the end."""
+        """Copies results that lie elsewhere, or are returned twice, at the end."""
         copy = Tensor(self.program.outputs[index][0], tensor.dtype, tensor.shape)
         self._make(copy, tuple(range(len(tensor.shape))), "output", index)
         self._insert_copy(tensor, copy)

@@ -180,7 +180,7 @@ class LoopWriter:
         """As ``load``, by the distance from element [0, ..., 0]."""
         text = f"{operand.name}[{at}]"
         if operand.dtype.bitwidth < 8:
-            # numpy leaves the upper bits of a byte as they come.
+            # numpy leaves the upper bits of a byte undefined.
             mask, sign = (1 << operand.dtype.bitwidth) - 1, 1 << (operand.dtype.bitwidth - 1)
             return f"((({text} & {mask}) ^ {sign}) - {sign})" if operand.dtype.is_signed() else f"({text} & {mask})"
         kind = dtypes.converted(operand.dtype)
@@ -247,5 +247,5 @@ class LoopWriter:
     # ---- the result ----------------------------------------------------------------------------------
 
     def kernel(self, *, scratch: int = 0, specialised: bool = True, contract: bool = False) -> Kernel:
-        """What was written; see :class:`~eqsat.codegen.kernel.Kernel` for the arguments."""
+        """The kernel as written; see :class:`~eqsat.codegen.kernel.Kernel` for the arguments."""
         return Kernel("\n".join(self.lines), tuple(self.constants), scratch, tuple(self.helpers), specialised, contract)

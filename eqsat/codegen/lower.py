@@ -1,6 +1,6 @@
 """An ONNX model as a :class:`~eqsat.codegen.program.Program`: functions inlined, constants folded, types known.
 
-What cannot become C is collected on the way and reported in one message.
+Everything that cannot become C is collected and reported in one message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_CAUSES = 20
 
 @dataclass
 class _Problems:
-    """Why operators cannot become C: reason -> the nodes it holds for."""
+    """Why operators cannot become C: reason -> the nodes for which it holds."""
 
     nodes: dict[str, list[str]] = field(default_factory=dict)
 
@@ -76,10 +76,11 @@ def lower(
     """Lowers a model; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
-        model: As loaded; it is left as it is.
+        model: As loaded; it is not changed.
         dims: Sizes of symbolic dimensions.
         name: For messages.
-        regions: Whose marks the model has, see :mod:`eqsat.codegen.regions`; their operands and results are filled in.
+        regions: The regions that are marked in the model, see :mod:`eqsat.codegen.regions`; their operands and results
+        are filled in.
 
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
@@ -104,7 +105,7 @@ class _Lowering:
         inputs = []
         for value in graph.inputs:
             if value.name in graph.initializers:
-                continue  # A default that may be overridden is a constant here.
+                continue  # A default that the caller may override is a constant here.
             tensor = self._tensor(value.name or "", tensor_type(value), "input")
             if tensor is not None:
                 inputs.append(tensor)
@@ -168,7 +169,7 @@ class _Lowering:
             if value is None or value.name == "":
                 operands.append(None)
             elif self.values.get(value) is None:
-                # What it reads was refused already; the operator may have to be as well.
+                # Its operands were refused already; the operator may have to be refused as well.
                 if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
                     self.problems.add(f"control flow ({op.name})", name)
                 elif not is_known(op):
@@ -195,14 +196,14 @@ class _Lowering:
         family = marks.get(FAMILY, "")
         for made in self.nodes[first:]:
             made.kernel = kernel
-            # Chains of steps are whatever fusion makes of them, unless a composite was chosen.
+            # Fusion forms chains of steps, unless a composite was chosen.
             if family and not (made.is_chain and NAME not in marks):
                 for known in families(made.operator):
                     if entry_name(known.name) == family:
                         decide(made, known.name)
 
     def _ordered(self, mark: ir.Node, operand: Operand | None) -> Operand | None:
-        """A conversion between layouts, or where a kernel says in which of them it writes."""
+        """A conversion between layouts, or an identity that marks the layout of a kernel's operand or result."""
         if not isinstance(operand, Tensor):
             return operand
         rank, last = len(operand.shape), mark.metadata_props[ORDER] == "last"
@@ -210,7 +211,7 @@ class _Lowering:
         innermost = (0, *range(2, rank), 1) if rank > 2 else rows
         order = innermost if last else rows
         if INSIDE in mark.metadata_props:
-            # What a kernel reads lies as its operand says; what it writes was made by it alone.
+            # A kernel's operand has the layout of its tensor; its result was made by the kernel alone.
             if mark.metadata_props[INSIDE] == "result":
                 operand.name, operand.order = mark.outputs[0].name or operand.name, order
             return operand
@@ -221,7 +222,7 @@ class _Lowering:
         return copy
 
     def _border(self, role: str, kernel: tuple[int, int], value: Operand | None, name: str | None) -> None:
-        """Note an operand or a result of a kernel; a result gets the name that the model has for it."""
+        """Note an operand or a result of a kernel; a result gets its name in the model."""
         kind, _, index = role.partition(" ")
         region, number = kernel
         marked = self.regions[region].kernels[number]
@@ -260,7 +261,7 @@ class _Lowering:
                 self._remember(op, constants, folded[0])
                 return [*folded]
             except (ExecutionError, LimitError):
-                pass  # It is computed in each run.
+                pass  # It is computed in each run instead.
         if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]
@@ -286,7 +287,7 @@ class _Lowering:
         return results
 
     def _remember(self, op: OpKey, values: list[np.ndarray | None], result: np.ndarray | None) -> None:
-        """Where a float constant comes from: what multiplies integers wants these."""
+        """The origin of a float constant: integer products need it."""
         if op.name == "DequantizeLinear" and result is not None and len(values) > 1:
             quantized, scale, zero = (*values, None)[:3]
             if quantized is not None and scale is not None:

@@ -1,4 +1,6 @@
-"""What a plan for generated C decided, written into the model for lowering: metadata on nodes that inlining keeps."""
+"""Records the decisions of a plan for generated C in the model, as metadata on nodes that inlining keeps and lowering
+reads.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,15 @@ from eqsat.partition.emit import FAMILY as CHOSEN
 from eqsat.schema.attributes import op_key
 
 FAMILY = "codegen.family"
-"""Metadata key: name of the kernel family that computes a node, as target files have it."""
+"""Metadata key: name of the kernel family that computes a node, as in target files."""
 NAME = "codegen.name"
-"""Metadata key: name of the node in the model that a node belongs to."""
+"""Metadata key: name of the node in the original model to which a node belongs."""
 ORDER = "codegen.order"
 """Metadata key of an ``Identity``: whether its result has its channels ``last`` or ``first``."""
 INSIDE = "codegen.inside"
-"""Metadata key of an ``Identity`` with an order: the kernel around it has its ``operand`` or ``result`` so, and nothing
-is converted there."""
+"""Metadata key of an ``Identity`` with an order: it marks the ``operand`` or the ``result`` of the kernel next to it,
+and converts nothing.
+"""
 
 
 def entry_name(family: str) -> str:
@@ -28,7 +31,7 @@ def entry_name(family: str) -> str:
 def mark(model: ir.Model, host: str) -> None:
     """Turns calls of the host's kernels and conversions into marks; the model is changed in place.
 
-    Each call gets a function of its own, whose nodes bear its name: reports show people the names of their layers.
+    Each call gets a function of its own, whose nodes have its name, so that reports show the names of layers.
     """
     for number, node in enumerate(list(model.graph)):
         function = model.functions.get(node.op_identifier())
@@ -60,7 +63,7 @@ def _mark_order(node: ir.Node, *, inside: bool) -> None:
 
 
 def _mark_result(function: ir.Function) -> None:
-    """Says that a kernel leaves its result in rows, where it reads channels that lie innermost."""
+    """Marks that a kernel writes its result in row-major order, if it reads channels that lie innermost."""
     marks = [n for n in function if ORDER in n.metadata_props]
     if not marks or any(n.metadata_props[INSIDE] == "result" for n in marks):
         return

@@ -1,9 +1,9 @@
 """The static memory plan: an offset in the arena for every buffer that lives there.
 
-Buffers whose lives overlap must not overlap in memory. Greedy by size (Pisarchyk and Lee, "Efficient Memory Management
-for Deep Neural Net Inference", 2020) puts the largest first, each into the lowest gap that fits; other orders of
-placing are then tried by a seeded random walk until the arena is as small as the sum of what lives at once, which no
-plan can beat, or the attempts are used up.
+Buffers whose lifetimes overlap must not overlap in memory. The greedy plan by size (Pisarchyk and Lee, "Efficient
+Memory Management for Deep Neural Net Inference", 2020) places the largest first, each into the lowest gap that fits. A
+seeded random walk then tries other orders until the attempts are used up, or the arena is as small as the sum of the
+buffers that live at the same time, which no plan can beat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ATTEMPTS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What needs memory for a while.
+    """Memory that is needed for a while.
 
     Attributes:
         size: In bytes.
@@ -36,9 +36,9 @@ class MemoryPlan:
     """Offsets, and how good they are.
 
     Attributes:
-        offsets: One a block, in bytes.
+        offsets: One per block, in bytes.
         size: Of the arena.
-        bound: The most that lives at once: no arena is smaller.
+        bound: The largest number of bytes that live at the same time; no arena is smaller.
     """
 
     offsets: tuple[int, ...]
@@ -83,7 +83,7 @@ def plan_memory(blocks: Sequence[Block], alignment: int = 64, attempts: int = AT
         if size <= bound:
             break
         candidate = list(current)
-        # What ends highest goes to the front of something, or two change places.
+        # The block that ends highest moves before another one, or two blocks change places.
         if rng.random() < 0.7:
             tops = [i for i in candidate if offsets[i] + rounded[i].size == now] or candidate
             moved = rng.choice(tops)
@@ -116,7 +116,7 @@ def _overlaps(blocks: Sequence[Block]) -> list[list[int]]:
 def _placed(
     blocks: Sequence[Block], neighbours: Sequence[Sequence[int]], order: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Each block in turn at the lowest offset where nothing that lives with it lies."""
+    """Each block in turn at the lowest offset that is free of blocks that live at the same time."""
     offsets = [-1] * len(blocks)
     top = 0
     for i in order:

@@ -1,4 +1,4 @@
-"""Names of a model's tensors as identifiers of C, each once."""
+"""Names of a model's tensors as unique identifiers of C."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _FAMILIES = re.compile(
 )
 """Families of such macros."""
 _SIZES = ("ARENA", "WEIGHTS")
-"""What the macros of the header that end in ``_SIZE`` speak of besides arguments."""
+"""Words that precede ``_SIZE`` in macros of the header, besides the names of arguments."""
 LONGEST = 80
-"""Characters of an identifier that is made of a name."""
+"""Characters of an identifier made from a name, at most."""
 
 
 def identifier(text: str, fallback: str = "x") -> str:
-    """What is left of a name as an identifier."""
+    """A name reduced to the characters of an identifier."""
     found = re.sub(r"[^0-9A-Za-z_]+", "_", text).strip("_")[:LONGEST].strip("_")
     if not found:
         found = fallback
@@ -51,8 +51,8 @@ def unique(names: Iterable[str], fallback: str = "x", prefix: str = "") -> list[
 
     Args:
         names: Of tensors or targets.
-        fallback: What an identifier begins with where the name is none.
-        prefix: Of the names that the program defines itself; none of the result begins with it.
+        fallback: The beginning of an identifier if the name gives none.
+        prefix: Prefix of the names that the program defines; no result begins with it.
     """
     taken: set[str] = set()
     last: dict[str, int] = {}
@@ -61,7 +61,7 @@ def unique(names: Iterable[str], fallback: str = "x", prefix: str = "") -> list[
         base = identifier(name, fallback)
         if prefix and f"{base}_".upper().startswith(f"{prefix}_".upper()):
             base = f"{fallback}_{base}"
-        # Macros have them in upper case, and so have file systems that do not tell the case apart.
+        # Macros contain them in upper case, and some file systems ignore case.
         candidate, number = base, last.get(base.upper(), 1)
         while candidate.upper() in taken:
             number += 1
@@ -76,7 +76,7 @@ def check_prefix(name: str) -> str:
     """A name that files and functions may begin with.
 
     Raises:
-        CodegenError: It is no identifier, or a word of C or C++.
+        CodegenError: It is not an identifier, or a word of C or C++.
     """
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", name) or name in _RESERVED:
         raise CodegenError(

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: their results are pieces of their operand's memory, if nobody forbids it."""
+"""Operators that compute nothing: their results may be pieces (views) of their operand's memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eqsat.schema.slices import taken
 
 
 def is_piece(node: Node) -> bool:
-    """Whether the outputs can be pieces of input 0 wherever that lies (``Reshape``: perhaps)."""
+    """Whether the outputs can be pieces of input 0 at any place of it (``Reshape``: perhaps)."""
     if node.steps or node.operator.domain or not isinstance(node.inputs[0] if node.inputs else None, Tensor):
         return False
     return node.operator == RESHAPE or (node.operator.name in _PIECES and _PIECES[node.operator.name](node) is not None)
 
 
 def pieces(node: Node, place: Place) -> list[Place | None]:
-    """Places of the outputs within the place of input 0; of ``Reshape`` None where it takes a copy."""
+    """Places of the outputs within the place of input 0; None for a ``Reshape`` that needs a copy."""
     x = node.inputs[0]
     assert isinstance(x, Tensor)
     if node.operator == RESHAPE:

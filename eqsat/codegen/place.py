@@ -1,9 +1,9 @@
-"""Where a tensor lies: a piece of a buffer, addressed through the buffer's axes until its strides are final.
+"""The place of a tensor: a piece of a buffer, addressed through the buffer's axes until its strides are final.
 
-A buffer belongs to one tensor, its owner, and has that tensor's axes, put into memory in some order, perhaps with a
-halo. Other tensors are pieces of it: transposed, sliced, without axes of one element. A halo may still grow while
-places are handed out, since a place only says which indices of the buffer it means. A reshaped piece needs strides
-instead; then the buffer becomes *rigid* and refuses any halo.
+A buffer belongs to one tensor, its owner, and has the axes of that tensor, stored in some order, perhaps with a halo.
+Other tensors are pieces of it: transposed, sliced, without axes of one element. A halo may still grow while places are
+assigned, because a place only refers to indices of the buffer. A reshaped piece needs strides instead; the buffer then
+becomes *rigid* and refuses any halo.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
 
 ALIGNMENT = 64
-"""Of buffers in the arena, in bytes."""
+"""Alignment of buffers in the arena, in bytes."""
 SLACK = 64
-"""Bytes behind the arena and behind the weights that may be read."""
+"""Bytes after the arena and after the weights that may be read."""
 
 Kind = Literal["arena", "input", "output"]
 
@@ -34,9 +34,9 @@ class Buffer:
         kind: Whose memory it is: the arena's or the caller's.
         index: Which input or output.
         rigid: Whether its strides are final: no halo.
-        halo: By axis, room before and behind.
-        pad: What the halo holds; None while there is none.
-        tensors: All that lie in it.
+        halo: By axis, the elements before the first and after the last one.
+        pad: The value in the halo; None without one.
+        tensors: All tensors in it.
         first: Node that writes first.
         last: Node that reads last.
         offset: Bytes from the beginning of the arena.
@@ -149,7 +149,7 @@ class Place:
         return self.buffer.halo[self.axes[axis][0]] if self._covers(axis, n) else (0, 0)
 
     def grow_halo(self, shape: Shape, halo: Halo, pad: float | int) -> bool:
-        """Make room around the piece; False if the buffer cannot."""
+        """Extend the halo around the piece; False if the buffer cannot."""
         buffer = self.buffer
         if buffer.rigid or buffer.kind != "arena" or self.strides is not None:
             return False
@@ -174,7 +174,7 @@ class Place:
         return Place(self.buffer, self.base, tuple(self.axes[p] for p in perm))
 
     def sliced(self, axis: int, start: int, step: int = 1) -> Place:
-        """From an index of an axis on."""
+        """The piece from an index of an axis on."""
         if self.strides is not None:
             strides = tuple(s * step if a == axis else s for a, s in enumerate(self.strides))
             return Place(self.buffer, strides=strides, offset=self.offset + start * self.strides[axis])
@@ -196,7 +196,7 @@ class Place:
         return Place(self.buffer, self.base, axes)
 
     def without_ones(self, shape: Shape, to: Shape) -> Place | None:
-        """Reshaped by adding and dropping axes of one element only; None if it is more than that."""
+        """Reshaped by adding and dropping axes of one element only; None for other reshapes."""
         kept = [axis for axis, n in enumerate(shape) if n != 1]
         if [shape[a] for a in kept] != [n for n in to if n != 1]:
             return None
@@ -230,7 +230,7 @@ class Place:
         return Place(self.buffer, self.base, tuple(axes))
 
     def reshaped(self, shape: Shape, to: Shape) -> Place | None:
-        """With other dimensions over the same elements in the same order; None if no strides can say that."""
+        """With other dimensions over the same elements in the same order; None if no strides express that."""
         strides = reshaped_strides(shape, self.current_strides(), to)
         return None if strides is None else Place(self.buffer, strides=strides, offset=self.start())
 

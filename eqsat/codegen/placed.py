@@ -1,4 +1,4 @@
-"""A program whose tensors all have a place: what the emitter turns into C."""
+"""A program whose tensors all have a place: the input of the emitter."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from eqsat.codegen.program import Node, Tensor
 
 @dataclass
 class Layout:
-    """Where everything lies.
+    """The places of all tensors, and the nodes to execute.
 
     Attributes:
-        nodes: What is executed, in order, conversions included; what needs no work is not there.
-        families: Who generates each node.
+        nodes: The nodes to execute, in order, including conversions and without nodes that need no work.
+        families: The family that generates each node.
         places: Of all tensors.
         buffers: All of them, in order of creation.
-        in_place: Nodes of which an operand shares storage with output 0.
+        in_place: Nodes with an operand that shares storage with output 0.
     """
 
     nodes: list[Node] = field(default_factory=list)

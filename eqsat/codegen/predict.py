@@ -1,4 +1,4 @@
-"""Seconds that the host's file expects of a generated kernel, before it runs: anchor, fused steps and all operands.
+"""Predicts the seconds of a generated kernel from the host's file, including fused steps and all operands.
 
 The counterpart is :mod:`eqsat.codegen.profile`, which measures them; ``benchmarks/cost_model.py`` compares both.
 """
@@ -28,7 +28,7 @@ from eqsat.targets.families import Work, family_entry, rates
 from eqsat.targets.names import bind_operands
 
 _SMALL = 4096
-"""Elements of a constant that an expression may look at."""
+"""Elements of a constant that an expression may read, at most."""
 _LINE = 64
 
 
@@ -46,16 +46,16 @@ def predict(kernel: KernelInfo, target: Target) -> float:
 
 
 class Prediction:
-    """What one kernel's cost is evaluated over; kept where the same kernel is priced many times.
+    """The values over which one kernel's cost is evaluated; kept if the same kernel is priced many times.
 
     Args:
         task: What the kernel computes; of its strides only those of copies between layouts matter.
-        family: Who computes it.
+        family: The kernel family.
         target: The host.
 
     Attributes:
         entry: The entry of the target's file that prices the kernel, None if there is none.
-        work: What the kernel does.
+        work: The work of the kernel.
         env: Names of the entry's expressions and their values.
     """
 
@@ -68,8 +68,8 @@ class Prediction:
         facts = [_facts(x) for x in task.inputs]
         results = [None if y is None else _type(y) for y in task.outputs]
         operands = bind_operands(task.operator, attributes(task), facts, results)
-        operands["y"] = TensorFacts(next(t for t in results if t is not None))  # of recurrent networks not the first
-        # What has no elements takes no time, and has no sizes to divide by.
+        operands["y"] = TensorFacts(next(t for t in results if t is not None))  # not the first for recurrent networks
+        # An empty tensor takes no time, and has no sizes to divide by.
         has_elements = all(y.elements for y in task.outputs if y is not None)
         self.entry = family_entry(target, entry_name(family), operands) if has_elements else None
         self.work = work(task)
@@ -86,7 +86,7 @@ class Prediction:
 
 
 def work(task: Task) -> Work:
-    """What a kernel does, anchor and steps."""
+    """The work of a kernel, anchor and steps."""
     inputs = [None if x is None else _type(x) for x in task.inputs]
     outputs = [None if y is None else _type(y) for y in task.outputs]
     shape = next(y.shape for y in task.outputs if y is not None)
@@ -106,7 +106,7 @@ def work(task: Task) -> Work:
 
 
 def attributes(task: Task) -> Attrs:
-    """The anchor's attributes as the cost model has them, without tensors."""
+    """The anchor's attributes in the form of the cost model, without tensors."""
     return tuple((n, v) for n, v in sorted(task.attributes.items()) if not isinstance(v, np.ndarray))
 
 
@@ -134,7 +134,7 @@ def _facts(x: View | np.ndarray | None) -> TensorFacts | None:
 
 
 def _bytes(x: View | np.ndarray) -> int:
-    """Bytes of an operand, what strides of 0 repeat counted once."""
+    """Bytes of an operand; elements that strides of 0 repeat count once."""
     if isinstance(x, View):
         return math.prod(n for n, step in zip(x.shape, x.strides, strict=True) if step) * dtypes.size(x.dtype)
     return x.size * dtypes.size(ir.DataType.from_numpy(x.dtype))

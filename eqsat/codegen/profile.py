@@ -1,4 +1,4 @@
-"""Where the time of a model goes: the seconds of each kernel, measured inside the generated program."""
+"""Profiles a model: the seconds of each kernel, measured inside the generated program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def profile(
         model: As loaded.
         inputs: Arrays by input name.
         dims: Sizes of symbolic dimensions.
-        repeat: Runs that are measured, behind one that is not.
+        repeat: Number of measured runs, after one that is not measured.
 
     Returns:
         Each call of a kernel in order, and its median time in seconds, at least 1 ns.
@@ -35,7 +35,7 @@ def profile(
 
 
 def measure(compiled: CModel, inputs: Mapping[str, Any], *, repeat: int = 10) -> list[tuple[KernelInfo, float]]:
-    """The same of a model that was compiled with ``flags=PROFILE, profile=True``."""
+    """The same for a model that was compiled with ``flags=PROFILE, profile=True``."""
     compiled.run(inputs)
     marks = [compiled.seconds()]
     for _ in range(repeat):

@@ -1,7 +1,7 @@
 """A model on its way to C: tensors of known type, and nodes that become one kernel each.
 
-Between the ONNX graph, which says what is computed, and the C, which says where. Nodes are changed in place by the
-stages (canonical forms, fusion, layout); tensors are identities, compared as such.
+It stands between the ONNX graph, which describes what is computed, and the C, which describes where. The stages
+(canonical forms, fusion, layout) change nodes in place; tensors are compared by identity.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ class Tensor(values.Tensor):
     """A value that exists at run time.
 
     Attributes:
-        order: Axes from the outermost to the innermost in memory, where the selection decided that.
+        order: Axes from the outermost to the innermost in memory, if selection decided that.
     """
 
     order: tuple[int, ...] | None = None
 
 
-Operand = Tensor | np.ndarray
+"""An operand of a node: a tensor or a constant."""
 """What a node reads: a tensor or a constant."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One kernel: an anchor with elementwise steps behind it.
+    """One kernel: an anchor followed by elementwise steps.
 
     Attributes:
         name: For messages and comments: that of the model's node.
         operator: The anchor.
         attributes: All of them.
         inputs: Of the anchor, None where absent.
-        outputs: Of the last step, and the anchor's further ones; None where nobody reads them.
+        outputs: Of the last step, and the anchor's further ones; None for outputs without readers.
         dtype: Element type of the anchor's result.
         operands: Of the steps.
         steps: Their inputs count as in :class:`~eqsat.codegen.kernel.Step`.
         group: Number of the group that it belongs to, None where there is none.
         boundary: Whether it writes a result of its group, which is dense and row-major.
         kernel: Region and kernel that it belongs to, in a region that stays whole.
-        family: Name of the kernel family that the selection decided on, empty where it left that open.
+        family: Name of the kernel family that the selection decided on, empty if selection left it open.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Node:
 
     @property
     def is_chain(self) -> bool:
-        """Whether nothing but elementwise operators is in it."""
+        """Whether it consists only of elementwise operators."""
         return self.operator == IDENTITY
 
     def describe(self) -> str:
@@ -121,7 +121,7 @@ class Node:
         )
 
     def provisional_task(self) -> Task:
-        """The task with dense views: enough to know who can do it."""
+        """The task with dense views: enough to find a family."""
         return self.task(lambda t: View.dense(t.dtype, t.shape))
 
 
@@ -130,10 +130,10 @@ class Group:
     """Nodes that stay together: the portable form of a backend's run, or a region that is a function of plain C.
 
     Attributes:
-        region: That it is part of.
-        backend: Who executes it where the program is compiled for that; None for plain C.
+        region: The region that contains it.
+        backend: The backend that executes it if the program is compiled for it; None for plain C.
         kernels: Of the run.
-        inputs: Of a backend's run: tensors that are there before.
+        inputs: Of a backend's run: tensors that exist before it.
         operands: Those, or copies of them that are dense and row-major.
         results: Tensors that are read later, dense and row-major.
     """
@@ -156,7 +156,7 @@ class Program:
         outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
         groups: Runs of backends and functions of plain C that nodes belong to.
-        dequantized: Where constants come from, by their identity.
+        dequantized: The origins of dequantized constants, by identity.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""Regions of a partitioned model, known to lowering: marks in the model that go through selection and inlining.
+"""Marks the regions of a partitioned model, so that lowering finds them after selection and inlining.
 
-What somebody executes as a whole becomes a function of its own that selection leaves alone: all of a region where a
-backend or plain C has the region, a single kernel where a target file gives its C call. Its nodes bear the numbers of
-region and kernel, and an ``Identity`` stands for each operand and result of a kernel. Regions that nobody has are taken
-apart: their kernels and layouts are chosen together with the host's.
+Kernels that are executed as a whole become a function of their own, which selection leaves alone: a whole region if a
+backend or plain C executes it, a single kernel if a target file gives its C call. The nodes of that function have the
+numbers of region and kernel, and an ``Identity`` stands for each operand and result of a kernel. All other regions are
+taken apart: their kernels and layouts are chosen together with the host's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MarkedKernel:
         attributes: Likewise.
         call: Likewise.
         count: How many operands it has, absent ones included.
-        operands: Those that are known: constants when it is marked, the others when it is lowered.
+        operands: Known for constants when it is marked, for the others when it is lowered.
         results: Known when it is lowered.
     """
 
@@ -73,7 +73,7 @@ class MarkedRegion:
     Attributes:
         name: Such as ``dnnl_0``.
         target: Name of the target.
-        backend: Who executes its kernels; None for plain C.
+        backend: The backend that executes its kernels; None for plain C.
         kernels: In order.
     """
 
@@ -86,10 +86,10 @@ class MarkedRegion:
 def mark_regions(
     model: ir.Model, backends: Mapping[str, Backend], plain: frozenset[str] = frozenset()
 ) -> tuple[ir.Model, list[MarkedRegion]]:
-    """A copy of a model with the marks of the regions that stay whole, and these.
+    """A copy of a model with marks on the regions that stay whole, and these regions.
 
     Args:
-        model: Partitioned or not; it is left as it is.
+        model: Partitioned or not; it is not changed.
         backends: By target.
         plain: Regions by name that become functions of plain C.
 
@@ -107,8 +107,9 @@ def plain_regions(model: ir.Model, host: Target | None) -> frozenset[str]:
 
     Args:
         model: Partitioned or not.
-        host: Whose kernels and layouts are chosen. A region with operators for which there is a choice is part of that
-            choice, and therefore taken apart.
+        host: The host whose kernels and layouts are chosen. A region with operators that have several kernels is part
+        of
+            that choice, and therefore taken apart.
     """
     known = names()
     chosen = choices(() if host is None else host.composites)
@@ -148,7 +149,7 @@ class _Marking:
                 self._calls(function, known_constants(node, function))
         self._calls(model.graph, {})
         for identifier in self.whole:
-            # What takes regions and composites apart leaves these whole.
+            # Inlining of regions and composites leaves these whole.
             model.functions[identifier].metadata_props.pop(TARGET, None)
         return bool(self.regions)
 
@@ -221,7 +222,7 @@ class _Marking:
                 continue
             users = list(value.uses())
             mark = _identity(value, namer, marks | {ROLE: f"result {at}"})
-            # The name of the layer goes to what is read outside; lowering gives it to the tensor.
+            # The name of the layer goes to the value that is read outside; lowering gives it to the tensor.
             value.name, mark.outputs[0].name = mark.outputs[0].name, value.name
             scope.insert_after(node, mark)
             for user, index in users:

@@ -1,4 +1,4 @@
-"""A model as C, called from Python: compiled once, arrays passed as they are, the GIL released."""
+"""Runs a model as C from Python: it is compiled once, arrays are passed without copies, and the GIL is released."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from eqsat.schema import opset
 
 _NAME = "model"
 _ATTEMPTS = 8
-"""How often a library is loaded that another process damages or removes between its check and its use."""
+"""How often loading is tried again if another process damages or removes the library between its check and its use."""
 
 
 class CModel:
@@ -49,8 +49,8 @@ class CModel:
         backends: Further backends: objects, or Python files, which are executed.
 
     Raises:
-        CodegenError: The model cannot be written as C, or there is no C compiler that takes it.
-        BackendError: There is no backend of a name, or one fails.
+        CodegenError: The model cannot be written as C, or no C compiler accepts it.
+        BackendError: There is no backend with that name, or one fails.
 
     Example:
         >>> from eqsat.model.load import load
@@ -98,7 +98,8 @@ class CModel:
             self._stateful = [s for s in emitted.served if s.code.stateful]
             self._weights = emitted.weights
             self._load(flags, profile)
-            # What this machine has no implementation of is taken out, so that the rest of its region is executed.
+            # Kernels that are not implemented on this machine are left out, so that the rest of their region is
+            # executed.
             found = False
             for served, contexts in zip(self._stateful, self._contexts, strict=True):
                 known = unavailable.setdefault(served.backend.target, {})
@@ -113,7 +114,7 @@ class CModel:
         values = {v.name: v for v in model.graph.inputs}
         self._feeds = [Feed(values[x.name], has_default=False) for x in emitted.inputs]
         self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
-        # What has a default is a constant here; giving it would be without effect.
+        # An input with a default is a constant here; a value for it would have no effect.
         self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
 
     def _load(self, flags: tuple[str, ...], profile: bool) -> None:
@@ -150,7 +151,7 @@ class CModel:
             self._with_contexts = getattr(self._library, entry_name(_NAME, self._stateful))
 
     def primitives(self) -> list[Primitive]:
-        """What the libraries of backends execute in a run, as far as they say so, each in order."""
+        """The primitives that backends' libraries execute in a run, if they report them, in order."""
         pairs = zip(self._stateful, self._contexts, strict=True)
         return [p for served, contexts in pairs for p in served.backend.primitives(contexts.loaded)]
 
@@ -239,7 +240,7 @@ class CModel:
                     place=f"input {x.name!r}",
                     actual=str(list(array.shape)),
                 )
-            # An array that is dense already is passed as it is, whoever owns it.
+            # An array that is already dense is passed without a copy.
             flags = array.flags
             fit = flags.c_contiguous and flags.aligned
             result.append(array if fit else np.require(array, requirements=["C", "A"]))
@@ -264,7 +265,7 @@ def run_once(
 
 
 def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """What the shapes of arrays say of a model's symbolic dimensions."""
+    """The sizes of a model's symbolic dimensions that follow from the shapes of arrays."""
     found: dict[str, int] = {}
     for value in model.graph.inputs:
         array = inputs.get(value.name or "")
@@ -277,7 +278,7 @@ def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
 
 
 def sources(emitted: Emitted) -> dict[str, str]:
-    """What has to be compiled to call the model; the weights are passed."""
+    """The C declarations that are compiled to call the model; the weights are passed."""
     return {f"{emitted.name}.h": emitted.header, f"{emitted.name}.c": emitted.source, **emitted.files}
 
 

@@ -1,4 +1,4 @@
-"""Whether a view is what a kernel wants of it."""
+"""Whether a view satisfies what a kernel wants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from eqsat.codegen.place import memory_order
 
 
 def satisfies(view: View, want: Want) -> bool:
-    """Whether order and density are as wanted; halos apart."""
+    """Whether order and density are as wanted; halos are not compared."""
     if want.dense:
         return view.is_dense(want.order) if want.strict or want.order else view.is_dense(memory_order(view))
     if not want.strict:
@@ -22,5 +22,5 @@ def satisfies(view: View, want: Want) -> bool:
 
 
 def same_order(a: tuple[int, ...], b: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether two orders of axes put the elements of a shape alike; axes of one element may stand anywhere."""
+    """Whether two orders of axes store the elements of a shape alike; axes of one element may be anywhere."""
     return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]

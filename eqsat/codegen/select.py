@@ -1,13 +1,13 @@
-"""Which kernels, in which layout: the search of ``optimize`` on the host that is generated C, with its rules alone.
+"""Chooses kernels and layouts by the search of ``optimize`` on the host for generated C, with the host's rules only.
 
-``ChannelsLast`` and ``ChannelsFirst`` are identities that say how a tensor lies in memory, so that each rule about
-layout is one about equal values (``rules/kernels``). The e-graph holds both layouts of a tensor, the kernels that
-compute one from the other, and conversions, which cost a pass over memory; the cheapest program has the kernels and
-the conversions that pay. It is written into the model as marks (:mod:`eqsat.codegen.marks`), which lowering obeys. A
-model that was optimized for this host has been searched already: its plan is taken as it is.
+``ChannelsLast`` and ``ChannelsFirst`` are identities that record how a tensor lies in memory, so that each rule about
+layouts is a rule about equal values (``rules/kernels``). The e-graph contains both layouts of a tensor, the kernels
+that compute one from the other, and conversions, which cost a pass over memory; the cheapest program has the kernels
+and the conversions that pay. It is recorded in the model as marks (:mod:`eqsat.codegen.marks`), which lowering follows.
+A model that was optimized for this host has been searched already, and its plan is used unchanged.
 
 Anderson and Gregg, "Optimal DNN primitive selection with partitioned boolean quadratic programming", CGO 2018, choose
-kernels and layouts of a fixed graph in this way; here elementwise operators may move over conversions as well.
+kernels and layouts of a fixed graph in this way; here elementwise operators may also move across conversions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TIME_LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen.
+    """The chosen kernels and layouts.
 
     Attributes:
         kernels: How often each composite of the host is used, by name.
@@ -72,16 +72,17 @@ def select_kernels(
     """Chooses kernels and layouts.
 
     Args:
-        model: As loaded; what a backend executes is a function of its own (:mod:`eqsat.codegen.regions`) and stays. The
-            model is left as it is.
-        host: Whose composites are chosen from.
+        model: As loaded; a region that a backend executes is a function of its own (:mod:`eqsat.codegen.regions`) and
+            stays. The model is not changed.
+        host: The host whose composites are available.
         dims: Sizes of symbolic dimensions.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
 
     Returns:
-        The model with marks, and what they say. None where there is nothing to choose: the host has no rules and no
-        operator of the model has kernels in several layouts, or some size is not known, so that nothing has a cost.
+        The model with marks, and a summary of them. None if there is no choice: the host has no rules and no operator
+        of
+            the model has kernels in several layouts, or some size is unknown, so that nothing has a cost.
     """
     options = SearchOptions(host=host, rules=(), dims=dims, numerics=numerics, time_limit=time_limit)
     try:
@@ -104,12 +105,12 @@ def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] |
     """The choice that a model brings along because it was optimized for a host.
 
     Args:
-        model: With the functions of those regions that stay whole (:mod:`eqsat.codegen.regions`); it is left as it is.
-        host: That generated C runs on.
+        model: With the functions of those regions that stay whole (:mod:`eqsat.codegen.regions`); it is not changed.
+        host: The host on which generated C runs.
 
     Returns:
-        The model with marks, and what they say. None where nothing was chosen for this host, or not for all of the
-        model, since regions of other targets have to be taken apart.
+        The model with marks, and a summary of them. None if nothing was chosen for this host, or not for the whole
+            model, because regions of other targets have to be taken apart.
     """
     targets = model.metadata_props.get(TARGETS, "").split(",")
     if targets[0] != host.name or any(TARGET in f.metadata_props for _, f in called_regions(model)):
@@ -124,12 +125,12 @@ def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] |
 
 
 def choices(composites: Iterable[Composite]) -> set[OpKey]:
-    """Operators that one of a host's composites computes from channels that lie innermost to such."""
+    """Operators that one of a host's composites computes with channels innermost, in both operand and result."""
     return {op for entry in composites for op in _anchored(entry.pattern)}
 
 
 def _anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpKey]:
-    """The operators of a pattern right inside ``ChannelsLast``, if they read ``ChannelsFirst``."""
+    """The operators of a pattern directly inside ``ChannelsLast``, if they read ``ChannelsFirst``."""
     if isinstance(pattern, Alternatives):
         for option in pattern.options:
             yield from _anchored(option, between=between)

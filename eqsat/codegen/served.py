@@ -28,9 +28,9 @@ class Served:
 
     Attributes:
         target: As an identifier.
-        backend: Who executes them.
+        backend: The backend that executes them.
         runs: In the order of the program.
-        code: What the backend has written.
+        code: The code that the backend wrote.
         inner: Bytes between the kernels of each run.
     """
 
@@ -50,10 +50,10 @@ class Text:
     """Functions, calls and files of one target.
 
     Args:
-        served: Whose code is written here.
+        served: The runs whose code is written here.
         name: Prefix of the program.
         model: Name of the model.
-        weights: Where its constants go.
+        weights: The block that receives its constants.
     """
 
     def __init__(self, served: Served, name: str, model: str, weights: Weights) -> None:
@@ -80,11 +80,11 @@ class Text:
         return -(-self.served.inner[number] // ALIGNMENT) * ALIGNMENT
 
     def call(self, number: int, inputs: Sequence[str], outputs: Sequence[str], at: int, index: int) -> list[str]:
-        """Lines before the portable form of a run: under which condition that is executed.
+        """Lines before the portable form of a run: the condition under which that form is executed.
 
         Args:
             number: Of the run.
-            inputs: Where its inputs lie.
+            inputs: The addresses of its inputs.
             outputs: Likewise.
             at: Offset of its memory in the arena.
             index: Of the target among those with a context.
@@ -101,11 +101,11 @@ class Text:
 
     @property
     def end(self) -> str:
-        """The line behind the portable form."""
+        """The line after the portable form."""
         return "}" if self.served.code.stateful else "#endif"
 
     def _parameters(self, number: int) -> list[tuple[str, str]]:
-        """C type and name of what the body of a run refers to."""
+        """C type and name of the parameters of a run's body."""
         run, body = self.served.runs[number], re.sub(r'"(?:[^"\\]|\\.)*"', "", self.served.code.calls[number])
         known = [(f"{self.prefix} *", "context")] if self.served.code.stateful else []
         known += [(f"const {dtypes.storage(t.dtype)} *", f"x{i}") for i, t in enumerate(run.inputs)]
@@ -135,7 +135,7 @@ class Text:
         return made
 
     def files(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """The target's own files, by what their names end in."""
+        """The target's own files, by the end of their names."""
         given = {**values, "target": self.served.target, "code": self.served.code, "text": self}
         files = {f"_{self.served.target}.h": render("backend.h.jinja", **given)}
         if self.served.has_source:
@@ -181,7 +181,7 @@ class _Writer(Writer):
         )
 
     def inner_bytes(self, run: Run) -> int:
-        """Bytes for the tensors between the kernels of a run, none if nobody asked for one."""
+        """Bytes for the tensors between the kernels of a run, none if none was requested."""
         return self._inner[run][1] if run in self._inner else 0
 
     def _planned(self, run: Run) -> tuple[dict[Tensor, int], int]:

@@ -90,7 +90,7 @@ class Tensor:
         return self._with(tuple(shape), dense_strides(tuple(shape)))
 
     def vector(self, axis: int, rank: int) -> Tensor:
-        """Of one element: for all indices; of one axis: along ``axis`` of ``rank`` axes."""
+        """An operand of one element: for all indices; of one axis: along ``axis`` of ``rank`` axes."""
         if self.size == 1:
             return self._with((1,) * rank, (0,) * rank)
         strides = [0] * rank
@@ -167,7 +167,7 @@ class Template(LoopWriter):
         return [self.operand(number) for number in numbers]
 
     def result(self, number: int = 0) -> Result:
-        """Output that somebody reads."""
+        """Output that has readers."""
         found = self.y[number]
         assert found is not None
         return found
@@ -202,9 +202,9 @@ class Template(LoopWriter):
         Args:
             name: Of the template.
             scratch: Bytes of working memory.
-            specialised: Whether its loops are such as compilers vectorise; else one text serves all instruction sets.
+            specialised: Whether compilers vectorise its loops; otherwise one text serves all instruction sets.
             contract: Whether products and sums may be fused.
-            values: What the template sees besides ``x``, ``y``, ``t``, ``loops`` and ``along``.
+            values: Variables of the template besides ``x``, ``y``, ``t``, ``loops`` and ``along``.
         """
         text = render(name, x=self.x, y=self.y, t=self, loops=_loops, along=along, **values)
         self.lines = indented(text)

@@ -1,7 +1,7 @@
 """Names of an instruction set in generated C: ``relu@`` becomes ``relu_avx512`` and brings its declaration along.
 
-Templates and vector expressions are written once for all instruction sets. What they build on is declared in
-``kernels/shared/vectors.h.jinja``; :func:`finish` finds which of it a text uses, directly or through one another.
+Templates and vector expressions are written once for all instruction sets. The names that they use are declared in
+``kernels/shared/vectors.h.jinja``; :func:`finish` finds which of them a text uses, directly or indirectly.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from eqsat.codegen.place import ALIGNMENT, SLACK
 Form = Literal["string", "incbin", "blob"]
 FORMS: tuple[Form, ...] = ("string", "incbin", "blob")
 LARGEST = 16 << 20
-"""Bytes that are written as literals unless something else is asked for: gcc takes a second and 160 MB for them."""
+"""Size up to which bytes are written as literals by default: gcc takes a second and 160 MB for them."""
 LINE = 4000
-"""Characters of a line of the literal, about."""
+"""Characters per line of the literal, about."""
 
 
 class Weights:
-    """Collects arrays and says where each lies."""
+    """Collects arrays and gives each an offset."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -43,7 +43,7 @@ class Weights:
         return self._known[key], dtypes.c_type(stored)
 
     def block(self) -> np.ndarray:
-        """All bytes, with what may be read behind the last array, at an aligned address. To be asked for once."""
+        """All bytes, and those that may be read after the last array, at an aligned address. Call it once."""
         result = aligned(self.size + SLACK)
         at = 0
         for piece in self._pieces:
@@ -61,16 +61,16 @@ def aligned(size: int) -> np.ndarray:
 
 
 def usual_form(size: int) -> Form:
-    """The form of weights of so many bytes that nobody asked otherwise for."""
+    """The default form of weights of so many bytes."""
     return "string" if size <= LARGEST else "incbin"
 
 
 def literal(data: bytes | np.ndarray) -> str:
-    """Bytes as adjacent string literals, one a line, in octal where they are not printable."""
+    """Bytes as adjacent string literals, one per line, in octal where they are not printable."""
     table = np.zeros((256, 4), np.uint8)
     keep = np.zeros((256, 4), bool)
     for value in range(256):
-        # Digits are escaped as well: behind a short escape they would belong to it.
+        # Digits are escaped as well: after a short escape they would belong to it.
         plain = 32 <= value < 127 and chr(value) not in '"\\?' and not chr(value).isdigit()
         text = chr(value) if plain else f"\\{value:o}"
         table[value, : len(text)] = np.frombuffer(text.encode(), np.uint8)

@@ -70,7 +70,7 @@ def test_fast_links_need_no_finite_number() -> None:
 def test_duplicates_in_a_target_made_by_hand() -> None:
     target = read(GOOD)
     twice = replace(target, composites=target.composites * 2)
-    assert any("a name of its own" in m and "`pair` twice" in m for m in messages(twice))
+    assert any("a unique name" in m and "`pair` twice" in m for m in messages(twice))
     (relu,) = target.supports
     assert any("listed once" in m for m in messages(replace(target, supports=(replace(relu, ops=relu.ops * 2),))))
     unknown = replace(relu, ops=(OpKey("", "Rely"),))

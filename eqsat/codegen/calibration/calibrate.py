@@ -1,7 +1,8 @@
 """Measures the machine that this runs on, and writes what it finds into the text of a host's file.
 
-The host's own numbers (peaks, bandwidth, launch) are read off single kernels; those of the ``family`` entries, which
-together say what a kernel takes, are fitted to all of them. Comments, conditions and expressions stay as they are.
+The host's own numbers (peaks, bandwidth, launch) follow from single kernels. The numbers of the ``family`` entries,
+which together give the cost of a kernel, are fitted to all kernels. Comments, conditions and expressions stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from eqsat.targets.validate import validate
 
 Measured = Sequence[tuple[KernelInfo, float]]
 Progress = Callable[[str, int, int], None]
-"""Is told what is measured, how many probes are done, and how many there are."""
+"""Called with what is being measured, the number of probes done, and the number of all probes."""
 
 _WINOGRAD = "Winograd's algorithm"
 PROBES: dict[str, Callable[[], ir.Model]] = {
@@ -51,10 +52,10 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     _WINOGRAD: float_probes.tall_convolutions,
 }
 SECONDS, QUICK_SECONDS = 2.0, 0.2
-"""Of CPU time that each network is measured for, about."""
+"""CPU seconds for which each network is measured, about."""
 _LEAST_RUNS, _MOST_RUNS = 7, 400
 _SMALL = 8192
-"""Bytes of a copy that is not counted."""
+"""Size in bytes up to which a copy is not counted."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
     compiled.run(feeds)
     once = max(time.process_time() - start, 1e-6)
     found = measure(compiled, feeds, repeat=int(np.clip(seconds / once, _LEAST_RUNS, _MOST_RUNS)))
-    # Small results are handed over at the end of a run; that time is the memory's, which nobody touched for long.
+    # Small results are handed over at the end of a run; that time belongs to memory that was not used for long.
     return [(k, taken) for k, taken in found if k.what != "Copy" or work(k.task).bytes > _SMALL]
 
 
@@ -129,7 +130,7 @@ def calibrated(target: Target, text: str, measured: Measured) -> Calibration:
         measured: Kernels and their seconds.
 
     Raises:
-        TargetError: The file with the new numbers is none that can be used.
+        TargetError: The file with the new numbers is not valid.
     """
     numbers = numerals(text, target.place.file, target.name)
     own = settings(measured, [n.name for n in numbers if not n.is_let])

@@ -1,10 +1,10 @@
-"""The numbers of a host's file under which its expressions come closest to what kernels took.
+"""Fits the numbers of a host's file, so that its cost expressions come closest to the measured times of kernels.
 
-Nothing is known here of what a number means: it is moved up and down as long as the predictions get better. Errors are
-those of logarithms, so that a factor of two counts alike for a large kernel and a small one, and large ones count
-linearly, so that a few odd kernels do not decide (Huber, "Robust estimation of a location parameter", 1964). A slight
-pull towards the old value settles what the probes leave open. The search is the one of Hooke and Jeeves, '"Direct
-search" solution of numerical and statistical problems', JACM 8(2), 1961, on a logarithmic scale.
+The fit does not know the meaning of a number: it moves each number up and down as long as the predictions improve.
+Errors are those of logarithms, so that a factor of two counts alike for a large kernel and a small one. Large errors
+count linearly, so that a few odd kernels do not decide (Huber, "Robust estimation of a location parameter", 1964). A
+slight pull towards the old value settles numbers that the probes do not determine. The search is that of Hooke and
+Jeeves, '"Direct search" solution of numerical and statistical problems', JACM 8(2), 1961, on a logarithmic scale.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Small networks of float32 that have every family of kernels in several sizes.
 
-Kernels are measured where they stand: behind others, with their operands as warm as those leave them. What exceeds the
-caches is there as well, so that bandwidths can be told apart. What a network returns is small, since writing to memory
-that was never touched takes the time of the operating system.
+Kernels are measured within networks: after other kernels, whose results are still in the caches. Some networks exceed
+the caches, so that bandwidths can be told apart. The results of a network are small, because writing to memory for the
+first time takes the time of the operating system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small networks of bytes, and what is left to plain loops: other element types, reductions, selections."""
+"""Small networks of bytes and of kernels in plain loops: other element types, reductions, selections."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def small_quantized() -> ir.Model:
 
 
 def loops() -> ir.Model:
-    """What has no vectors of its own."""
+    """Operators without vector kernels."""
     rng = np.random.default_rng(9)
     outputs = []
     for channels, size in ((16, 16), (64, 28), (128, 56)):

@@ -1,4 +1,4 @@
-"""A host's own numbers from measured kernels: what a kernel of a single plain operator reaches."""
+"""A host's own numbers from measured kernels: the rates that kernels of a single plain operator reach."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from eqsat.codegen.predict import work
 from eqsat.schema.dtypes import dtype_name
 
 _BEST = 5
-"""Of the fastest kernels the middle one counts: the very fastest may be a slip of the clock."""
+"""Fastest kernels of which the median counts: the very fastest may be an error of the clock."""
 _STREAM = 8e6
-"""Bytes from which an elementwise kernel is bound by memory."""
+"""Size in bytes from which an elementwise kernel is bound by memory."""
 _PRODUCTS = (
     "direct convolution",
     "packed matrix product",
@@ -21,13 +21,13 @@ _PRODUCTS = (
     "integer matrix product",
     "matrix loops",
 )
-"""Families that compute every product that is counted."""
+"""Families that compute every product that they count."""
 _NOTHING = 4096
-"""Bytes up to which a kernel takes what starting it takes."""
+"""Size in bytes up to which the time of a kernel is that of starting it."""
 
 
 def settings(measured: Sequence[tuple[KernelInfo, float]], names: Iterable[str]) -> dict[str, float]:
-    """Values for a host's settings by name, those that the kernels say something of.
+    """Values for a host's settings by name, for the settings that the kernels determine.
 
     Args:
         measured: Kernels and their seconds.
@@ -54,7 +54,7 @@ def _peak(measured: Sequence[tuple[KernelInfo, float]], dtype: str) -> float | N
 
 
 def _bandwidth(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:
-    """Bytes a second of elementwise kernels on more than caches hold."""
+    """Bytes per second of elementwise kernels on data larger than the caches."""
     rates = []
     for kernel, seconds in measured:
         done = work(kernel.task)
@@ -64,7 +64,7 @@ def _bandwidth(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:
 
 
 def _launch(measured: Sequence[tuple[KernelInfo, float]]) -> float | None:
-    """Seconds of kernels that have next to nothing to do."""
+    """Seconds of kernels with almost no work."""
     small = [seconds for kernel, seconds in measured if work(kernel.task).bytes <= _NOTHING]
     return statistics.median(small) if small else None
 

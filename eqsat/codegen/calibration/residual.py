@@ -1,7 +1,7 @@
 """A cost expression of many kernels at once, as a function of the numbers that are to be fitted.
 
-What does not depend on these numbers is evaluated once for each kernel, by the rule language's own evaluation; what is
-left is arithmetic on arrays. Thousands of trials then cost no more than a few of them would one by one.
+The parts that do not depend on these numbers are evaluated once for each kernel, by the rule language's own evaluation;
+the rest is arithmetic on arrays. A thousand trials then cost no more than a few would one by one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Activation functions; mirrors ``eqsat/ops/families/activations.py``, operation by operation.
 
-All forms of an activation are here: of one element, on vectors, on quantized tensors, at the end of a fused operator.
+All forms of an activation are here: for one element, on vectors, on quantized tensors, at the end of a fused operator.
 """
 
 from __future__ import annotations

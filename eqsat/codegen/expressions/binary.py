@@ -71,7 +71,7 @@ def power(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> 
 
 @expression("BitShift")
 def bit_shift(attributes: Attributes, arguments: Arguments, result: ir.DataType) -> Expression | None:
-    """Shift of integers, to the right with the sign; by all bits or more it leaves nothing but the sign."""
+    """Shift of integers, to the right with the sign; a shift by all bits or more leaves only the sign."""
     if result not in INTEGERS:
         return None
     bits = 8 * dtypes.size(result)

@@ -1,6 +1,6 @@
 """Conversions between element types; mirrors ``eqsat/ops/families/casting.py``.
 
-Floats that an integer cannot hold become what numpy makes of them on x86: the least 32-bit (or 64-bit) integer, of
+Floats that an integer type cannot hold become the same as in numpy on x86: the lowest 32-bit (or 64-bit) integer, of
 which narrower types keep the low bits.
 """
 

@@ -1,8 +1,8 @@
 """Small floats to and from ``float``: the C functions that loads and stores of these types call.
 
-All types are one form with other numbers (IEEE 754-2019; OFP8, Open Compute Project 2023, and its FNUZ variants as in
-``ml_dtypes``): sign, exponent, fraction; what the highest exponent and negative zero stand for differs. Rounding is to
-the nearest, ties to even. Overflow gives infinity where the type has one, else NaN.
+All types have the same form with different numbers (IEEE 754-2019; OFP8, Open Compute Project 2023, and its FNUZ
+variants as in ``ml_dtypes``): sign, exponent, fraction. They differ in the meaning of the highest exponent and of
+negative zero. Rounding is to nearest, ties to even. Overflow gives infinity if the type has one, otherwise NaN.
 """
 
 from __future__ import annotations

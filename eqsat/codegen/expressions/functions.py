@@ -1,4 +1,4 @@
-"""The C functions of ``functions.c``, found by name: what a piece of C calls is what it needs."""
+"""The C functions of ``functions.c``, found by name: a piece of C needs the functions that it calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = re.compile(r"^static inline [\w ]+?(\w+)\(", re.MULTILINE)
 
 @cache
 def _functions() -> dict[str, str]:
-    """Definitions by name, in the order of the file; a comment belongs to the function behind it."""
+    """Definitions by name, in the order of the file; a comment belongs to the function after it."""
     text = files("eqsat.codegen.expressions").joinpath("functions.c").read_text(encoding="utf-8")
     found = {}
     for part in text.split("\n\n"):

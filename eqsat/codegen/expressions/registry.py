@@ -1,4 +1,4 @@
-"""The table of elementwise operators in C: what each does to one element, or to a vector of floats.
+"""The table of elementwise operators in C: the computation on one element, or on a vector of floats.
 
 The meaning is that of ``eqsat/ops/families``: integers wrap around, division by zero is defined, NaN goes where numpy
 sends it, halves round to even. A *scalar* entry is C11. Its arguments are names of variables (or literals) of the type
@@ -6,7 +6,8 @@ that an element is computed in (:func:`eqsat.codegen.dtypes.computed`), so they 
 in ``uint8_t``. The result has the computed type of the result's element type; half precision is rounded by the caller.
 
 A *vector* entry is for float32 with the vector extensions; its arguments are variables of the vector type that
-``vectors.h.jinja`` defines for the instruction set. Without an entry a family that works in vectors refuses the step.
+``vectors.h.jinja`` defines for the instruction set. If there is no entry, families that work in vectors refuse the
+step.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The kernel families, one a file, and how a task finds its family.
+"""The kernel families, one per file, and how a task finds its family.
 
-``loops/`` has what any compiler takes, plain loops over any strides; ``vectors/`` has float32 in SIMD registers,
-``bytes/`` has 8-bit integers there, and ``shared/`` is what these build on.
+``loops/`` has plain loops over any strides, for every compiler; ``vectors/`` has float32 in SIMD registers, ``bytes/``
+has 8-bit integers in SIMD registers, and ``shared/`` contains what these build on.
 
 To add one, write a file in one of these folders whose functions fill a :class:`~eqsat.codegen.kernel.Family`, pass it
 to ``register``, and put its C into a template beside it (``render("loops/pool.c.jinja", ...)`` fills it). Every file of
-these folders is loaded; nothing lists them.
+these folders is loaded; there is no list of them.
 
-What helps: :mod:`eqsat.codegen.loops` writes C loops over strided views, loads of operands and the epilogue at
+Useful tools: :mod:`eqsat.codegen.loops` writes C loops over strided views, loads of operands and the epilogue at
 the point where an element is stored; :mod:`eqsat.codegen.expressions` has a C expression for each elementwise operator.
 """
 

@@ -1,8 +1,8 @@
 """Convolutions of 8-bit integers: ``QLinearConv`` and ``ConvInteger`` in NHWC, as implicit GEMM on bytes.
 
-The padding lies around the input and holds its zero point, so that the bias takes it into account like any element.
-A row of a window is one run of bytes where neither dilation nor groups tear it apart; a first layer of 3 channels and
-a 7 x 7 window then sums runs of 21 bytes instead of 49 triples.
+The padding lies around the input and holds its zero point, so that the bias accounts for it like for any element. A row
+of a window is one run of bytes unless dilation or groups split it; a first layer of 3 channels and a 7 x 7 window then
+sums runs of 21 bytes instead of 49 triples.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Convolution:
     """A convolution whose weights and quantization are known.
 
     Attributes:
-        at: Its windows.
+        at: The geometry of its windows.
         channel: Axis of the channels.
         spatial: The other axes but the batch's.
         group: Number of groups.
         weights: As in the model, ``[channels, channels of a group, *kernel]``.
-        weight_zero: Zero points of the weights, one or one a channel.
+        weight_zero: Zero points of the weights, one, or one per channel.
         zero: Zero point of the input.
         bias: int32, None without.
         scale: float32 ``[channels]`` from sums to the output's steps, None where the sums are the result.
@@ -77,7 +77,7 @@ def _scalar(value: np.ndarray | None) -> int:
 
 
 def understood(task: Task) -> Convolution | None:
-    """The convolution of a task, None where something about it is not constant or not of 8 bits."""
+    """The convolution of a task, None if a parameter is not constant or a tensor is not of 8 bits."""
     quantized = task.operator.name == "QLinearConv"
     weights = task.constant(3 if quantized else 1)
     x = task.inputs[0]
@@ -157,7 +157,9 @@ def accepts(task: Task) -> bool:
 
 
 def result_order(view: View, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Channels last; rows where that is the same but for halos, so that nothing is copied for the name's sake."""
+    """Channels last; row-major where both are the same except for halos, so that no copy is made only for another
+    order.
+    """
     return tuple(range(view.rank)) if all(view.shape[a] == 1 for a in order[1:-1]) else order
 
 
@@ -242,7 +244,7 @@ def generate(task: Task, isa: Isa) -> Kernel:
 
 
 def kernel(text: str, constants: Sequence[np.ndarray], epilogue: ByteEpilogue, isa: Isa, scratch: int = 0) -> Kernel:
-    """A body with its constants and what it is built on."""
+    """A body, its constants, and the declarations it uses."""
     body, helpers = finish(text, isa)
     arrays = (*constants, *epilogue.constants, *epilogue.parameters.constants)
     return Kernel(body, arrays, scratch, (*helpers, *epilogue.helpers), contract=False)

@@ -1,8 +1,8 @@
-"""Depthwise convolutions of 8-bit integers: one byte of each of 4 rows makes the word of a channel.
+"""Depthwise convolutions of 8-bit integers: a byte from each of 4 rows forms one word of a channel.
 
-The product of bytes sums 4 neighbours, but what a channel sums lies a pixel or a row apart. So 4 rows of a column are
-interleaved once and serve all windows of the row that contain the column: with a 3 x 3 window and stride 1 three
-products for each shuffle, and only the fourth byte of each word is idle.
+The byte product sums 4 neighbouring bytes, but the elements that a channel sums lie a pixel or a row apart. So 4 rows
+of a column are interleaved once and serve all windows of the row that contain the column: with a 3 x 3 window and
+stride 1 there are three products for each shuffle, and only the fourth byte of each word is unused.
 """
 
 from __future__ import annotations

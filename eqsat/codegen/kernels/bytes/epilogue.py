@@ -1,8 +1,8 @@
 """The epilogue of integer kernels, on vectors of 32 bits: bytes, sums, and floats between them, to the bit.
 
-Every rounding of the single operators is kept, as each is defined by ``eqsat/ops/families``: a sum of quantized tensors
-behind a convolution sees the convolution's bytes, not its accumulators. Bounds wait until a value is used, so that a
-Clip costs nothing. Numbers are parameters, not literals: layers that differ in scales alone share their code.
+Every rounding of the single operators is kept, as ``eqsat/ops/families`` defines it: a sum of quantized tensors after a
+convolution reads the convolution's bytes, not its accumulators. Bounds are applied only when a value is used, so that a
+Clip costs nothing. Numbers are parameters, not literals: layers that differ only in scales share their code.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from eqsat.codegen.kernels.bytes.values import BYTES, Parameters, Value, Vector,
 
 _MAGIC = 0x4B400000
 PADDING = 16
-"""Elements behind a packed constant that vectors may read."""
+"""Elements after a packed constant that vectors may read."""
 
 
 class ByteEpilogue:
     """Writes the steps of one kernel's epilogue.
 
     Args:
-        epilogue: Which ``steps.is_supported`` accepts.
+        epilogue: An epilogue that ``steps.is_supported`` accepts.
         shape: Of the output.
         axis: Of the output, along which vectors lie.
         isa: Instruction set.
-        first_constant: Number of the first free parameter ``w<k>``; those of ``parameters`` come behind ``constants``.
+        first_constant: Number of the first free parameter ``w<k>``; those of ``parameters`` come after ``constants``.
 
     Attributes:
         constants: For ``Kernel.constants``.
@@ -81,7 +81,7 @@ class ByteEpilogue:
         return tuple(0 if n == 1 else s for n, s in zip(full.shape, strides, strict=True))
 
     def parameter(self, kind: str, value: float | int | np.floating) -> str:
-        """A number as a vector; what one vector asks for in turn, the next one finds again."""
+        """A number as a vector; a further vector reuses the numbers of the first, in order."""
         number, known = self._used[kind], self.parameters
         self._used[kind] += 1
         if number < known.count(kind):
@@ -137,7 +137,7 @@ class ByteEpilogue:
         return name
 
     def _load(self, number: int) -> Value:
-        """An operand that is no single constant."""
+        """An operand that is not a single constant."""
         name, dtype = self._names[number], self.types[number]
         pointer, stride = self._address(name), self.strides[name][self.axis]
         integers = dtype != ir.DataType.FLOAT

@@ -1,9 +1,9 @@
 """Sums of products of bytes: convolutions and matrix products in integers, as implicit GEMM with packed weights.
 
-What is summed over lies in the input in runs of neighbouring bytes (a row of a window in NHWC, a row of a matrix), of
-which 4 at a time are multiplied with 4 weights of each of 16 output channels (``vpdpbusd`` and what stands in for it).
-Weights are packed in panels of 16 channels that all instruction sets read (see ``weights.py``), runs filled up
-with zeros, so that whatever is read behind a run's end does not count.
+The elements to sum lie in the input in runs of neighbouring bytes (a row of a window in NHWC, a row of a matrix). 4
+bytes at a time are multiplied with 4 weights of each of 16 output channels (``vpdpbusd``, or instructions that replace
+it). Weights are packed in panels of 16 channels that all instruction sets read (see ``weights.py``). Runs are filled up
+with zeros, so that bytes read after the end of a run do not count.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Problem:
     """An integer GEMM.
 
     Attributes:
-        input: Name of the input's pointer, and so on.
-        signed: Whether the input's bytes are signed; they count 128 more then.
+        input: Name of the pointer to the input; the other names likewise.
+        signed: Whether the input's bytes are signed; 128 is added to them then.
         weights: Bytes as ``weights.pack`` lays them out.
-        bias: Integers to start from, one a channel.
+        bias: Integers to start from, one per channel.
         output: Where results go.
         outer: Loops around everything, which move all pointers (batches, groups); outermost first.
         pixels: Axes of the output that share the weights, outermost first.
-        taps: Extent and stride of the input, in bytes: what is summed over beside a run.
-        run: Neighbouring bytes that are summed over.
+        taps: Extent and stride of the input, in bytes: the sums over anything but a run.
+        run: Neighbouring bytes that are summed.
         channels: Of the output (of a group).
-        over_read: Whether 3 bytes behind a run may be read everywhere.
+        over_read: Whether 3 bytes after each run may be read.
         corner: From the input's pointer to the first byte that is read.
-        window_zeros: Name of the weights' zero points by channel, which are multiplied with the sum of the input.
+        window_zeros: Name of the weights' zero points by channel, to be multiplied with the sum of the input.
         vectors: Names of further arrays by channel.
     """
 

@@ -1,8 +1,8 @@
 """Matrix products of 8-bit integers: ``QLinearMatMul``, ``QGemm``, ``MatMulInteger`` and ``MatMulIntegerToFloat``.
 
-A constant right matrix is packed when the program is generated, with everything folded that is known. A computed one
-(attention) is packed and summed up by the kernel, once for each matrix of a batch. Zero points of tensors that are
-quantized at run time (``DynamicQuantizeLinear``) are numbers that the kernel reads.
+A constant right matrix is packed when the program is generated, and all known parameters are folded into it. A computed
+right matrix (attention) is packed and summed by the kernel, once for each matrix of a batch. Zero points of tensors
+that are quantized at run time (``DynamicQuantizeLinear``) are numbers that the kernel reads.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _Number = np.ndarray | int
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """What is computed beside the product itself.
+    """The operations beside the product itself.
 
     Attributes:
         transposed: Which of both matrices lie transposed.
         a_zero: Zero point of the left matrix: a number, or which input holds it.
-        b_zero: Of the right one; one a column, if constant.
+        b_zero: That of the right matrix; if constant, possibly one per column.
         bias: int32 of the columns.
         scale: float32 of the columns from sums to the result; None where sums are the result.
         scale_input: Which input holds one further factor.
@@ -84,7 +84,7 @@ def _columns(value: np.ndarray, columns: int) -> np.ndarray:
 
 
 def understood(task: Task) -> Product | None:
-    """What a task asks for, None where it is more than these kernels do."""
+    """The problem of a task; None if these kernels cannot compute it."""
     name = task.operator.name
     a, b = task.inputs[0], task.inputs[_RIGHT[name]]
     if not isinstance(a, View) or b is None or len(a.shape) < 2 or len(b.shape) < 2 or task.outputs[0] is None:
@@ -153,7 +153,7 @@ def accepts(task: Task) -> bool:
 
 
 def wants(task: Task) -> Wants:
-    """Rows of the left matrix and of the result in one piece, if that can be had."""
+    """Rows of the left matrix and of the result contiguous, if possible."""
     found = understood(task)
     assert found is not None
 

@@ -209,7 +209,7 @@ def _generate_mean(task: Task, isa: Isa) -> Kernel:
         uniform=uniform,
     )
     if not exact:
-        # Behind the parameters that the epilogue asked for.
+        # After the parameters of the epilogue.
         real = [epilogue.parameters.single(zero), epilogue.parameters.single(scale)]
         text = text.replace("$zero", real[0]).replace("$scale", real[1])
     text = "\n".join([*epilogue.parameters.declarations(), text])

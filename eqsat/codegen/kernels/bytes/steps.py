@@ -1,4 +1,4 @@
-"""Which steps integer kernels can write behind an anchor; how, is in ``epilogue.py``."""
+"""The steps that integer kernels can write after an anchor; ``epilogue.py`` writes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_supported(epilogue: Epilogue) -> bool:
     if any(t not in _KNOWN for t in types):
         return False
     constants = single_constants(epilogue)
-    # What vectors only approximate must not be rounded to integers: the executor might round to the other side.
+    # Values that vectors only approximate must not be rounded to integers: the executor might round the other way.
     names = [step.operator.name for step in epilogue.steps]
     last = max((i for i, name in enumerate(names) if name == "QuantizeLinear"), default=0)
     if any(step.dtype == ir.DataType.FLOAT and step.operator.name not in _EXACT for step in epilogue.steps[:last]):

@@ -1,6 +1,6 @@
-"""Functions of one byte as tables: whatever a chain computes, its 256 results are computed beforehand.
+"""Functions of one byte as tables: the 256 results of a chain are computed in advance.
 
-The numpy executor computes them, so that they are its own to the bit, whatever the chain does in between.
+The numpy executor computes them, so that they equal its own results to the bit, whatever the chain does.
 """
 
 from __future__ import annotations

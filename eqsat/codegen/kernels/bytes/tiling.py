@@ -1,7 +1,7 @@
 """Chooses the tile of a product of bytes that stays in registers; as ``shared/tiling.py`` does for floats.
 
-What bounds it is estimated for 4 bytes of the sum: ``vpdpbusd`` takes one operation for a vector of products, what
-stands in for it four, and more to spread the operands.
+The bound is estimated for 4 bytes of the sum: ``vpdpbusd`` takes one operation for a vector of products, the
+instructions that replace it four, and more to spread the operands.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, channels:
     Args:
         rows: Outer axis of the output's pixels.
         columns: Inner axis.
-        row_bytes: From an input byte to the one a row further.
-        column_bytes: From an input byte to the one a column further.
+        row_bytes: Distance from an input byte to the one in the next row.
+        column_bytes: Distance from an input byte to the one in the next column.
         channels: Of the output.
         isa: Instruction set.
-        spare: Registers that are taken otherwise.
+        spare: Registers that are used otherwise.
     """
     vectors = -(-channels // isa.lanes())
     # Vectors of a tile fill panels of weights, or share one evenly.

@@ -26,7 +26,7 @@ class Value:
         text: A variable.
         form: ``i`` integers, ``f`` floats.
         dtype: Element type that it stands for.
-        bounds: Which the integers still have to be clamped to.
+        bounds: Bounds to which the integers still have to be clamped.
     """
 
     text: str
@@ -81,7 +81,7 @@ class Parameters:
         return len(self._numbers[kind])
 
     def check(self, kind: str, number: int, value: float | int | np.floating) -> None:
-        """Sees to it that a number that is used again is the one that is meant."""
+        """Checks that a number that is used again equals the first one."""
         known = self._numbers[kind][number]
         meant = int(value) if kind == "i" else float(np.float32(value))
         assert known == meant or (known != known and meant != meant), (kind, number, known, meant)

@@ -4,9 +4,9 @@ With activations x and weights w of zero points zx and zw, a sum over K products
 
     sum (x - zx) (w - zw)  =  sum x w  -  zw sum x  -  zx (sum w - K zw)
 
-The last term is known beforehand and goes into the bias. The middle one vanishes where w - zw fits into a signed byte
-itself (always for signed weights without zero point, mostly for unsigned ones); else the kernel adds up x as well.
-Signed activations count 128 more, and so does their zero point, because the instruction wants them unsigned.
+The last term is known in advance and goes into the bias. The middle one vanishes where w - zw itself fits into a signed
+byte (always for signed weights without zero point, mostly for unsigned ones); otherwise the kernel sums x as well.
+128 is added to signed activations and to their zero point, because the instruction requires unsigned ones.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Folded:
     Attributes:
         weights: int8 ``[groups, channels, taps, run]``.
         bias: int64 ``[groups, channels]``, without the input's zero point.
-        sums: What one unit of the input's zero point takes from the bias, int64 ``[groups, channels]``.
-        zeros: What the sum of the input is multiplied with, None where it is not needed.
+        sums: The amount that one unit of the input's zero point subtracts from the bias, int64 ``[groups, channels]``.
+        zeros: Factors of the sum of the input; None if it is not needed.
     """
 
     weights: np.ndarray
@@ -36,7 +36,7 @@ class Folded:
     zeros: np.ndarray | None
 
     def start(self, zero: int) -> np.ndarray:
-        """What sums start from in int32, for a zero point of the (unsigned) input; see :meth:`fits` first."""
+        """The int32 start values of sums, for a zero point of the (unsigned) input; call :meth:`fits` first."""
         return (self.bias - zero * self.sums).astype(np.int32)
 
     def fits(self, zero: int = 255) -> bool:

@@ -1,1 +1,1 @@
-"""Plain loops in portable C: every operator and type that C is for, in any strides."""
+"""Plain loops in portable C: every operator and type that C supports, in any strides."""

@@ -1,7 +1,7 @@
-"""Blocks of elements that move: a box of the output, and where its elements come from.
+"""Blocks of elements that move: a box of the output, and the source of its elements.
 
-The places are affine in each axis, or all elements are one value. A reflecting pad has a block for the middle and one
-with steps of -1 on each side.
+The source position is affine in each axis, or all elements have one value. A reflecting pad has a block for the middle
+and one with steps of -1 on each side.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Run:
     Attributes:
         start: The first.
         count: How many.
-        source: Place in the operand of the first; None for what has no source.
+        source: Position of the first in the operand; None without a source.
         step: From one place in the operand to the next.
     """
 
@@ -88,7 +88,7 @@ def affine(i: str, step: int, start: int) -> str:
 
 
 def boxes(y: Result, source: Tensor, axes: Sequence[Sequence[Run]], fill: str = "0") -> list[Block]:
-    """A block for each combination of runs; where one of them has no source, the block has a value."""
+    """A block for each combination of runs; if one of them has no source, the block has a value."""
     made = []
     for combination in itertools.product(*axes):
         shape = tuple(r.count for r in combination)
@@ -112,7 +112,7 @@ def filled(template: Template, blocks: Sequence[Block]) -> Kernel:
 
 
 def whole(y: Result, source: Tensor) -> Block:
-    """All of an output from an operand of the same shape."""
+    """The whole output from an operand of the same shape."""
     return Block(y.shape, list, source, list, output=y.number, order=y.order)
 
 

@@ -34,13 +34,13 @@ def _convolution(
     """A convolution.
 
     Args:
-        template: What writes it.
+        template: The writer of the kernel.
         source: (N, C, *spatial).
         weights: (M, C / group, *kernel).
         finish: The result from ``sums[i]`` for the channel ``m``; ``added`` is in it already.
         accumulator: C type of the sums.
-        zeros: Zero points of the operands; that of the weights may have one a channel.
-        added: What is added to the sum, of the output's shape.
+        zeros: Zero points of the operands; the weights may have one per channel.
+        added: An operand of the output's shape, added to the sum.
         channels_last: Whether output 0 has its channels last.
     """
     y = template.result()

@@ -1,4 +1,4 @@
-"""Chains of elementwise operators, and copies between layouts: one loop nest over what the operands share.
+"""Chains of elementwise operators, and copies between layouts, in one loop nest over axes that the operands share.
 
 Adjacent axes that lie without gaps in every operand are one loop, so that dense tensors are a single long one.
 """

@@ -1,8 +1,8 @@
-"""What the families of plain loops have in common: any strides, any epilogue, every element type they know.
+"""What the families of plain loops have in common: they support any strides, any epilogue, and all element types.
 
-They are the last resort for each operator, asked when no faster family takes the task: complete rather than fast, with
-the innermost loop along memory where the operator lets them. Their meaning is that of the numpy kernel beside whose
-name they stand; sums of float32 are kept in double, so that the order of summation does not matter.
+They are the last resort for each operator, used when no faster family accepts the task: complete rather than fast, with
+the innermost loop along memory where the operator allows it. They compute the same as the numpy kernels whose names
+they have. Sums of float32 are kept in double, so that the order of summation does not matter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def dtype_of(task: Task, index: int) -> ir.DataType | None:
 
 
 def shape_of(task: Task, index: int) -> tuple[int, ...]:
-    """Shape of an input that is there."""
+    """Shape of an input that is present."""
     found = task.inputs[index]
     assert found is not None
     return found.shape
@@ -72,7 +72,7 @@ def loops(
         operators: What it computes.
         domain: Their domain.
         accepts: Whether it can do a task whose element types and epilogue C can write.
-        wants: What it would like of the views.
+        wants: Its wants for the views.
         epilogue: Whether elementwise steps may follow.
     """
 

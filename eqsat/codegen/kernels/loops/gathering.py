@@ -1,7 +1,7 @@
 """Reading and writing at indices that are known at run time; mirrors ``eqsat/ops/families/gathering.py``.
 
-The numpy executor refuses indices outside of an operand. C has nobody to refuse to: what is read there is the border's
-element, what would be written is left out.
+The numpy executor refuses indices outside of an operand. C cannot report an error: a read outside returns the element
+at the border, and a write outside is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def gather(task: Task) -> Kernel:
 
 
 def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
-    """For the templates: an index for each element, whose place in the other axes is the index's own."""
+    """For the templates: an index for each element, whose position in the other axes is that of the index."""
     return {
         "depth": 1,
         "sizes": [x.shape[axis]],
@@ -53,7 +53,7 @@ def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
 
 
 def _by_tuple(x: Tensor, where: Tensor, batch: int = 0) -> dict[str, Any]:
-    """For the templates: a tuple of indices for each slice, behind common axes."""
+    """For the templates: a tuple of indices for each slice, after common axes."""
     depth, lead = where.shape[-1], where.rank - 1
     return {
         "depth": depth,

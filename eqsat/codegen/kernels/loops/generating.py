@@ -1,4 +1,4 @@
-"""Elements that follow from their place, and shapes as values; mirrors ``eqsat/ops/families/shaping.py``."""
+"""Elements that follow from their position, and shapes as values; mirrors ``eqsat/ops/families/shaping.py``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def number_range(task: Task) -> Kernel:
 
 
 def _identity(task: Task) -> bool:
-    """Whether a dropout is one: where training is not asked for."""
+    """Whether a dropout is an identity: where training is not requested."""
     training = task.constant(2)
     return not task.has(2) or (training is not None and not training.reshape(-1)[0])
 

@@ -1,4 +1,4 @@
-"""Data movement whose places are known beforehand; mirrors ``eqsat/ops/families/shaping.py`` and ``slicing.py``."""
+"""Data movement with positions known in advance; mirrors ``eqsat/ops/families/shaping.py`` and ``slicing.py``."""
 
 from __future__ import annotations
 

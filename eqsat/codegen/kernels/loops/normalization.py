@@ -18,7 +18,7 @@ Index = Sequence[str]
 
 
 def floats(task: Task) -> bool:
-    """Whether a task has floats alone, and somebody reads its first output."""
+    """Whether a task has only floats, and its first output has readers."""
     return are(task, FLOATS) and task.outputs[0] is not None
 
 
@@ -45,7 +45,7 @@ def _standardized(
     """Lines by their statistics.
 
     Args:
-        template: What writes it.
+        template: The writer of the kernel.
         shape: Of the elements.
         axes: Along which statistics are taken.
         element: An element from its index.
@@ -56,7 +56,7 @@ def _standardized(
         divided: Whether the last step is a division by the deviation and not a product with its inverse.
         rounds: Whether half precision is rounded before the scale.
         statistics: Further outputs that hold a value for each line.
-        total: Output that holds the elements themselves, if somebody reads it.
+        total: Output that holds the elements themselves, if it has readers.
     """
     kept, reduced = axes_apart(shape, axes)
     at = joined(axes)

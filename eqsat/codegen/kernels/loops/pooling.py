@@ -37,7 +37,7 @@ def _whole(spatial: Sequence[int]) -> Windows:
 
 
 def _windows(task: Task, source: Tensor) -> Windows:
-    """As the attributes say, or one over everything for the global operators, which have none."""
+    """The windows that the attributes specify, or one over everything for the global operators, which have none."""
     if task.operator.name.startswith(("Global", "QLinearGlobal")):
         return _whole(source.shape[2:])
     shape = integers(task.attributes, "kernel_shape", ())

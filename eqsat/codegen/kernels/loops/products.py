@@ -1,8 +1,8 @@
-"""Matrix products as loops: what products of floats and of integers have in common.
+"""Matrix products as loops: the common part of products of floats and of integers.
 
-Integers wrap around in the result's type, so that the order of summation is of no consequence. Sums of floats run over
-the depth one after the other; against numpy's blocked sums the error grows with the depth, in units of the sum of the
-products' magnitudes.
+Integers wrap around in the result's type, so that the order of summation does not matter. Sums of floats run over the
+depth in order. Compared with numpy's blocked sums, the error grows with the depth, in units of the sum of the products'
+magnitudes.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def product(
     """The kernel of a product.
 
     Args:
-        template: What writes it.
+        template: The writer of the kernel.
         p: The operands.
         accumulator: C type of the sums.
-        result: C type of what ``finish`` gives.
+        result: C type of the value of ``finish``.
         finish: Result from ``sums[n]``, for indices of batch, row and column.
         zeros: Zero points, subtracted from the operands.
-        replaced: Elements of the left operand, where they are not simply loaded.
-        source: Operand whose range must be known beforehand, as ``scale`` and ``zero``.
+        replaced: Elements of the left operand, if they are not simply loaded.
+        source: Operand whose range must be known in advance, because it gives ``scale`` and ``zero``.
     """
     m, k, n = p.sizes
 

@@ -37,7 +37,7 @@ def _accepts(task: Task) -> bool:
 
 
 def _parameter(v: Tensor, i: Sequence[str], axis: int, block: int) -> str:
-    """Element of a scale or zero point: one for all, one for each index of the axis, or one a block."""
+    """Element of a scale or zero point: one for all, one for each index of the axis, or one per block."""
     if v.size == 1:
         return only(v)
     if v.rank == 1:

@@ -1,7 +1,7 @@
 """Reductions over axes; mirrors the first half of ``eqsat/ops/families/reductions.py``.
 
-Integers wrap around. Sums of floats are kept in double and rounded once, so that they differ from numpy's pairwise
-sums by those sums' own error.
+Integers wrap around. Sums of floats are kept in double and rounded once; their difference from numpy's pairwise sums is
+the error of the latter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DOUBLE = ir.DataType.DOUBLE
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How a reduction goes, for one kind of element types; forms with the gaps of :func:`_form`.
+    """The steps of a reduction, for one kind of element types; forms with the gaps of :func:`_form`.
 
     Attributes:
         start: The accumulator before the first element.
@@ -94,7 +94,7 @@ def _limit(dtype: ir.DataType, high: bool) -> str:
 
 
 def axes_apart(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Bounds of the loops over what is kept and over what is reduced; axes of the other kind have 1."""
+    """Bounds of the loops over kept axes and over reduced axes; axes of the other kind have 1."""
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
     return kept, tuple(n if a in axes else 1 for a, n in enumerate(shape))
 
@@ -105,7 +105,7 @@ def joined(axes: Sequence[int]) -> Callable[[Sequence[str], Sequence[str]], list
 
 
 def place_in(axes: Sequence[int], rank: int, result_rank: int) -> Callable[[Sequence[str]], list[str]]:
-    """Index in a result that keeps reduced axes with length 1, or has not got them."""
+    """Index in a result that keeps reduced axes with length 1, or drops them."""
     return lambda i: list(i) if result_rank == rank else [i[a] for a in range(rank) if a not in axes]
 
 

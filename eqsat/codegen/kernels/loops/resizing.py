@@ -34,7 +34,7 @@ class Axis:
 
 
 def _plan(task: Task) -> Plan | None:
-    """The axes in the order in which they are resized; None unless sizes are known beforehand."""
+    """The axes in the order in which they are resized; None unless sizes are known in advance."""
     if any(task.has(k) and task.constant(k) is None for k in (1, 2, 3)):
         return None
     return resize_plan(task.attributes, shape_of(task, 0), *(task.constant(k) for k in (1, 2, 3)))

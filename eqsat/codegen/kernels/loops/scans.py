@@ -1,4 +1,4 @@
-"""What runs along one axis: cumulative sums, arg-reductions, softmax and its kin, the largest elements.
+"""Operators along one axis: cumulative sums, arg-reductions, softmax and similar ones, the largest elements.
 
 Mirrors the second half of ``eqsat/ops/families/reductions.py`` and ``top_k`` of ``gathering.py``.
 """
@@ -54,7 +54,7 @@ def cumulative(task: Task) -> Kernel:
 
 @loops("arg-reducing loops", "ArgMax", "ArgMin", accepts=lambda task: are(task, NUMBERS, 0))
 def arg_reduce(task: Task) -> Kernel:
-    """Place of the largest or smallest element; the first of equals unless the last is asked for."""
+    """Position of the largest or smallest element; the first of equals unless the last is requested."""
     template = Template(task)
     x, y = template.operand(0), template.result()
     axis = _axis(task)

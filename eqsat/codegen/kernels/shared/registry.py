@@ -12,7 +12,7 @@ _FAMILIES: dict[OpKey, list[Family]] = {}
 
 
 def register(family: Family) -> Family:
-    """Add a family; the ones of higher rank are asked first, of equal rank the earlier."""
+    """Add a family; families of higher rank are tried first, and among equals the earlier one."""
     for operator in family.operators:
         entries = _FAMILIES.setdefault(operator, [])
         if any(e.name == family.name for e in entries):
@@ -23,12 +23,12 @@ def register(family: Family) -> Family:
 
 
 def families(operator: OpKey) -> tuple[Family, ...]:
-    """All families of an operator, the most special first."""
+    """All families of an operator, the most specialised first."""
     return tuple(_FAMILIES.get(operator, ()))
 
 
 def find(task: Task) -> Family | None:
-    """The most special family that can do a task, or None."""
+    """The most specialised family that can do a task, or None."""
     return next((family for family in families(task.operator) if family.accepts(task)), None)
 
 

@@ -1,11 +1,11 @@
 """Chooses the tile of an implicit GEMM that stays in registers: output pixels times vectors of output channels.
 
-Per step of the reduction a tile of ``m`` pixels and ``v`` vectors takes ``m * v`` fused multiply-adds and ``m + v``
-loads (one broadcast element a pixel). What bounds it is the larger of both, and the latency of a sum (4 cycles on all
-x86 of the last ten years, and some slack) where there are few accumulators. After the reduction a tile is stored;
-short pieces of a pixel's channels are dear where the result is larger than the second cache and the reduction short.
-Pixels whose distance is a multiple of 4 KiB fall into the same set of an 8-way L1 cache: a tile with more than 6 of
-them loses a quarter of its speed.
+A step of the reduction on a tile of ``m`` pixels and ``v`` vectors takes ``m * v`` fused multiply-adds and ``m + v``
+loads (one broadcast element per pixel). The larger of both bounds its time; with few accumulators the latency of a sum
+does (4 cycles on all x86 of the last ten years, and some slack). After the reduction a tile is stored; short pieces of
+a pixel's channels are expensive where the result is larger than the second cache and the reduction is short. Pixels
+whose distance is a multiple of 4 KiB fall into the same set of an 8-way L1 cache: a tile with more than 6 of them loses
+a quarter of its speed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OVERHEAD = 0.35
 _SECOND = 1 << 20
 """Bytes of the second cache."""
 _SPILL = 1.03
-"""What it costs if the broadcast elements have no register of their own."""
+"""Cost factor if the broadcast elements have no register of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def choose(rows: int, columns: int, row_bytes: int, column_bytes: int, vectors: 
     Args:
         rows: Outer axis of the output's pixels.
         columns: Inner axis.
-        row_bytes: From an input element to the one a row further.
-        column_bytes: From an input element to the one a column further.
+        row_bytes: Distance from an input element to the one in the next row.
+        column_bytes: Distance from an input element to the one in the next column.
         vectors: Vectors of output channels in all.
         steps: Of the reduction.
         isa: Instruction set.

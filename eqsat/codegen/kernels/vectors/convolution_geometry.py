@@ -1,4 +1,4 @@
-"""What convolutions in C have in common: which tasks they take, their windows, NHWC wishes, operands as loop axes."""
+"""What convolutions in C have in common: accepted tasks, their windows, wants for NHWC, operands as loop axes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def geometry(task: Task) -> Windows:
 
 
 def halo(at: Windows, spatial: Shape) -> Halo:
-    """What windows read before and behind the elements, for each axis."""
+    """The elements that windows read before the first and after the last one, for each axis."""
     around = [(0, 0), (0, 0)]
     for size, begin, out, stride, extent in zip(spatial, at.begin, at.out, at.strides, at.extent, strict=True):
         reach = (out - 1) * stride + extent - begin

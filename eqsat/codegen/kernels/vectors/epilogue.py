@@ -21,18 +21,18 @@ from eqsat.codegen.kernel import Epilogue, Shape, Step, View, dense_strides
 from eqsat.schema.types import OpKey
 
 SLACK = 16
-"""Floats behind a packed constant that vectors may read."""
+"""Floats after a packed constant that vectors may read."""
 
 
 def is_vector_epilogue(epilogue: Epilogue) -> bool:
-    """Whether all is float32 and every step is known; for a family's ``accepts``."""
+    """Whether all values are float32 and every step is known; for a family's ``accepts``."""
     if any(dtype != ir.DataType.FLOAT for dtype in epilogue.dtypes()):
         return False
     return all(_expression(step, ["v" for _ in step.inputs], AVX2) is not None for step in epilogue.steps)
 
 
 def preceded(epilogue: Epilogue, extra: Sequence[tuple[str, View | np.ndarray]]) -> Epilogue:
-    """The epilogue behind binary operators that are applied first; their operands stand behind its own."""
+    """The epilogue after binary operators that are applied first; their operands come after its own."""
     if not extra:
         return epilogue
     own, more = len(epilogue.operands), len(extra)
@@ -65,7 +65,8 @@ class VectorEpilogue:
     Attributes:
         constants: For ``Kernel.constants``.
         strides: By parameter (``e0``, ``w2``, ...) the strides along the axes of the output.
-        helpers: What the steps need that is not in ``vectors.h.jinja``; complete after the last ``write``.
+        helpers: Declarations that the steps need and that are not in ``vectors.h.jinja``; complete after the last
+        ``write``.
     """
 
     def __init__(

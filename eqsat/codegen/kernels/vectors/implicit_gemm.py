@@ -1,8 +1,8 @@
-"""Matrix products and convolutions alike: what is summed over lies in the input at constant distances.
+"""Matrix products and convolutions by one scheme: the elements to sum lie in the input at constant distances.
 
 Anderson et al. 2017 (arXiv:1709.03395) and Georganas et al. 2018 (arXiv:1808.05567) describe direct convolution on
 blocked layouts. Here the input is NHWC with its padding around it, so that a row of a window is contiguous and no
-copy is needed at all; the weights are packed when the program is generated, in panels of 16 output channels (as many as
+copy is needed; the weights are packed when the program is generated, in panels of 16 output channels (as many as
 a line of the cache holds). Wide vectors read several panels side by side, narrow ones parts of a panel, so that
 all instruction sets share the weights.
 """
@@ -61,13 +61,13 @@ class Problem:
     """An implicit GEMM.
 
     Attributes:
-        input: Name of the input's pointer, and so on.
+        input: Name of the pointer to the input; the other names likewise.
         outer: Loops that move the weights as well (batches, groups), outermost first; their variables are ``n0``, ...
         pixels: Axes of the output that share the weights, outermost first.
         taps: The reduction: extent and stride of the input, outermost first.
         channels: Output channels (of a group).
         channel: Stride of one output channel, for the output and the epilogue's operands.
-        layout: Of the weights.
+        layout: The layout of the weights.
         corner: From the input's pointer to the first element that is read, in elements.
     """
 
@@ -182,9 +182,9 @@ def write(problem: Problem, epilogue: VectorEpilogue, isa: Isa, prologue: str = 
 
     Args:
         problem: What is computed.
-        epilogue: What is done with a result.
+        epilogue: The steps applied to a result.
         isa: Instruction set.
-        prologue: Statements inside the outer loops, before all else.
+        prologue: Statements inside the outer loops, before all others.
     """
     return _Writer(problem, epilogue, isa).body(prologue)
 

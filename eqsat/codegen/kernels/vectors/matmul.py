@@ -41,7 +41,7 @@ _NEAR = 128
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """A matrix, or a batch of them: where it is, and how it lies."""
+    """A matrix, or a batch of them: its pointer and its strides."""
 
     name: str
     shape: Shape
@@ -104,14 +104,14 @@ def _wants(task: Task) -> Wants:
 
 @dataclass(frozen=True, slots=True)
 class _Addend:
-    """What is added to the product: to every row alike, or as steps before the epilogue."""
+    """What is added to the product: a vector added to every row, or steps before the epilogue."""
 
     row: np.ndarray
     steps: tuple[tuple[str, View | np.ndarray], ...]
 
 
 def _addend(task: Task, b: _Matrix) -> _Addend:
-    """The factor of the product (where it cannot go into the weights) and the third operand of Gemm."""
+    """The factor of the product (if it cannot go into the weights) and the third operand of Gemm."""
     columns = b.shape[-1]
     alpha, beta = float(task.attributes.get("alpha", 1.0)), float(task.attributes.get("beta", 1.0))
     steps: list[tuple[str, View | np.ndarray]] = []

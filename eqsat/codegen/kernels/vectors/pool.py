@@ -40,7 +40,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Vectors of channels that are treated alike."""
+    """Vectors of channels that are processed in the same way."""
 
     first: int
     step: int

@@ -41,12 +41,12 @@ class Part:
         return load(self._at("x0p"), 1, self.live, self.isa)
 
     def load_or(self, other: str) -> str:
-        """Lanes that are not in use are those of ``other``."""
+        """The vector, with unused lanes taken from ``other``."""
         whole = self.live == self.isa.lanes()
         return f"LD@({self._at('x0p')})" if whole else f"load_part_or@({self._at('x0p')}, {self.live}, {other})"
 
     def masked(self, value: str) -> str:
-        """Lanes that are not in use are 0."""
+        """The vector, with 0 in unused lanes."""
         return value if self.live == self.isa.lanes() else f"first_lanes@({value}, {self.live})"
 
     def put(self, value: str) -> str:
@@ -91,7 +91,9 @@ def _axis(task: Task) -> int:
 
 
 def _rows(order: tuple[int, ...], *, dense: bool) -> Wants:
-    """Rows in memory; the result may take the input's, not that of operands, as softmax writes rows twice."""
+    """Rows in memory; the result may use the input's memory, but not that of operands, because softmax writes rows
+    twice.
+    """
     want = Want(order=order, strict=True, dense=dense)
     return Wants((want,), (want,), ((0, 0),))
 

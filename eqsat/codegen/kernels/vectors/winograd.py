@@ -1,8 +1,9 @@
 """Winograd convolution F(4 x 4, 3 x 3) of float32 in NHWC (Lavin and Gray 2015, arXiv:1509.09308).
 
-36 products instead of 144 for 16 outputs, at the price of transforms, of weights four times as large, and of accuracy:
-transformed numbers are sums with factors up to 8, the relative error is about ten times that of direct convolution. A
-convolution is computed so only if it asks for it, by the attribute :data:`ASKED`; :func:`pays` says where it helps.
+It needs 36 products instead of 144 for 16 outputs. The price is transforms, weights four times as large, and accuracy:
+transformed numbers are sums with factors up to 8, so the relative error is about ten times that of direct convolution.
+A convolution is computed in this way only if its attribute :data:`ASKED` requests it; :func:`pays` decides where it
+helps.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class InputPart:
-    """Vectors of input channels that are treated alike."""
+    """Vectors of input channels that are processed in the same way."""
 
     first: int
     count: int
@@ -98,7 +99,7 @@ class InputPart:
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """Vectors of output channels that are treated alike."""
+    """Vectors of output channels that are processed in the same way."""
 
     first: int
     count: int
