@@ -36,8 +36,8 @@ class Tensor(values.Tensor):
     order: tuple[int, ...] | None = None
 
 
+Operand = Tensor | np.ndarray
 """An operand of a node: a tensor or a constant."""
-"""What a node reads: a tensor or a constant."""
 
 
 @dataclass(slots=True, eq=False)
