@@ -1,7 +1,7 @@
-"""Which constant expressions are computed once, beforehand, and stored: those that are not too large for it.
+"""Decides which constant expressions are computed in advance and stored: those that are not too large.
 
-To the rules, an expression of constants is a constant. Whether it is worth being one is decided here, before anything
-is computed: a model of a few bytes may ask for 10^12 elements. What is not stays an operator of the program.
+To the rules, an expression of constants is a constant. This module decides whether to compute it, before anything is
+computed, because a model of a few bytes may require 10^12 elements. Other expressions stay operators of the program.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from eqsat.schema.types import GraphAttr, TensorType
 FOLD_TOTAL = 16 * bounds.FOLD_ELEMENTS
 """Elements of all constants that are computed, unless the model itself has many."""
 _VARIANTS = 64
-"""How many times the stored elements rules may ask for in other layouts and types; a program takes few of them."""
+"""How many times the stored elements rules may require in other layouts and types; a program uses few of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What is known of an operand whose contents are not."""
+    """What is known about an operand with unknown contents."""
 
     shape: tuple[int, ...]
 
@@ -39,7 +39,7 @@ def unaffordable(
     value: Sequence[Constant | None],
     leaf: Callable[[ENode], Constant],
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Constant expressions that are not computed beforehand.
+    """Constant expressions that are not computed in advance.
 
     Args:
         nodes: E-nodes.
@@ -47,10 +47,10 @@ def unaffordable(
         types: Per class its type.
         constant: Per class whether it is a constant expression.
         value: Per class the small constant that it equals.
-        leaf: The constant of an e-node that is one.
+        leaf: The constant of an e-node that is a constant.
 
     Returns:
-        The e-nodes that are too much, and the classes that are constant in name only.
+        The e-nodes that are too large, and the classes that are constant but are not computed.
     """
     expressions = [c for c, fixed in enumerate(constant) if fixed and value[c] is None]
     stored = [_elements(leaf(n).type) for n in nodes if n.kind == "const"]
@@ -75,7 +75,7 @@ def unaffordable(
                 known.add(c)
                 made.append(c)
                 total += least
-        # Only what reads a constant that has become known can be so in the next round.
+        # Only readers of a constant that has become known can become known in the next round.
         waiting = sorted({r for c in made for r in readers.get(c, ()) if r not in known})
     return unfit, frozenset(c for c in expressions if c not in known)
 
@@ -93,7 +93,7 @@ def _derivable(node: ENode, known: set[int]) -> bool:
 
 
 def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[Constant | None]) -> Need | None:
-    """What computing an e-node takes, None where it is not computed or nobody knows."""
+    """The memory and work for computing an e-node; None if it is not computed or they are unknown."""
     if node.kind in ("const", "part"):
         return Need(0, 0)
     if node.kind != "op" or any(isinstance(v, GraphAttr) for _, v in node.attrs):
@@ -113,6 +113,6 @@ def _need(node: ENode, types: Sequence[TensorType | None], value: Sequence[Const
             operands.append(None)
     need = try_need(node.op, {**defaults(node.op), **dict(node.attrs)}, operands)
     if need is None:
-        # A parameter whose value is not known, or operands of unknown size: the type of the result must do.
+        # A parameter whose value is not known, or operands of unknown size: only the type of the result is used.
         return None if made is None or made.elements is None else Need(made.elements, SLOW * made.elements)
     return Need(max(need.elements, _elements(made)), need.operations)

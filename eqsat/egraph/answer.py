@@ -1,4 +1,4 @@
-"""Answers one signature of a clause: does it apply, and with which attributes, constants or composite.
+"""Answers one signature of a clause: whether it applies, and with which attributes, constants or composite.
 
 Called once for each distinct combination of attributes, types and small constants that a pattern met.
 """
@@ -22,10 +22,10 @@ from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 
 @dataclass(frozen=True)
 class CompositeInstance:
-    """What a composite e-node is: its definition and the concrete body that was matched.
+    """The meaning of a composite e-node: its definition and the concrete body that matched.
 
     Attributes:
-        leaves: Name in the pattern of each input, None where it has none.
+        leaves: Name in the pattern of each input, None without one.
         nodes: Name of each bound node, its operator and attributes.
         attributes: Name of each bound attribute and its value.
     """
@@ -58,7 +58,7 @@ class Answerer:
         self._names = {v: k for k, v in clause.query.tensors.items()}
 
     def answer(self, key: tuple[int, ...]) -> Answer | None:
-        """The answer to a signature, None where the clause does not apply."""
+        """The answer to a signature; None if the clause does not apply."""
         clause = self.clause
         facts, attrs = self._facts(key)
         env = self.names(facts, attrs)
@@ -87,7 +87,7 @@ class Answerer:
             return None
 
     def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | None:
-        """What the pattern's names are, None where a number or an attribute is another one than the pattern says.
+        """The values of the pattern's names; None if a number or an attribute differs from the pattern's.
 
         Args:
             facts: By egglog variable.
@@ -128,7 +128,7 @@ class Answerer:
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:
-        """What is known of the operands that are constant."""
+        """What is known about the constant operands."""
         pairs = zip(self.clause.columns, key, strict=True)
         found = ((c.variable, self.tables.numbers[n]) for c, n in pairs if c.kind == "numbers")
         known = {variable: numbers for variable, numbers in found if numbers is not None}

@@ -1,11 +1,11 @@
-"""Approximations in the e-graph: a tensor is taken for what is left of it after rounding to integers.
+"""Approximations in the e-graph: a program may use the rounded form of a tensor instead of the tensor.
 
-``x ≈ DequantizeLinear(QuantizeLinear(x, s, z), s, z)`` is not an equation, and only extraction makes it sound: the
-class of ``QuantizeLinear(x, s, z)`` is needed exactly by the programs that round x, so what rounding costs in accuracy
-can be charged there. With one producer a class, ``x := DequantizeLinear(QuantizeLinear(x))`` would be a cycle; the
-integers are usable where an integer spelling of them was derived, or where x is computed in floats and rounded.
+``x ≈ DequantizeLinear(QuantizeLinear(x, s, z), s, z)`` is not an equation, and only extraction makes it sound. Exactly
+the programs that round x need the class of ``QuantizeLinear(x, s, z)``, so the loss of accuracy can be charged there.
+With one producer per class, ``x := DequantizeLinear(QuantizeLinear(x))`` would be a cycle. The integers are therefore
+usable where the rules derived an integer spelling of them, or where x is computed in floats and rounded.
 
-A constant keeps its own value beside the approximation; its integers are a constant expression, or given.
+A constant keeps its own value besides the approximation; its integers are a constant expression, or given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eqsat.schema.types import OpKey
 QUANTIZE = Constructor(OpKey("", "QuantizeLinear"), 3)
 DEQUANTIZE = Constructor(OpKey("", "DequantizeLinear"), 3)
 NAME = "quantization"
-"""What made the e-nodes, in place of a rule's name."""
+"""Name of the approximations, in place of a rule's name, as the origin of e-nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class Approximation:
 
     Attributes:
         value: Name of the tensor.
-        scale: float32, a scalar or one value an index of ``axis``.
+        scale: float32, a scalar or one value per index of ``axis``.
         zero: Of the same shape and of the integers' type.
-        axis: None where one scale serves all.
-        integers: Of a constant, where they are not those of ``QuantizeLinear``.
+        axis: None if one scale serves all.
+        integers: For a constant, if they are not those of ``QuantizeLinear``.
     """
 
     value: str
@@ -59,7 +59,7 @@ def write_approximations(
     The integers of the k-th become ``(ref (values + k))``, where ``values`` are those of the encoding.
 
     Args:
-        rule: Number that the e-nodes are marked with.
+        rule: Rule number of the new e-nodes.
 
     Raises:
         OptimizationError: There is no such tensor.

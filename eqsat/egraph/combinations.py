@@ -1,7 +1,8 @@
-"""How often a pattern of several roots can match, before egglog looks for the matches.
+"""Bounds how often a pattern of several roots can match, before egglog searches for the matches.
 
-Such a pattern is a join. Where its parts share nothing, or one tensor that thousands read, each match of one part goes
-with each match of the others. egglog cannot be interrupted while it joins, so what would take too long is not begun.
+Such a pattern is a join. If its parts share nothing, or share one tensor with thousands of readers, each match of one
+part combines with each match of the others. egglog cannot be interrupted during a join, so a join that would take too
+long is not started.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from eqsat.egraph.language import ABSENT
 from eqsat.egraph.query import Site
 
 MOST_COMBINATIONS = 2_000_000
-"""Matches in one round of a clause, beyond which they are not looked for; a million take some seconds and 300 MB."""
+"""Matches of a clause in one round, beyond which it is not searched; a million take some seconds and 300 MB."""
 
 
 def most_matches(sites: Sequence[Site], tables: Mapping[str, Any]) -> int:

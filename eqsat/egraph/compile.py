@@ -1,11 +1,11 @@
 """Compiles rules and composites to egglog, in two stages around a Python answer.
 
-Stage one finds the pattern and writes the match together with its *signature*: the ids of the attributes, types
-and small constants that conditions and computed attributes look at. Python answers each distinct signature
-once (:mod:`eqsat.egraph.answer`): does the rule apply, and with which attribute and constant ids. Stage two joins
-matches with answers, builds the right side and unites. What a right side computes from small constants alone is
-a constant of the answer, so that this stage has one egglog rule for each set of operators that were folded. Types that
-differ, and constants that do not fit, are thus found before anything enters the e-graph.
+Stage one finds the pattern and writes the match together with its *signature*: the ids of the attributes, types and
+small constants that conditions and computed attributes read. Python answers each distinct signature once
+(:mod:`eqsat.egraph.answer`): whether the rule applies, and with which attribute and constant ids. Stage two joins
+matches with answers, builds the right side and unites. A part of a right side that uses only small constants is a
+constant of the answer, so this stage has one egglog rule for each set of folded operators. Types that differ, and
+constants that do not fit, are thus found before anything enters the e-graph.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Column:
 
     @property
     def premise(self) -> str | None:
-        """The egglog fact that binds the column, None where the pattern does."""
+        """The egglog fact that binds the column; None if the pattern binds it."""
         if self.kind == "attrs":
             return None
         return f"(= {self.name} ({_FUNCTIONS[self.kind]} {self.variable}))"
@@ -67,13 +67,14 @@ class CompiledClause:
     """One egglog query of a rule or composite.
 
     Attributes:
-        key: Unique and usable in egglog names. It ends with no digit: egglog numbers its own variables by appending to
+        key: Unique and usable in egglog names. It does not end with a digit: egglog numbers its own variables by
+        appending to
             names, and the 12th of `r9` would be the 2nd of `r91`.
         number: Of the rule, for provenance.
         constants: egglog variables that must be constant expressions.
         layout: Right side; None for a composite.
         watched: egglog variables that must not be infinite constants, see :meth:`watch`.
-        recorded: Whether the matches tell all values and attributes of the pattern, see :meth:`record`.
+        recorded: Whether the matches record all values and attributes of the pattern, see :meth:`record`.
         absent, operators, aliases: Of the clause: names that did not match, chosen operators, further names.
     """
 
@@ -93,7 +94,7 @@ class CompiledClause:
     recorded: bool = False
 
     def watch(self) -> None:
-        """From now on, a rule over the reals applies only where the constants that it computes with are real numbers.
+        """From now on, a rule over the reals applies only if the constants in its computation are finite.
 
         ``x * c + y * c`` is not ``(x + y) * c`` where c is infinite. Only for models that contain such a constant.
         """
@@ -114,14 +115,16 @@ class CompiledClause:
         return 1 if self.layout is None else len(self.layout.steps)
 
     def record(self) -> None:
-        """From now on, the matches tell what each operator of the pattern matched, for the history of unions."""
+        """From now on, the matches record the operand classes of each operator of the pattern, for the history of
+        unions.
+        """
         self.recorded = True
         attributes = (Column("attrs", site.attrs) for site in self.query.sites)
         self.columns = tuple(dict.fromkeys([*self.columns, *attributes]))
 
     @property
     def variables(self) -> list[str]:
-        """egglog variables of the classes that a match tells."""
+        """egglog variables of the classes that a match records."""
         used = dict.fromkeys(self.query.roots)
         if self.recorded:
             for site in self.query.sites:
@@ -159,7 +162,7 @@ class CompiledClause:
     def yes(self, folded: frozenset[int]) -> str:
         """The relation of the signatures on which the clause applies with these operators folded.
 
-        The name ends with no digit, see ``key``.
+        The name does not end with a digit, see ``key``.
         """
         return f"yes_{self.key}{''.join(f'{i}_' for i in sorted(folded))}"
 
@@ -193,7 +196,7 @@ class Compiler:
     """Compiles definitions against the constructors that occur.
 
     Args:
-        constructors: By operator; grows as rules build new ones.
+        constructors: By operator; grows when rules build new ones.
     """
 
     def __init__(self, constructors: Mapping[OpKey, Sequence[Constructor]]) -> None:
@@ -251,12 +254,12 @@ class Compiler:
 
 @lru_cache(maxsize=4096)
 def expanded(roots: tuple[Pattern, ...]) -> tuple[Clause, ...]:
-    """The plain patterns of a definition; the same definitions meet many models."""
+    """The plain patterns of a definition; cached, because many models use the same definitions."""
     return tuple(expand(roots))
 
 
 class _Signature:
-    """Which facts a clause's conditions, computed attributes and type checks look at."""
+    """The facts that a clause's conditions, computed attributes and type checks read."""
 
     def __init__(self, definition: Rule | Composite, clause: Clause, query: Query, layout: Layout | None) -> None:
         self.definition = definition

@@ -58,7 +58,7 @@ def analysis_rules(c: Constructor) -> list[str]:
         union = f"((union e {c.first.call('a', c.operands)}) {made})"
         rules.append(f"(rule ({node} (= e (out m 0))) {union} :ruleset analysis)")
     settled = "(iscm m) (livem m)" if c.outputs else "(isc e) (live e)"
-    # What turns out constant needs no further rewriting; a product with zero would otherwise breed without end.
+    # An expression that is constant needs no further rewriting; a product with zero would otherwise grow without end.
     rules.append(f"(rule ({node} {settled}) ((subsume {c.call('a', c.operands)})) :ruleset settle)")
     if has(c.op, Trait.BY_TYPE):
         return [
@@ -128,7 +128,7 @@ class Facts:
         self.engine.step("settle")
 
     def announce_constants(self) -> None:
-        """Tells egglog type and smallness of constants interned since the last call."""
+        """Writes type and smallness of constants interned since the last call to egglog."""
         facts: list[Fact] = []
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
@@ -157,7 +157,7 @@ class Facts:
             kind = type_of(value)
             types[encoding.number[value]] = None if kind is None else tables.types.id(kind)
         facts: list[Fact] = []
-        # What the model's own operators round is what the model means.
+        # The roundings of the model's own operators are part of its meaning.
         self._priming = True
         try:
             for index, node in enumerate(encoding.nodes):
@@ -183,7 +183,7 @@ class Facts:
     def has_infinities(self, encoding: Encoding) -> bool:
         """Whether the model contains a constant that is not finite.
 
-        Weights are not looked at: infinite ones are not worth a pass over all of them.
+        Weights are not checked: infinite ones are too rare for a pass over all of them.
         """
         tables = self.tables
         weights = {
@@ -195,7 +195,7 @@ class Facts:
         return any(tables.is_infinite(Numbers(k)) for k in candidates)
 
     def _tell(self, facts: list[Fact]) -> None:
-        """Writes answers, and those that were needed on the way to them."""
+        """Writes answers, and the answers that they depend on."""
         self.announce_constants()
         self.engine.set_facts([*self._pending, *facts])
         self._pending = []
@@ -218,7 +218,7 @@ class Facts:
         return bool(facts)
 
     def _answer(self, kind: str, c: Constructor, key: tuple[int, ...], facts: list[Fact]) -> tuple[int, ...] | None:
-        """Answers a signature once and adds what egglog must be told to ``facts``."""
+        """Answers a signature once and adds new facts for egglog to ``facts``."""
         served = self._served.setdefault((kind, c), {})
         if key in served:
             return served[key]
@@ -243,7 +243,7 @@ class Facts:
         return self._infer(c, key) if kind == "type" else self._values_of(c, key)
 
     def _numbers_of(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """What is known of the numbers in a constant expression, for all of its outputs in one."""
+        """What is known about the numbers in a constant expression, for all of its outputs together."""
         tables = self.tables
         operands = [tables.numbers[k] for k in key[1:]]
         if any(o is None for o in operands):

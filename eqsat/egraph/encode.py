@@ -43,8 +43,8 @@ class Encoding:
         values: All encoded values; ``(ref k)`` is the class of the k-th.
         number: Value -> k.
         nodes: In the model's order.
-        constructors: In order of first use, but for wide ones.
-        wide: Per wide e-node a node that it stands for; ``(Wide k)`` is the k-th.
+        constructors: In order of first use, without wide ones.
+        wide: Per wide e-node the node for which it stands; ``(Wide k)`` is the k-th.
     """
 
     inputs: list[ir.Value] = field(default_factory=list)
@@ -136,7 +136,9 @@ class Encoder:
         self._flush()
 
     def _wide(self, node: EncodedNode) -> Any:
-        """The leaf of a node with very many operands, with what no rule can find out: whether it is constant."""
+        """The leaf of a node with very many operands, with the one fact that no rule can derive: whether it is
+        constant.
+        """
         key = (node.constructor, node.number, node.operands)
         if key not in self._wide_numbers:
             self._wide_numbers[key] = len(self.encoding.wide)
@@ -181,7 +183,7 @@ def constant_values(encoding: Encoding) -> set[int]:
 
 
 def operands(node: ir.Node) -> tuple[list[ir.Value | None], Attrs]:
-    """Inputs without trailing absent ones, behind them the values that subgraphs capture; and the attributes."""
+    """Inputs without trailing absent ones, followed by the values that subgraphs capture; and the attributes."""
     inputs = list(node.inputs)
     while inputs and inputs[-1] is None:
         inputs.pop()

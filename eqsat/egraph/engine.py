@@ -1,8 +1,8 @@
-"""A thin hand on egglog's bindings: run commands, read tables as integers, keep the statistics.
+"""A thin layer over egglog's bindings: runs commands, reads tables as integers, and keeps statistics.
 
-Commands are parsed one at a time: spans hold their whole source text, so that parsing many commands at once
-is quadratic in their number. Each command looks at the clock first, and what runs to a fixed point does so some rounds
-at a time: a chain of operators that nothing has typed takes as many rounds as it is long.
+Commands are parsed one at a time: spans hold their whole source text, so parsing many commands at once takes quadratic
+time. The clock is checked before each command, and rulesets run to a fixed point some rounds at a time: a chain of
+operators without types takes as many rounds as it is long.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from eqsat.errors import OptimizationError
 SPAN = bindings.PanicSpan()
 
 ROUNDS = 50
-"""Rounds towards a fixed point between two looks at the clock."""
+"""Rounds towards a fixed point between two checks of the clock."""
 
 Fact = tuple[str, tuple[int, ...], int | None]
 """Function or relation, arguments, value; the value is None for a row of a relation."""
 
 
 class TimeUp(Exception):
-    """The last guard: the time is over, and the e-graph is not in a state that anything could be read from."""
+    """Raised when the time is over and the e-graph is in a state from which no program can be read."""
 
 
 def integer(value: int) -> bindings.Lit:
@@ -45,7 +45,7 @@ class Engine:
     Attributes:
         seconds: Search and apply time by egglog rule name.
         matches: Number of matches by egglog rule name.
-        guard: Says when the time is over.
+        guard: Tells when the time is over.
     """
 
     def __init__(self) -> None:

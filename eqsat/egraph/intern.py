@@ -1,7 +1,7 @@
 """Integers for everything an e-node carries besides its children: attributes, types, constants, composites.
 
-egglog joins integers fast and knows nothing of tensors; these tables are the bridge. Identifier 0 of the types
-and of the constants stands for an absent optional input.
+egglog joins integers fast and does not know tensors; these tables connect both. Identifier 0 of the types and of the
+constants stands for an absent optional input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Table(Generic[K]):
         return found
 
     def fresh(self, item: K) -> int:
-        """An identifier shared with no other, for what must never be taken for the same (random operators)."""
+        """An identifier shared with no other, for values that must never be merged (random operators)."""
         self._items.append(item)
         return len(self._items) - 1
 
@@ -55,7 +55,7 @@ class Table(Generic[K]):
 class Constant:
     """A constant tensor; ``tensor`` is None for the absent input.
 
-    ``residue`` is what rounding has taken away where a rule has made it, see :func:`eqsat.ops.wide.residue_of`.
+    ``residue`` is the part that rounding removed, if a rule made the constant, see :func:`eqsat.ops.wide.residue_of`.
     """
 
     type: TensorType | None
@@ -72,7 +72,7 @@ class Constant:
 
 
 class Constants:
-    """Constants by content and by what rounding took away when small, by identity of the tensor when large."""
+    """Constants: small ones by content and residue of rounding, large ones by identity of the tensor."""
 
     def __init__(self) -> None:
         self._items: list[Constant] = [Constant(None, None)]
@@ -106,11 +106,11 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What is known of the numbers in a constant expression.
+    """What is known about the numbers in a constant expression.
 
     Attributes:
-        constant: Which constant it is; 0 where it is not computed, or absent.
-        bounds: Where it is not computed.
+        constant: Id of the constant; 0 if it is not computed, or absent.
+        bounds: Bounds, if it is not computed.
     """
 
     constant: int = 0
@@ -140,7 +140,7 @@ class Tables:
         self._bounds: dict[int, Bounds] = {}
 
     def wide(self, numbers: Numbers) -> Wide | None:
-        """A small constant in a wider type, None where it is not known or large."""
+        """A small constant in a wider type, None if it is unknown or large."""
         constant = self.constants[numbers.constant]
         if constant.type is None or not constant.is_small:
             return None
@@ -151,7 +151,7 @@ class Tables:
         return self._wide[numbers.constant]
 
     def is_infinite(self, numbers: Numbers) -> bool:
-        """Whether an element of a floating-point constant may be infinite or no number."""
+        """Whether an element of a floating-point constant may be infinite or NaN."""
         kind = self.constants[numbers.constant].type
         if kind is not None and kind.dtype not in FLOATS:
             return False
@@ -159,7 +159,7 @@ class Tables:
         return bounds is not None and bounds.most == math.inf
 
     def bounds(self, numbers: Numbers) -> Bounds | None:
-        """The bounds of a constant expression, None of an absent operand."""
+        """The bounds of a constant expression, None for an absent operand."""
         if numbers.bounds is not None:
             return numbers.bounds
         constant = self.constants[numbers.constant]

@@ -1,13 +1,12 @@
 """The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
 
-A value has sort ``T``; ``type``, ``cval`` and ``nums`` say of a class which type it has, which small constant it is,
-and what is known of its numbers (0 where it is no constant). An operator of which several outputs are used is one
-e-node of the tuple sort ``M``; ``(out m k)`` projects. Beside each constructor stands a table ``made_...`` that
-remembers which rule made an e-node first; egglog keeps its keys canonical, so the answer survives merges.
-
-An operator of very many operands is a leaf, ``(Wide k)``: its operands are kept in Python
-(:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type signature of hundreds of columns would cost the
-square of their number, and every smaller arity that rules could build would come with its own.
+A value has sort ``T``. ``type``, ``cval`` and ``nums`` map a class to its type, to the small constant that it equals,
+and to what is known about its numbers (0 if it is not constant). An operator with several used outputs is one e-node of
+the tuple sort ``M``; ``(out m k)`` projects. For each constructor a table ``made_...`` remembers which rule made an
+e-node first; egglog keeps its keys canonical, so the answer survives merges. An operator of very many operands is a
+leaf, ``(Wide k)``: its operands are kept in Python (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type
+signature of hundreds of columns would cost the square of their number, and every smaller arity that rules could build
+would need its own.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Constructor:
 
     Attributes:
         inputs: Number of operands, absent ones in the middle included.
-        outputs: 0 for one plain value; else the size of the tuple.
+        outputs: 0 for one plain value, otherwise the size of the tuple.
         composite: Whether ``op`` is (target, composite name).
     """
 

@@ -1,4 +1,4 @@
-"""When saturation ends, and what is told of each rule afterwards."""
+"""When saturation ends, and the statistics of each rule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from eqsat.errors import OptimizationError
 
 MOST_REWRITTEN = 20_000
-"""Operators of a model up to which rules run; beyond, its operators are only placed on targets."""
+"""Operators of a model up to which rules run; a larger model is only placed on targets."""
 MOST_PLACED = 40_000
-"""Operators of a model up to which there is an e-graph at all; beyond, the model is left as it stands."""
+"""Operators of a model up to which an e-graph is built; a larger model is left unchanged."""
 MOST_ENODES = 200_000
 """E-nodes that rules may add, however large the model is."""
 
@@ -45,10 +45,10 @@ class Limits:
 
 
 class LastGuard:
-    """When even an e-graph that is not finished is given up.
+    """When an unfinished e-graph is given up.
 
-    That is when the time is over, and not only because other programs kept this one from running: what a
-    model becomes should not depend on what else the machine does.
+    That happens when the time is over, but not if only other programs kept this one from running: the result should not
+    depend on other work of the machine.
 
     Args:
         seconds: From now on; at least half of it is time in which this process runs.
@@ -64,7 +64,7 @@ class LastGuard:
 
 @dataclass
 class RuleStatistics:
-    """What one rule did.
+    """Statistics of one rule.
 
     Attributes:
         matches: How often its pattern matched.
@@ -90,10 +90,10 @@ class RuleStatistics:
 
 
 def check_limits(iterations: Any = None, enodes: Any = None) -> None:
-    """Refuses limits that are none.
+    """Refuses invalid limits.
 
     Raises:
-        OptimizationError: One is no whole number in its range.
+        OptimizationError: A limit is not a whole number in its range.
     """
     for name, value, least in (("iterations", iterations, 0), ("enodes", enodes, 1)):
         if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):

@@ -1,10 +1,9 @@
 """The constants that a rule makes for one signature, and whether their element types can hold them.
 
-Rules compute constants: the sum of two biases, weights times a scale, a literal. Over the reals that is right. In a
-type with a smallest and a largest number, an overflow would make everything that overflows equal.
-
-So what a right side computes from constants alone is computed here, in a wider type and rounded once, and a rule does
-not apply where the result does not fit (:func:`eqsat.ops.wide.misfit`). Of large constants only bounds are known.
+Rules compute constants: the sum of two biases, weights times a scale, a literal. Over the reals that is right. But in a
+type with a smallest and a largest number, an overflow would make all overflowing values equal. Constants of a right
+side are therefore computed here, in a wider type and rounded once, and a rule does not apply if the result does not fit
+(:func:`eqsat.ops.wide.misfit`). For large constants only bounds are known.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class MadeConstants:
     """The constants among the steps of a layout.
 
     Args:
-        numbers: egglog variable -> what is known of it, where it is constant.
+        numbers: egglog variable -> what is known about it, if it is constant.
         exact: Whether the rule computes the very bits of its left side.
     """
 
@@ -46,7 +45,7 @@ class MadeConstants:
         self._folded: set[int] = set()
 
     def literal(self, index: int, value: object, dtype: ir.DataType) -> None:
-        """Notes a number of the template; one that is infinite is meant so."""
+        """Notes a number of the template; an infinite one is intended."""
         self._known[index] = exactly(value, dtype)
         array = np.asarray(value)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -77,18 +76,18 @@ class MadeConstants:
         self._known[index] = operator_bounds(op, attrs, bounds, types)
 
     def folded(self) -> dict[int, int]:
-        """Operators in whose place a constant stands, and its number."""
+        """Operators that a constant replaces, and its number."""
         found = {}
         for index in sorted(self._folded):
             known = self._known[index]
             assert isinstance(known, Wide)
-            # An exact rule makes the bits that its left side computes: nothing is taken away from them.
+            # An exact rule makes the bits that its left side computes: they have no residue.
             residue = None if self.exact else residue_of(known)
             found[index] = self.tables.constants.of_array(known.rounded(), known.dtype, residue)
         return found
 
     def _folds(self, step: BuildStep, result: Wide) -> bool:
-        """Whether a constant stands in an operator's place.
+        """Whether a constant replaces an operator.
 
         Not where integers are made or read: rounding a tensor is paid for by the e-node of its integers
         (:mod:`eqsat.quantization.budget`), so programs must go through it.
@@ -108,7 +107,7 @@ class MadeConstants:
         return True
 
     def check(self) -> None:
-        """Looks at all constants that enter the e-graph.
+        """Checks all constants that enter the e-graph.
 
         Raises:
             OutOfRange: One does not fit.
@@ -124,11 +123,11 @@ class MadeConstants:
             self._require(root, contracted=False)
 
     def _saturates(self, index: int) -> bool:
-        """Whether what is infinite, as the reciprocal of a table's zero, ends here in the integer of the left side."""
+        """Whether an infinity, such as the reciprocal of a table's zero, ends here in the integer of the left side."""
         return self.exact and all(t is not None and t.dtype not in FLOATS for t in self._types[index])
 
     def _require(self, operand: Operand, *, contracted: bool) -> None:
-        """One that was matched stays as it is, so only those that are made are looked at."""
+        """Checks constants that are made; matched ones stay unchanged."""
         index = operand.step
         known = None if index is None else self._known.get(index)
         if index is None or known is None or index in self._unlimited:
@@ -165,13 +164,13 @@ def residues(
     results: Sequence[np.ndarray | None],
     types: Sequence[TensorType | None],
 ) -> Sequence[np.ndarray | None] | None:
-    """What rounding takes away from the results of an operator on small constants that a rule has made.
+    """The residue of rounding of an operator's results, on small constants that a rule made.
 
-    Sums lose what is small in them; other operators have no more residue than what they are given. What is infinite,
-    zero or subnormal may be so because its element type cannot hold it.
+    Sums lose small terms; other operators have no more residue than their operands. A result that is infinite, zero or
+    subnormal may be so because its element type cannot hold it.
 
     Returns:
-        That of each result, see :func:`eqsat.ops.wide.residue_of`; None if an element type cannot hold one.
+        The residue of each result, see :func:`eqsat.ops.wide.residue_of`; None if an element type cannot hold one.
     """
     if (
         op not in SUMS

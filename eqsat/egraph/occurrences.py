@@ -1,7 +1,7 @@
-"""Where the patterns of a target's composites stand in a saturated e-graph, whatever their conditions say.
+"""Finds the patterns of a target's composites in a saturated e-graph, without their conditions.
 
-Saturation asks only for what applies. Why a composite does not is a question of reports. It is answered by the same
-queries without their premises about types and constants, which are run once more when somebody asks.
+Saturation only finds composites that apply. Reports also explain why others do not. For that, the same queries are run
+once more without their premises about types and constants, when a report needs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eqsat.schema.types import Attrs, OpKey
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One place where a pattern stands.
+    """One occurrence of a pattern.
 
     Attributes:
         answerer: Of the pattern's clause.
@@ -36,7 +36,7 @@ class Occurrence:
     attrs: Mapping[str, Attrs]
 
     def uses(self, node: ENode) -> bool:
-        """Whether one of the pattern's operators is this e-node, in whatever order its operands are."""
+        """Whether one of the pattern's operators is this e-node, in any order of its operands."""
         wanted = node.op, node.eclass, node.attrs, Counter(node.children)
         for site in self.answerer.clause.query.sites:
             operands = Counter(None if o == ABSENT else self.classes[o] for o in site.operands)
@@ -59,7 +59,7 @@ class Occurrences:
         self._found: dict[str, dict[tuple[OpKey, int], list[Occurrence]]] = {}
 
     def of(self, target: str, node: ENode) -> Iterator[Occurrence]:
-        """Where a composite of the target has an e-node in its pattern; none once the time is over."""
+        """The occurrences in which an e-node is part of a composite's pattern; none once the time is over."""
         if target not in self._found:
             self._found[target] = {}
             with suppress(TimeUp):
@@ -102,7 +102,7 @@ def _attributes(clause: CompiledClause) -> list[str]:
 
 
 def _commands(clause: CompiledClause) -> list[str]:
-    """The query without what is asked of types and constants."""
+    """The query without its premises about types and constants."""
     name, columns, attributes = f"near_{clause.key}", _variables(clause), _attributes(clause)
     premises = [*clause.query.atoms, *(f"(live {root})" for root in clause.query.roots)]
     return [

@@ -1,4 +1,4 @@
-"""The left side of a clause as an egglog query: atoms, bound variables, and the facts its conditions look at."""
+"""The left side of a clause as an egglog query: atoms, bound variables, and the facts that its conditions read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class QueryBuilder:
             if (c.outputs == 0 and match.output == 0) or match.output < c.outputs:
                 found.append(c)
         plain = [c for c in found if c.outputs == 0]
-        # A tuple's first output is also there as a plain e-node, so the plain form finds both.
+        # A tuple's first output also exists as a plain e-node, so the plain form finds both.
         return plain or found
 
     def _trimmed(self, match: Match) -> list[Pattern | None]:

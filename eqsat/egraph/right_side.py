@@ -1,7 +1,7 @@
 """The right side of a rule as steps over egglog variables, so that egglog can build it.
 
-The layout is static: constructors and operands. What depends on the matched facts (attributes, constants, types
-of the intermediate values) is computed once a signature by :mod:`eqsat.egraph.template`.
+The layout is static: constructors and operands. Parts that depend on the matched facts (attributes, constants, types of
+the intermediate values) are computed once per signature by :mod:`eqsat.egraph.template`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eqsat.schema.types import OpKey
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where an operand comes from: an egglog variable, or an earlier step (and which of its outputs)."""
+    """The origin of an operand: an egglog variable, or an earlier step (and one of its outputs)."""
 
     variable: str | None = None
     step: int | None = None
@@ -49,7 +49,7 @@ Step = ConstantStep | BuildStep
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Steps in order and, per root, where its new value comes from.
+    """Steps in order and, per root, the origin of its new value.
 
     Attributes:
         constant: Operators that may have only constant operands, so that they make a constant.
@@ -102,7 +102,7 @@ class Layout:
         """egglog actions; output column i is the variable ``o{i}``, step i's value ``b{i}``.
 
         Args:
-            folded: Operators in whose place a constant stands, which their column gives.
+            folded: Operators that a constant replaces; their column gives it.
         """
         needed = self._needed(folded)
         actions = []
@@ -174,7 +174,9 @@ class LayoutBuilder:
         return Layout(tuple(self._steps), tuple(roots), self._constant_steps())
 
     def _constant_steps(self) -> tuple[int, ...]:
-        """Steps that may make a constant although no root is one: each root has another leaf that need not be one."""
+        """Steps that may make a constant although no root is constant: each root has another leaf that may not be
+        constant.
+        """
         leaves = self.query.leaves_of
         roots = [leaves(root) - self.constants for root in self.query.roots]
         found: dict[int, frozenset[str]] = {}
@@ -200,7 +202,9 @@ class LayoutBuilder:
         return operand.step is not None and isinstance(self._steps[operand.step], ConstantStep)
 
     def _count_outputs(self, template: Template | None) -> None:
-        """Notes how many outputs each built operator must have: as many as the templates name, or as it says."""
+        """Notes the number of outputs of each built operator: as many as the templates name, or as its attributes
+        specify.
+        """
         if isinstance(template, Build):
             key = template.node
             self._sizes[key] = max(self._sizes.get(key, 1), template.output + 1, self._said(template))

@@ -1,4 +1,4 @@
-"""Saturation: analysis to its fixed point, then one round of all rules, until nothing changes or a limit is met.
+"""Saturation: analysis to its fixed point, then one round of all rules, until nothing changes or a limit is reached.
 
 A rule is one or more clauses. Each round first *finds* (writes matches and signatures), then answers the new
 signatures, then *applies*. A clause with too many matches is held back for some rounds, doubling each time, and
@@ -55,7 +55,7 @@ class Saturation:
         progress: Called with (iteration, e-nodes) after each round.
         raw: Texts of raw egglog rules.
         approximations: Tensors that may be rounded.
-        guard: When it says so, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
+        guard: When the time is over, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
 
     Attributes:
@@ -155,7 +155,7 @@ class Saturation:
     def run(self) -> None:
         """Saturates with the rules, then adds the targets' composites."""
         limits = self.limits
-        # Rules stop then, between two clauses; what follows has the rest of the time.
+        # Rules stop then, between two clauses; later stages have the rest of the time.
         self._end = time.perf_counter() + limits.seconds
         self.facts.saturate()
         self.stop_reason = "iteration limit"
@@ -171,7 +171,7 @@ class Saturation:
             if self.progress is not None:
                 self.progress(self.iterations, self.enodes)
             if not changed:
-                # Waiting changes nothing; what is held back goes on only if its doubled share suffices.
+                # Waiting changes nothing; a rule that is held back continues only if its doubled share suffices.
                 waiting = [s for s in self._states if s.banned_until > iteration]
                 ready = [s for s in waiting if s.pending <= limits.matches << s.bans]
                 for state in ready:
@@ -193,7 +193,7 @@ class Saturation:
 
     def _round(self, states: Sequence[_State], iteration: int, throttle: bool = True) -> bool:
         active = []
-        # Finding adds no e-nodes, so that one look serves the whole round.
+        # Finding adds no e-nodes, so that one check serves the whole round.
         frozen: dict[str, Any] = {}
         for state in states:
             if state.banned_until > iteration:
@@ -254,7 +254,7 @@ class Saturation:
         self.engine.set_facts(facts)
 
     def clauses(self) -> Iterator[tuple[CompiledClause, Answerer]]:
-        """All clauses that could match, and who answers their signatures."""
+        """All clauses that could match, each with the answerer of its signatures."""
         for state in [*self._states, *self._composite_states]:
             yield state.clause, state.answerer
 

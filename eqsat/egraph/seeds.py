@@ -1,7 +1,7 @@
-"""Types that inference inside the e-graph cannot find are taken from the model's own declarations.
+"""Takes types that inference inside the e-graph cannot find from the model's own declarations.
 
-Only where an operator resists inference (control flow, data-dependent shapes,
-operators without a schema), and only at the frontier, so that everything behind them is inferred again.
+This is done only for operators that resist inference (control flow, data-dependent shapes, operators without a schema),
+and only at the frontier, so that everything after them is inferred again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule compiles to, as egglog text for people.
+"""The egglog text to which a rule compiles, for people.
 
 Without a model, each operator has the arity that the pattern gives it.
 """
@@ -19,10 +19,10 @@ _REST = 2  # operands that `xs...` stands for in the text
 
 
 def egg_text(definition: Rule | Composite, target: str = "") -> str:
-    """The egglog commands of a rule or of a target's composite, one paragraph a clause.
+    """The egglog commands of a rule or of a target's composite, one paragraph per clause.
 
-    The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: what matched, which signatures Python is
-    asked about, and its answers.
+    The relations ``match_``, ``need_`` and ``yes_`` are the demand tables: the matches, the signatures that Python must
+    answer, and its answers.
 
     Args:
         definition: The rule or composite.

@@ -28,13 +28,13 @@ class Snapshot:
         nodes: All e-nodes, ordered by class.
         classes: Per class the indices of its e-nodes.
         types: Per class its type where known; tuples have none.
-        constant: Per class whether it is a constant expression that is computed beforehand.
+        constant: Per class whether it is a constant expression that is computed in advance.
         value: Per class the small constant it equals, if known.
         refs: Value of the model -> class.
         inputs: The model's inputs; ``number`` of an input e-node indexes it.
         rules: Names by rule number.
         quantized: Per approximation the class of its integers.
-        unfit: E-nodes of constants that are too much to be computed beforehand.
+        unfit: E-nodes of constants that are too large to be computed in advance.
         ids: egglog's value of a class -> its number here.
     """
 
@@ -102,7 +102,7 @@ class Reader:
         for c in dear:
             constant[c] = False
         if dear:
-            # A composite may count on a constant.
+            # A composite may require a constant.
             classes = [
                 [n for n in members if nodes[n].kind != "composite" or dear.isdisjoint(nodes[n].children)]
                 for members in classes

@@ -1,6 +1,6 @@
 """Evaluates the right side of a rule for one signature: attributes, constants, and the types of all its values.
 
-The type of the result must be that of the left side; so a wrong rule is found before anything enters the e-graph.
+The type of the result must be that of the left side; so that a wrong rule is found before anything enters the e-graph.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Answer:
     """How a clause applies to a signature.
 
     Attributes:
-        columns: One id a step: of its attributes, or of the constant that it is.
+        columns: One id per step: of its attributes, or of the constant that replaces it.
         folded: Operators that are constants.
     """
 
@@ -55,7 +55,7 @@ class Evaluation:
         facts: egglog variable -> facts.
         env: Names of the rule -> facts, attributes, numbers.
         roots: Types of the left side's roots.
-        numbers: egglog variable -> what is known of it, where it is constant.
+        numbers: egglog variable -> what is known about it, if it is constant.
         exact: Whether the rule computes the very bits of its left side.
     """
 
@@ -209,7 +209,7 @@ class Evaluation:
 
 
 def _require_single(value: float, name: str, types: Sequence[TensorType | None]) -> None:
-    """ONNX's attributes are float32: what was computed for one must fit there, beside float64 to the last bit."""
+    """ONNX's attributes are float32: a value computed for one must fit there, except for the last bits of float64."""
     with np.errstate(all="ignore"):
         single = float(np.float32(value))
     double = any(t is not None and t.dtype == ir.DataType.DOUBLE for t in types)

@@ -1,8 +1,8 @@
 """All constructors of one e-graph, and the clauses that can match in it.
 
-Rules build operators that the model does not contain, which lets further rules match: rules are compiled
-until no new constructor comes up. Rules whose operators never occur cost nothing, and a rule is compiled again only if
-one of its operators has a new constructor: a rule that takes one operand off a `Sum` makes one arity in each pass.
+Rules build operators that the model does not contain, which lets further rules match: rules are compiled until no new
+constructor appears. Rules whose operators never occur cost nothing, and a rule is compiled again only if one of its
+operators has a new constructor: a rule that removes one operand of a `Sum` makes one arity in each pass.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Vocabulary:
     ) -> list[CompiledClause]:
         """All clauses that can match; variadic operators may grow to about twice the model's largest arity.
 
-        Their number is bounded, since each arity costs a table and clauses of its own.
+        Their number is bounded, because each arity needs its own table and clauses.
         """
         largest = min(2 * max((c.inputs for c in self.constructors.values()), default=1) + 8, MOST_OPERANDS)
         compiler = Compiler(self._by_op)

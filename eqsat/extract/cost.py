@@ -1,6 +1,6 @@
-"""What a program costs, exactly, and whether it is one: the definition that every solver is held to.
+"""The exact cost of a program, and whether it is feasible: the definition that every solver must match.
 
-Kept apart from the solvers and written for clarity, so that it can serve as their oracle.
+It is separate from the solvers and written for clarity, so that it can serve as their oracle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cost:
 
 
 def readers(problem: Problem, choices: Mapping[int, Choice]) -> dict[int, set[int]]:
-    """Per class the targets in whose memory its value is read; the roots' in the host's."""
+    """Per class the targets in whose memory its value is read; for roots also the host."""
     read: dict[int, set[int]] = {c: set() for c in choices}
     for root in problem.roots:
         read[root].add(HOST)
@@ -96,10 +96,10 @@ def check(problem: Problem, choices: Mapping[int, Choice], tolerance: float = 1e
     Args:
         problem: The problem.
         choices: Class -> choice for exactly the classes that are needed, children first.
-        tolerance: By which share a budget may be exceeded.
+        tolerance: The fraction by which a budget may be exceeded.
 
     Raises:
-        ValueError: What is wrong, with the class.
+        ValueError: The program is not feasible; the text names the reason and the class.
     """
     before: set[int] = set()
     for klass, choice in choices.items():

@@ -1,7 +1,7 @@
 """From the saturated e-graph and the cost model to the extraction problem.
 
-Constant expressions vanish here: they are computed before run time, lie in every memory and cost nothing. What
-is left is one class for each run-time value, with every e-node priced on every target.
+Constant expressions vanish here: they are computed before run time, lie in every memory and cost nothing. The problem
+has one class for each run-time value, with every e-node priced on every target.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from eqsat.targets.cost import CostModel
 
 @dataclass(frozen=True)
 class Formulation:
-    """An extraction problem and how it maps back.
+    """An extraction problem and its mapping back to the snapshot.
 
     Attributes:
         node: Problem node -> index into ``snapshot.nodes``.
         eclass: Problem class -> class of the snapshot.
         position: Class of the snapshot -> problem class.
         original: The input's own program on the host, each value computed once.
-        baseline: Seconds of the input as it stands on the host, duplicates included.
+        baseline: Seconds of the unchanged input on the host, including duplicates.
         original_nodes: Snapshot nodes of the input's own operators that run (constants excluded), one entry each.
         targets: By number, the host first.
     """
@@ -50,12 +50,12 @@ class Formulation:
 
 
 class Pricing:
-    """Costs of e-nodes, with the facts of their operands looked up once a class.
+    """Costs of e-nodes, with the facts of their operands looked up once per class.
 
     Args:
         snapshot: The e-graph.
-        costs: Of the targets.
-        runtime: What runs on the host; None where that is not ONNX Runtime.
+        costs: The cost models of the targets.
+        runtime: The operators that ONNX Runtime runs on the host; None for another host.
     """
 
     def __init__(self, snapshot: Snapshot, costs: CostModel, runtime: Runtime | None = None) -> None:
@@ -74,7 +74,7 @@ class Pricing:
                 self._parts.setdefault(node.children[0], {})[node.number] = node.eclass
 
     def outputs(self, node: ENode) -> list[TensorType | None]:
-        """Types of a node's outputs, None for one that nobody reads."""
+        """Types of a node's outputs, None for outputs without readers."""
         types = self.snapshot.types
         if not node.outputs:
             return [types[node.eclass]]
@@ -85,7 +85,7 @@ class Pricing:
         return [None if c is None else self.facts[c] for c in node.children]
 
     def family(self, node: ENode, target: int) -> str:
-        """Family of kernels that computes an e-node on a target; empty where its file names none."""
+        """Family of kernels that computes an e-node on a target; empty if its file names none."""
         if node.composite is not None:
             return node.composite.composite.family
         if node.kind != "op":
@@ -121,7 +121,7 @@ class Pricing:
 
 
 def _in_inner_layout(snapshot: Snapshot) -> set[int | None]:
-    """Classes of tensors that lie in memory as only kernels of the host have them, with their channels innermost."""
+    """Classes of tensors with channels innermost, which only kernels of the host read and write."""
     found: set[int | None] = set()
     for node in snapshot.nodes:
         if node.op == CHANNELS_LAST.op:
@@ -189,7 +189,7 @@ def require_static_types(inputs: Sequence[ir.Value]) -> None:
     """Costs need sizes.
 
     Raises:
-        OptimizationError: A graph input has a symbolic or unknown dimension, or is no tensor.
+        OptimizationError: A graph input has a symbolic or unknown dimension, or is not a tensor.
     """
     for value in inputs:
         if isinstance(value.type, ir.SequenceType | ir.OptionalType):

@@ -1,7 +1,7 @@
 """Strongly connected components and topological orders of graphs given as lists of integers.
 
-The reductions ask for them many times on graphs of some 10,000 nodes that exist only as lists; building a graph
-object for each question would cost more than the answer.
+The reductions need them many times on graphs of some 10,000 nodes that exist only as lists; building a graph object
+each time would cost more than the result.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def components(successors: Sequence[Iterable[int]]) -> list[list[int]]:
 
 
 def topological_order(predecessors: Sequence[Sequence[int]]) -> list[int] | None:
-    """The order in which each node follows its predecessors and, where free, smaller numbers come first.
+    """The order in which each node follows its predecessors and smaller numbers come first otherwise.
 
     Args:
         predecessors: Per node the nodes it waits for; repetitions do no harm.
@@ -102,7 +102,7 @@ class DisjointSets:
         return item
 
     def union(self, first: int, second: int) -> bool:
-        """Unite two sets; False if they were one already."""
+        """Unite two sets; False if they were already united."""
         first, second = self.find(first), self.find(second)
         if first == second:
             return False

@@ -13,7 +13,7 @@ class Incumbent:
     """The best program so far, None before the first, and a bound below every program.
 
     Attributes:
-        report: Told about each improvement: the step, the cost, the bound.
+        report: Called with each improvement: the step, the cost, the bound.
     """
 
     choices: dict[int, Choice] | None

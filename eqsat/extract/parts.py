@@ -1,4 +1,4 @@
-"""Solve the parts of a problem one after the other, each for all places its result may be computed at."""
+"""Solve the parts of a problem one after the other, each for all targets that may compute its result."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class PartwiseSearch:
             self.best.report(step, min(cost, self.best.cost), max(bound, self.best.bound))
 
     def _slack(self, leaf: int) -> float:
-        """By how much the parts at and below a leaf may cost less than the part above was told."""
+        """The amount by which the parts at and below a leaf may cost less than the part above assumed."""
         told = [
             (self._value.get((leaf, d), INF), self._bound.get((leaf, d), INF)) for d in range(len(self.problem.targets))
         ]

@@ -1,6 +1,6 @@
 """The extraction problem as numbers: which e-nodes compute which classes, at what cost on which target.
 
-Everything the solvers need and nothing of tensors or operators, so that each of them can be tested against
+It contains everything that the solvers need, and no tensors or operators, so that each solver can be tested against
 brute force on small random instances.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Budget:
-    """A linear row ``sum(weight[n] for chosen n) <= limit``, on whatever target n runs.
+    """A linear row ``sum(weight[n] for chosen n) <= limit``, for any target on which n runs.
 
     Attributes:
         name: For messages, such as ``"quantization noise"``.
@@ -32,8 +32,8 @@ class Problem:
 
     Target 0 is the host; every other target reaches the others' memory through the host's. A value is
     computed once, on one target, and copied where it is read. Model inputs are e-nodes without children
-    that cost nothing on the host and are impossible elsewhere; constants are no classes at all (they lie
-    in every memory beforehand).
+    that cost nothing on the host and are impossible elsewhere; constants are not classes (they lie
+    in every memory from the start).
 
     Attributes:
         targets: Names; T of them.
@@ -66,7 +66,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """The e-node that computes a class, and where."""
+    """The e-node that computes a class, and its target."""
 
     node: int
     target: int

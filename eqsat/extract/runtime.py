@@ -1,6 +1,6 @@
-"""What rules may make for the host: operators that ONNX Runtime runs there, if it runs the model at all.
+"""Which operators rules may make for the host: those that ONNX Runtime runs, if it runs the model.
 
-A rule must not take a form that runs for one that does not.
+A rule must not replace a form that runs by one that does not.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _Signature = tuple[OpKey, tuple[ir.DataType | None, ...], ir.DataType | None]
 
 
 class Runtime:
-    """Of one e-graph.
+    """The host's operators in one e-graph.
 
-    The model's own operators may be used for the element types that it uses them for. Which e-nodes are its own is
-    asked of the encoding: an e-node that a rule made may have been merged with one of the model's since.
+    The model's own operators may be used for the element types for which the model uses them. The encoding tells which
+    e-nodes are the model's own, because an e-node that a rule made may have been merged with one of them since.
     """
 
     def __init__(self, snapshot: Snapshot, encoding: Encoding) -> None:
@@ -55,6 +55,6 @@ class Runtime:
 
 
 def _signature(op: OpKey, inputs: _Types, outputs: _Types) -> _Signature:
-    """The element types by which kernels are told apart."""
+    """The element types that distinguish kernels."""
     first = outputs[0] if outputs else None
     return op, tuple(t and t.dtype for t in inputs), first and first.dtype

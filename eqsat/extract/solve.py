@@ -1,9 +1,8 @@
-"""Choose the program: reduce the problem, find a good program fast, prove how far from optimal it is.
+"""Chooses the program: reduces the problem, finds a good program fast, and proves how far from optimal it is.
 
-One function for all objectives. The best program is sought part by part where the problem falls into parts
-(``eqsat.extract.split``), each by integer programming. The result is never dearer than a known program, and
-out of time means the best
-program found with its gap.
+One function serves all objectives. The best program is searched part by part if the problem falls into parts
+(``eqsat.extract.split``), each by integer programming. The result never costs more than a known program. When the time
+is over, the result is the best program found, with its gap.
 """
 
 from __future__ import annotations
@@ -42,9 +41,10 @@ def solve(
 
     Args:
         problem: The problem.
-        time_limit: Seconds; the only thing that can make two runs differ. A problem that is still too large once it
-            is reduced is not searched at all.
-        objective: The cheapest program; a costly or a random one, for tests of the rules; or a quick one.
+        time_limit: Seconds; only this can make two runs differ. A problem that is still too large after reduction is
+        not
+            searched.
+        objective: The cheapest program; an expensive or a random one, for tests of the rules; or a quick one.
         seed: Of the random choices and of the solver.
         incumbent: A known program, such as the input's own; the result of ``"best"`` and ``"greedy"`` costs no more.
         gap: Relative gap at which to stop.

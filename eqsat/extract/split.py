@@ -1,9 +1,9 @@
-"""Cut a problem where everything passes through one class, and put the parts' optima together.
+"""Cuts a problem where everything passes through one class, and combines the optima of the parts.
 
-If nothing above class k reads anything below it but k itself, the part below matters to the part above only through the
-target that computes k. So it is solved once for each such target, and stands above as
-a leaf with these costs (dynamic programming over separators). Launches add up as well: what is cut is at most one
-region, the one that computes k, which is charged on one side only. Long networks become linear in their length.
+If no class above class k reads a class below k except k itself, the part below matters to the part above only through
+the target that computes k. It is therefore solved once for each such target, and represented above by a leaf with these
+costs (dynamic programming over separators). Launches add up as well: the cut splits at most one region, the one that
+computes k, which is charged on one side only. The time for long networks becomes linear in their length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eqsat.extract.problem import Problem
 from eqsat.extract.reduce.dominators import Dominators, members
 
 LEAST_CLASSES = 80
-"""A part has at least so many classes: below that, setting up the parts costs more than it saves."""
+"""Least number of classes in a part: below that, setting up parts costs more than it saves."""
 
 INF = float("inf")
 
@@ -38,7 +38,7 @@ class Part:
 
 
 def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) -> list[Part]:
-    """The parts, those below first; a single one if budgets tie everything together."""
+    """The parts, lower ones first; a single one if budgets tie everything together."""
     everything = list(range(problem.classes))
     if problem.budgets or problem.classes < 2 * least:
         return [Part(None, everything, [])]
@@ -160,7 +160,7 @@ def part_problem(
     if part.root is not None:
         own = [i for i, node in enumerate(nodes) if node >= 0 and problem.node_class[node] == part.root]
         cost[np.ix_(own, [d for d in range(targets) if d != target])] = INF
-        # Where it goes from here is the business of the part above.
+        # The part above decides where it is copied.
         copy_out[number[part.root], target] = 0.0
         roots = (number[part.root],)
     smaller = replace(

@@ -1,10 +1,10 @@
 """Rows that keep programs acyclic, inside strongly connected components of classes.
 
 A class of a set C is computed only if some e-node of C reads nothing in C (loop formulas of answer set programming, Lin
-and Zhao 2004). Here C is a cycle of classes. All cycles of two classes are rows from the start, as far as they are not
-too many: in e-graphs with x = f(g(x)) they are what the relaxation lives on. Longer ones are added as
-points violate them: with arcs from a class to what its e-nodes read, as long as the share of the class that
-does *not* read it, a cycle that is shorter than the activity of one of its classes is violated.
+and Zhao 2004). Here C is a cycle of classes. The cycles of two classes are rows from the start, unless they are too
+many: in e-graphs with x = f(g(x)) they tighten the relaxation most. Longer cycles are added when a point violates them.
+Give each arc from a class to a class that its e-nodes read the share of the class that does *not* read it as its
+length: a cycle that is shorter than the activity of one of its classes is violated.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Acyclicity:
     def unread_rows(self, classes: Iterable[int]) -> Rows:
         """Rows that let classes be computed only for an e-node that reads them.
 
-        A relaxation that pays nothing for a class may compute it to no end, and pretend that it holds a region
-        together.
+        A relaxation in which a class costs nothing may compute the class without need, and pretend that it connects the
+        parts of a region.
         """
         formulation = self.formulation
         rows = Rows()

@@ -1,14 +1,11 @@
-"""What every derivation of something contains: dominators of a problem as facts that derive from each other.
+"""Dominators of a problem's facts: the facts that every derivation of another fact contains.
 
-A program is a derivation in an AND/OR graph of facts. There are two such graphs of a problem. Without places:
-class c is
-computed, by an e-node, from its inputs. With places: class c is computed on d; it is copied out of d, or into
-d; it is in the
-memory of d, because it was computed there or came there; to run on d, an e-node needs its inputs in d's
-memory. A fact that
-every derivation of another one contains gives a valid row, activity of the one at most that of the
-other (``eqsat.extract.milp.implied``). Facts that every program contains are left out, which keeps the sets small:
-nothing reaches beyond the next such fact.
+A program is a derivation in an AND/OR graph of facts. A problem has two such graphs. Without places, a fact is that
+class c is computed, by an e-node, from its inputs. With places, there are these facts: class c is computed on d; it is
+copied out of d, or into d; it is in the memory of d, because it was computed there or copied there; an e-node that runs
+on d needs its inputs in d's memory. A fact that every derivation of another one contains gives a valid row: the
+activity of the latter is at most that of the former (``eqsat.extract.milp.implied``). Facts that every program contains
+are left out, which keeps the sets small: nothing reaches beyond the next such fact.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ NOTHING: frozenset[int] = frozenset()
 
 @dataclass
 class Option:
-    """A way to derive a fact: the columns of which one says so, and the facts it needs."""
+    """A way to derive a fact: the columns that choose it (one of them is 1), and the facts that it needs."""
 
     columns: tuple[int, ...]
     reads: list[int]
@@ -67,7 +64,7 @@ class Facts:
         return len(self.facts) - 1
 
     def either(self, sources: list[int]) -> int:
-        """The fact that one of some facts holds, which is the fact itself if there is but one."""
+        """The fact that one of some facts holds, which is the fact itself if there is only one."""
         if len(sources) == 1:
             return sources[0]
         fact = self.add(tuple(column for source in sources for column in self.facts[source].columns))
@@ -75,7 +72,7 @@ class Facts:
         return fact
 
     def settle(self, certain: list[int]) -> None:
-        """Find what every program contains, given some such facts, and what each fact needs."""
+        """Find the facts that every program contains, given some such facts, and the facts that each fact needs."""
         self.always = [False] * len(self.facts)
         todo = list(certain)
         while todo:
@@ -126,7 +123,7 @@ def union(sets: list[frozenset[int] | None]) -> frozenset[int] | None:
 
 
 def unplaced_facts(formulation: Formulation) -> Facts:
-    """Facts of classes and of components of classes, wherever they are computed."""
+    """Facts of classes and of components of classes, on any target."""
     graph = Facts()
     dominators = formulation.dominators
     rings = [graph.add((int(column),)) for column in formulation.active]

@@ -1,18 +1,17 @@
 """The extraction problem as an integer program.
 
-Columns: ``x[n,d]`` e-node n runs on target d; ``made[c,d]`` class c is computed on d (the sum of its x, or the
-x itself if there
-is but one); ``out[c,d]`` and ``come[c,d]`` its value is copied from d to the host and from the host to d.
-Rows, beside the obvious ones:
+Columns: ``x[n,d]`` is 1 if e-node n runs on target d; ``made[c,d]`` if class c is computed on d (the sum of its x, or
+the x itself if there is only one); ``out[c,d]`` and ``come[c,d]`` if its value is copied from d to the host and from
+the host to d. Rows, besides the obvious ones:
 
 - per class c and child class k, over all e-nodes of c that read k at once: they run only where k is available (by
-  target), and only if k is computed anywhere. One row an e-node would let the relaxation halve its
-  activity at every level;
+  target), and only if k is computed somewhere. With one row per e-node, the relaxation could halve its activity at
+  every level;
 - per strongly connected component of classes: one of the e-nodes that read nothing inside leads; the leader carries
   the activity of the component to what it reads. Several may be outside producers at once, so "at most one of
   them" would cut off programs; "one of them leads" does not, and gives as strong a bound.
 
-What remains of acyclicity, and rows over dominators, are added as solutions violate them
+The other rows for acyclicity, and rows over dominators, are added when solutions violate them
 (``eqsat.extract.milp.implied``, ``acyclic``).
 """
 

@@ -1,6 +1,6 @@
 """A linear or integer program for HiGHS, kept as arrays so that rows can be appended in bulk.
 
-HiGHS runs on one thread with a fixed seed: the time limit is the only thing that can make two runs differ.
+HiGHS runs on one thread with a fixed seed: only the time limit can make two runs differ.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _STATUS = highspy.HighsModelStatus
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solve found.
+    """The result of a solve.
 
     Attributes:
         x: Shape (columns,), None if no feasible point was found.
         value: Objective of ``x``, ``inf`` without one.
         bound: No feasible point costs less; ``inf`` if the program is infeasible.
         status: ``"optimal"``, ``"infeasible"`` or ``"limit"``.
-        reduced: Shape (columns,), reduced costs; of a linear program solved to optimality alone.
+        reduced: Shape (columns,), reduced costs, only for a linear program solved to optimality.
     """
 
     x: np.ndarray | None
@@ -158,7 +158,7 @@ class Program:
             time_limit: Seconds.
             gap: Relative gap at which to stop.
             start: Shape (columns,), a feasible point.
-            node_limit: Limit on the search tree, which unlike time is the same in each run.
+            node_limit: Limit on the search tree, which, unlike time, is the same in each run.
         """
         self._set_integral(True)
         self._highs.setOptionValue("mip_rel_gap", gap)

@@ -1,14 +1,14 @@
-"""Rows that say what follows from what, added where a solution violates them.
+"""Rows for implications between facts, added where a solution violates them.
 
-The relaxation loves to split a class between ways that meet again further down, and to pay only once, for a
-part, what lies
-below. Three kinds of rows stop it, from the cheapest to find to the most general. For a fact and its ways:
+The relaxation tends to split a class between ways that meet again further down, and to pay only once, and only for a
+part, for the facts below. Three kinds of rows prevent that, from the cheapest to find to the most general. For a fact
+and the ways to derive it:
 
 - *needs*: the ways all of which need another fact are taken only if that fact holds. The rows per (class, child
   class) of ``eqsat.extract.milp.formulation`` are the nearest case;
 - *needs within the support*: the same if only columns above zero could be used; columns at zero by which a derivation
-  could get around the other fact join it on the right side. A way that has no finite derivation within the support
-  needs everything, so that this includes acyclicity;
+  could avoid the other fact are added on the right side. A way without a finite derivation within the support
+  needs everything, so this includes acyclicity;
 - *cuts*: a set of columns of which every derivation takes at least one, put together from the inputs upwards.
 """
 
@@ -53,7 +53,7 @@ class Implications:
         return Rows()
 
     def _below(self, fact: int, option: int) -> frozenset[int]:
-        """What one way to derive a fact needs."""
+        """The facts that one way to derive a fact needs."""
         found = self._below_option.get((fact, option))
         if found is None:
             facts = self.graph.facts
@@ -117,7 +117,7 @@ class Implications:
     def _support_needs(self, activity: list[float], weights: list[list[float]]) -> Sets:
         """Needs if only columns above zero can be used; without facts that hold anyway, and from those on upwards.
 
-        None marks facts that cannot be derived so at all, since they wait for each other.
+        None marks facts that cannot be derived in this way, because they wait for each other.
         """
         facts = self.graph.facts
         known: Sets = [NOTHING if a <= LEAST_VIOLATION or a >= 1 - LEAST_VIOLATION else None for a in activity]
@@ -150,7 +150,7 @@ class Implications:
         """Unused options at which a derivation could leave the used ones before it comes to a fact they all need.
 
         One input of each used option is followed, one that needs the fact. A derivation that takes none of these
-        options goes on for ever, which it cannot, or comes to the fact.
+        options would have to be infinite, or reaches the fact.
         """
         facts = self.graph.facts
         ways: set[tuple[int, int]] = set()
@@ -204,7 +204,7 @@ class Implications:
 
 
 def _nearest(excess: dict[int, float], needs: Sets) -> list[int]:
-    """The most violated needs, without those that lie behind another one and are violated no more."""
+    """The most violated needs, without those that come after another one and are no longer violated."""
     violated = {other: value for other, value in excess.items() if value > LEAST_VIOLATION}
 
     def behind(other: int) -> bool:

@@ -1,16 +1,15 @@
 """Launch costs of regions inside the integer program.
 
-How many regions a program needs is a problem of its own (``eqsat.extract.regions.stages``), but it can be bounded from
-below by rows. A region lies within one zone (``eqsat.extract.milp.zones``), and each zone has a column that counts its
-regions:
+The number of regions that a program needs is a problem of its own (``eqsat.extract.regions.stages``), but rows can
+bound it from below. A region lies within one zone (``eqsat.extract.milp.zones``), and each zone has a column that
+counts its regions:
 
 - it is at least 1 if any class of the zone is on d;
-- along classes u1, w1, u2, w2, … of which every program contains each above the last, regions that w's off d
-  keep apart are
-  different ones: the count is at least ``Σ made[u,d] − Σ made[w,d]``. In a chain that is exact. The best
+- take classes u1, w1, u2, w2, … such that every program contains each of them above the last: classes w off d keep
+  regions on d apart, so the count is at least ``Σ made[u,d] − Σ made[w,d]``. In a chain that is exact. The best
   sequence for a given point is found by dynamic programming;
 - pieces of a solution that do not touch are different regions, unless a class between them moves to d;
-- what remains is charged to the very choices that cause it.
+- the remainder is charged to the choices that cause it.
 
 So the objective is a lower bound of the true cost, and equal to it for the programs found so far.
 """
@@ -100,7 +99,7 @@ class Launches:
         return rows
 
     def _pieces(self, zone: Zone, choices: Mapping[int, Choice]) -> dict[int, int]:
-        """Per class of the zone on its target the piece it hangs together with."""
+        """Per class of the zone on its target the connected piece to which it belongs."""
         on = [c for c in zone.classes if c in choices and choices[c].target == zone.target]
         place = {c: i for i, c in enumerate(on)}
         sets = DisjointSets(len(on))

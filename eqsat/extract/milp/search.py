@@ -1,4 +1,4 @@
-"""Extraction and placement to proven optimality: cutting planes first, branch and cut for what they leave.
+"""Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
 The relaxation is solved again and again with the rows it violates (``eqsat.extract.milp.implied``, ``acyclic``,
 ``launches``). On networks it mostly ends in a program, and that program is optimal. Otherwise zones and e-nodes that no
@@ -108,7 +108,7 @@ class Search:
             count = self._violated(x)
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
             if whole:
-                # Also where rows were violated: every program on the way may become the incumbent.
+                # Even if rows were violated: every program found may become the incumbent.
                 count += self._consider("relaxation", x)
                 if self.best.closed(self.gap):
                     return True
@@ -128,7 +128,7 @@ class Search:
         return rows.count
 
     def _consider(self, step: str, x: np.ndarray) -> int:
-        """Price the program that a 0/1 point stands for; the number of rows added because it is none or dearer."""
+        """Price the program of a 0/1 point; returns the number of rows added if it is no program or costs more."""
         computed = self.formulation.decode(x)
         choices = needed(self.problem, computed)
         if choices is None:
@@ -144,7 +144,7 @@ class Search:
         return rows
 
     def _round(self, step: str, x: np.ndarray) -> None:
-        """Look for a program near a point that is none."""
+        """Look for a program near a point that is not a program."""
         found = guided(self.problem, np.append(x, 0.0)[self.formulation.x])
         if found is not None:
             self.best.offer(step, found[1], found[0])
@@ -213,7 +213,7 @@ class Search:
         while self._left() > 0:
             outcome = self.program.integer(self._left(), self.gap / 2, self._start())
             if outcome.status == "infeasible":
-                # There is nothing better than the incumbent, or nothing at all.
+                # There is no better program than the incumbent, or no program.
                 self.best.raise_bound("branch", self.best.cost)
                 return True
             self.best.raise_bound("branch", outcome.bound / self.scale)

@@ -1,8 +1,8 @@
-"""Which classes can share a region, and which can never.
+"""Finds classes that can share a region, and classes that never can.
 
-A region hangs together through e-nodes that read each other on its target, so it lies within one *zone*: a connected
-component of the classes under "some e-node on d reads it, and nothing off d must come between". Along classes of
-which every program contains each above the last, a zone is entered anew after each class off its target.
+The e-nodes of a region read each other on its target, so a region lies within one *zone*: a connected component of the
+classes under "some e-node on d reads it, and no class off d must come between". Along classes of which every program
+contains each above the last, a zone is entered anew after each class off its target.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Programs without a proof: good ones fast, costly and random ones, and small changes to one that was found."""
+"""Programs without a proof: good ones fast, costly and random ones, and small changes to a given one."""

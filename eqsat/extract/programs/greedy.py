@@ -1,10 +1,10 @@
-"""Good programs fast, with placement: the incumbent that the exact search starts from.
+"""Finds good programs fast, with placement: the exact search starts from them.
 
-Labels say what it costs to have a class in a target's memory, found in the order of increasing cost: as a tree, where
-shared work counts each time (Knuth 1977), or as a set, where it counts once (greedy DAG extraction, which keeps
-for each class the set of what its best program consists of). Both can be the better guide. From the labels a program
-is put together from the roots downwards, where a class is reached only after all of its readers: then it is
-known where its value is wanted and which inputs others compute anyway. Classes read only classes that got their
+Labels give the cost of having a class in a target's memory, and are found in the order of increasing cost. A label is
+either a tree, in which shared work counts each time (Knuth 1977), or a set, in which it counts once (greedy DAG
+extraction, which keeps for each class the set that its best program consists of). Either can be the better guide. From
+the labels a program is built from the roots downwards. A class is reached only after all of its readers: then it is
+known where its value is needed and which inputs other classes compute anyway. Classes read only classes that got their
 first label earlier, which keeps the program acyclic.
 """
 
@@ -23,7 +23,7 @@ from eqsat.extract.problem import Choice, Problem
 INF = float("inf")
 PENALTIES = (0.0, 0.25, 1.0, 4.0, 16.0)
 LARGEST = 1e250
-"""Of labels that count shared work each time it is read; they double with each residual connection."""
+"""Limit of labels that count shared work each time it is read; they double with each residual connection."""
 MOST_ITEMS = 5_000_000
 """Items of all labels that are sets. On a chain of n classes they are n² / 2."""
 
@@ -45,7 +45,7 @@ def greedy(problem: Problem) -> dict[int, Choice] | None:
 
 
 def guided(problem: Problem, share: np.ndarray) -> tuple[float, dict[int, Choice]] | None:
-    """The best program, and its cost, found where e-nodes are the cheaper the more a solution uses them.
+    """The best program, and its cost, if e-nodes are the cheaper the more a solution uses them.
 
     Args:
         problem: The problem.
@@ -104,7 +104,7 @@ class Labels:
 
 
 class Queue:
-    """E-nodes on targets, offered when the last of their inputs is there."""
+    """E-nodes on targets, offered when the last of their inputs is available."""
 
     def __init__(self, problem: Problem) -> None:
         self.cost = problem.cost.tolist()
@@ -119,7 +119,9 @@ class Queue:
         self.missing = [[len(children)] * self.targets for children in problem.children]
 
     def arrivals(self, klass: int, target: int) -> Iterator[tuple[int, float]]:
-        """Where a value goes from a memory, and at what cost: to the host, from the host onwards."""
+        """The memories to which a value can be copied from a memory, with the costs: to the host, and from the host
+        onwards.
+        """
         if target != HOST:
             yield HOST, self.copy_out[klass][target]
         else:
@@ -135,7 +137,7 @@ class Queue:
 
 
 def _tree_labels(problem: Problem) -> Labels | None:
-    """What a class costs as a tree; on networks too deep for that, what its costliest path costs."""
+    """The cost of a class as a tree; on networks too deep for that, the cost of its most expensive path."""
     return _added_labels(problem, math.fsum) or _added_labels(problem, lambda costs: max(costs, default=0.0))
 
 
@@ -173,7 +175,7 @@ def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float]
 
 
 def _set_labels(problem: Problem) -> Labels | None:
-    """What a class costs if all below it counts once; None where the sets would take too much memory."""
+    """The cost of a class if everything below it counts once; None if the sets would take too much memory."""
     labels = Labels(problem)
     left = MOST_ITEMS
     queue = Queue(problem)
@@ -275,7 +277,7 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None])
 def _of_inputs(
     labels: Labels, children: tuple[int, ...], target: int, wanted: dict[int, set[int]], copy_in: list[list[float]]
 ) -> float:
-    """What the inputs of an e-node cost, if what others compute anyway costs at most its copy."""
+    """The cost of the inputs of an e-node, if inputs that others compute anyway cost at most their copy."""
     total = 0.0
     merged: dict[int, float] = {}
     for k in children:

@@ -1,11 +1,10 @@
-"""Programs that are not meant to be good: the costliest that is easily found, and random ones.
+"""Programs that are not meant to be good: an expensive one that is easy to find, and random ones.
 
-Both test the rules that filled the e-graph: all programs must compute the same, so one that an ordinary
-extraction would
-never choose finds the rule that is wrong (as PolyJuice does with compilers, Zhou et al. 2024).
+Both test the rules that filled the e-graph. All programs must compute the same, so a program that an ordinary
+extraction would never choose can reveal a wrong rule (as PolyJuice does with compilers, Zhou et al. 2024).
 
 Classes are ranked by the order in which they become derivable, and an e-node is taken only if its inputs rank
-lower. With a random order every acyclic program has its chance: the order in which it executes is one that can come up.
+lower. With a random order every acyclic program can be drawn: its order of execution is one of the possible orders.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ENOUGH = 15
 LARGE = 1e250
 
 Pick = Callable[[list[Choice], list[float]], Choice]
-"""Picks from the possible choices for a class, given what it costs per target to bring the value to its readers."""
+"""Picks one of the possible choices for a class, given the cost per target of bringing the value to its readers."""
 
 
 def random_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
@@ -39,7 +38,7 @@ def random_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
 
 
 def costly_program(problem: Problem, seed: int) -> dict[int, Choice] | None:
-    """The costliest of some programs that take what is costly wherever they can, children first."""
+    """The most expensive of some programs that choose costly e-nodes wherever they can, children first."""
     rng = random.Random(seed)
     cost = problem.cost.tolist()
     best: tuple[float, dict[int, Choice]] | None = None
@@ -113,7 +112,7 @@ def _costliest(problem: Problem, rank: list[int], order: list[int]) -> list[floa
 
 
 def _grow(problem: Problem, rank: list[int], pick: Pick) -> dict[int, Choice] | None:
-    """A program from the roots downwards, with a free hand at each class; None if it came to a dead end."""
+    """A program from the roots downwards, with a free choice at each class; None if it ended in a dead end."""
     options: list[list[int]] = [[] for _ in range(problem.classes)]
     for node, klass in enumerate(problem.node_class.tolist()):
         options[klass].append(node)

@@ -1,8 +1,8 @@
-"""Among equally cheap programs, the one whose values stay small: factors that shrink come first.
+"""Among equally cheap programs, takes the one whose values stay small: it multiplies by shrinking factors first.
 
 ``(x * 300) * 0.001`` and ``(x * 0.001) * 300`` are equal over the reals and cost the same, but in float16 the first
-overflows for an x of 300. The solvers look at costs alone, so a program that they found is improved here, by exchanging
-one e-node at a time where that does not make the program dearer.
+overflows for an x of 300. The solvers compare costs only. A program that they found is therefore improved here: e-nodes
+are exchanged one at a time if that does not make the program more expensive.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem
 
 TRIES = 200
-"""Exchanges that are looked at in one program."""
+"""Exchanges that are tried in one program, at most."""
 _EQUAL = 1e-12
 
 
 def settle_ties(formulation: Formulation, choices: Mapping[int, Choice]) -> Mapping[int, Choice]:
-    """The program, or an equally cheap one with smaller values on the way.
+    """The program, or an equally cheap one with smaller intermediate values.
 
     Args:
         choices: Problem class -> choice of a feasible program.
@@ -61,7 +61,7 @@ def _alternatives(problem: Problem, choices: Mapping[int, Choice], klass: int) -
 
 
 def _exchanged(problem: Problem, choices: Mapping[int, Choice], klass: int, node: int) -> Mapping[int, Choice] | None:
-    """The program with another e-node, and with one more where it reads what is not computed yet."""
+    """The program with another e-node, and with one more if that e-node reads a class that is not computed yet."""
     target = choices[klass].target
     changed = {**choices, klass: Choice(node, target)}
     for child in problem.children[node]:
@@ -76,7 +76,9 @@ def _exchanged(problem: Problem, choices: Mapping[int, Choice], klass: int, node
 
 
 def _sizes(formulation: Formulation) -> dict[int, float]:
-    """Binary logarithms of magnitudes: of the classes that products with constants join, relative to one of them."""
+    """Binary logarithms of magnitudes: of classes that are connected by products with constants, relative to one of
+    them.
+    """
     steps: dict[int, list[tuple[int, float]]] = {}
     for n in formulation.node:
         node = formulation.snapshot.nodes[n]

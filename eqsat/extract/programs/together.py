@@ -1,8 +1,8 @@
 """Outputs of one operator are computed by one e-node.
 
-An operator of which several outputs are used is an e-node of a tuple, but its first output is also there as an e-node
-of its own, because patterns match that form. An optimal program never has both; a random or costly one may, and would
-run the operator twice: once with its first output only, which not every operator allows.
+An operator with several used outputs is an e-node of a tuple, but its first output also exists as an e-node of its own,
+because patterns match that form. An optimal program never has both. A random or costly one may, and would run the
+operator twice: once with its first output only, which not every operator allows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Making a problem smaller before it is solved, and what every program must contain."""
+"""Reduces a problem before it is solved, and finds the classes that every program must contain."""

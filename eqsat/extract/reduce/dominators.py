@@ -1,10 +1,9 @@
-"""What every program that computes a class must compute as well: dominators in the AND/OR graph of an e-graph.
+"""Dominators in the AND/OR graph of an e-graph: the classes that every program with a given class must compute as well.
 
 An e-node needs all of its inputs (AND), a class one of its e-nodes (OR). The classes that every derivation of c
-contains are D(c) = {c} ∪ ⋂ over e-nodes of ⋃ over inputs of D(input), of which the greatest solution is
-sought, since derivations are finite. Sets are bit masks in integers. Three uses: an e-node one of whose inputs
-needs its own class can
-be dropped; the costs of what is needed anyway bound any program from below; and "if c then d" are the rows that
+contains are D(c) = {c} ∪ ⋂ over e-nodes of ⋃ over inputs of D(input); because derivations are finite, we need the
+greatest solution. Sets are bit masks in integers. There are three uses. An e-node is dropped if one of its inputs needs
+the e-node's own class. The costs of needed classes bound any program from below. And "if c then d" are the rows that
 make the linear relaxation strong where alternatives meet again further down.
 """
 
@@ -80,14 +79,14 @@ class Dominators:
         return [own[c] if mask is None else mask for c, mask in enumerate(sets)]
 
     def of_node(self, node: int) -> int:
-        """What the inputs of an e-node need."""
+        """The classes that the inputs of an e-node need."""
         mask = 0
         for child in self.problem.children[node]:
             mask |= self.of_class[child]
         return mask
 
     def of_roots(self) -> int:
-        """What every program contains."""
+        """The classes that every program contains."""
         mask = 0
         for root in self.problem.roots:
             mask |= self.of_class[root]
@@ -108,7 +107,7 @@ class Dominators:
 
 
 def least_cost(problem: Problem, dominators: Dominators) -> float:
-    """What the classes that every program contains cost at least."""
+    """The least cost of the classes that every program contains."""
     cheapest = np.full(problem.classes, np.inf)
     np.minimum.at(cheapest, problem.node_class, problem.cost.min(axis=1))
     return float(cheapest[members(dominators.of_roots(), problem.classes)].sum())

@@ -1,4 +1,4 @@
-"""An extraction problem in the making: e-nodes as options by class, edited in place while the problem shrinks."""
+"""An extraction problem during reduction: e-nodes as options by class, edited in place."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from eqsat.extract.problem import Choice, Problem
 INF = float("inf")
 
 Origin: TypeAlias = "int | tuple[Origin, Origin]"
-"""The original e-nodes that an option stands for: one, or those of two others. A long chain is folded link by link;
-to copy what it consists of at each link would take the square of its length."""
+"""The original e-nodes for which an option stands: one, or those of two others. A long chain is folded link by link;
+copying the whole list at each link would take the square of its length."""
 
 
 def nodes_of(origin: Origin | None) -> tuple[int, ...]:
-    """The e-nodes of an origin, in order; none where there is none."""
+    """The e-nodes of an origin, in order; none for no origin."""
     found: list[int] = []
     todo = [] if origin is None else [origin]
     while todo:
@@ -33,15 +33,15 @@ def nodes_of(origin: Origin | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A smaller problem with the same optimal value, and the way back.
+    """A smaller problem with the same optimal value, and its mapping back.
 
     Attributes:
         problem: The smaller problem; its e-nodes are sorted by class.
         origin: Per e-node and target the e-nodes of the original problem it stands for, all on that target;
             None where it cannot run.
-        free: Class -> e-node of the original problem for classes that were left out since they cost nothing.
+        free: Class -> e-node of the original problem for classes that were left out because they cost nothing.
         original: The problem this is a reduction of.
-        feasible: False if some root cannot be derived at all.
+        feasible: False if some root cannot be derived.
     """
 
     problem: Problem
@@ -63,7 +63,7 @@ class Reduced:
 
 @dataclass(eq=False, slots=True)
 class Option:
-    """An e-node, or what several have become.
+    """An e-node, or several e-nodes that were merged.
 
     Attributes:
         reads: Classes.
@@ -90,7 +90,7 @@ class Options:
     Attributes:
         of: Class -> its options.
         roots: Classes, each once.
-        free: Class -> e-node of the original for classes that are no longer there, since they cost nothing.
+        free: Class -> e-node of the original for classes that were removed because they cost nothing.
         launch: Per target whether its regions cost anything.
     """
 
@@ -110,7 +110,7 @@ class Options:
             self.of.setdefault(klass, []).append(Option(frozenset(reads), cost, origin, weight))
 
     def readers(self) -> dict[int, list[tuple[int, Option]]]:
-        """Per class who reads it: class and option."""
+        """Per class its readers: class and option."""
         found: dict[int, list[tuple[int, Option]]] = {klass: [] for klass in self.of}
         for klass, options in self.of.items():
             for option in options:
@@ -129,7 +129,7 @@ class Options:
         return len(self.of), sum(map(len, self.of.values()))
 
     def result(self) -> Reduced:
-        """The problem as it is now."""
+        """The problem in its present state."""
         problem = self.problem
         if not self.feasible():
             return Reduced(problem, [], self.free, problem, False)

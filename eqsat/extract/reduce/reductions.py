@@ -1,11 +1,11 @@
-"""Make an extraction problem smaller without changing what the best program costs.
+"""Makes an extraction problem smaller without changing the cost of the best program.
 
-What goes: e-nodes that cannot be part of a program (unreachable, underivable where they would run, in need of their own
-class), e-nodes that another of their class can replace at no loss, classes that cost nothing in any case,
-and classes that only one other reads, which are folded into it. Each step is exact under the whole definition of
-cost, launches of regions included; that is why some of them ask for a host-only or launch-free neighbourhood.
-Known from extraction by integer programming (Yang et al. 2021, TENSAT; Goharshady et al. 2024), as is the name of the
-last one: variable elimination.
+It removes e-nodes that cannot be part of a program (unreachable, not derivable on their target, in need of their own
+class), e-nodes that another one of their class can replace at no loss, and classes that cost nothing in any case. It
+folds classes with a single reader into that reader. Each step is exact under the whole definition of cost, including
+launches of regions; for that, some steps require a neighbourhood on the host or on targets with free launches. The
+reductions are known from extraction by integer programming (Yang et al. 2021, TENSAT; Goharshady et al. 2024), as is
+the name of the last one: variable elimination.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def drop_underivable(options: Options) -> None:
 
 
 def drop_unreachable(options: Options) -> None:
-    """Keep what the roots can ask for."""
+    """Keep only what the roots can reach."""
     seen = set(options.roots)
     todo = list(options.roots)
     while todo:
@@ -110,8 +110,8 @@ def merge_duplicates(options: Options) -> None:
 def drop_dominated(options: Options) -> None:
     """Drop, by target, what another option of the class does at no higher cost from fewer inputs.
 
-    To leave out an input can cost launches: what hung together through it falls apart. So inputs below which
-    anything could be on a target with a launch cost must not be among those left out.
+    Leaving out an input can cost launches, because it may have connected the pieces of a region. So inputs below which
+    any class could be on a target with a launch cost must not be left out.
     """
     touchy = _touchy(options)
     for klass, group in options.of.items():
@@ -153,7 +153,7 @@ def _touchy(options: Options) -> set[int]:
 
 
 def drop_free(options: Options) -> None:
-    """Leave out classes that cost nothing wherever they are read, all of their inputs being such classes."""
+    """Leave out classes that cost nothing wherever they are read, if all of their inputs are such classes."""
     readers = options.readers()
 
     def free(klass: int) -> Option | None:
@@ -196,7 +196,8 @@ def drop_free(options: Options) -> None:
 
 
 MOST_READS = 256
-"""What reads more classes is left as it is: to fold each of them into it would take the square of their number."""
+"""Classes that a foldable class may read, at most: folding more into each reader would take the square of their number.
+"""
 
 
 def fold(options: Options) -> None:
@@ -228,7 +229,7 @@ def fold(options: Options) -> None:
             touched.add(reader)
             for below in inner:
                 merged = _folded(klass, option, below, target)
-                # What reads its own class through the other is part of no program.
+                # An option that reads its own class through the other is part of no program.
                 if reader not in merged.reads:
                     options.of[reader].append(merged)
                     for child in merged.reads:
@@ -264,8 +265,8 @@ def _folded(klass: int, option: Option, below: Option, target: int) -> Option:
 def hopeless_nodes(problem: Problem, dominators: Dominators, cost: float) -> np.ndarray:
     """E-nodes that no program contains which is cheaper than a known one.
 
-    An e-node needs all that its inputs need, beside what every program needs; this alone may cost more than the known
-    program. And an e-node one of whose inputs needs its class is in no program at all.
+    An e-node needs all that its inputs need, besides what every program needs; this alone may cost more than the known
+    program. And an e-node is in no program if one of its inputs needs its class.
 
     Args:
         problem: The problem.

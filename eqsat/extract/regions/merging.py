@@ -1,10 +1,10 @@
 """Cut a coloured graph into the cheapest connected one-coloured parts that can be executed one after the other.
 
-First what needs no search. The connected one-coloured pieces are a lower bound; a piece that is in no cycle of the
-quotient graph stays whole, and the cycles are independent of each other. Inside a cycle, an edge beside which a
-path leaves the colour can never lie inside a part; without such edges the pieces are smaller. Then a node that can
-join its one reader (or its one input) without leaving anything apart does. Networks are solved by this alone; what
-is left, if anything, goes to ``eqsat.extract.regions.multicut``.
+First it does everything that needs no search. The connected one-coloured pieces are a lower bound; a piece that is in
+no cycle of the quotient graph stays whole, and the cycles are independent of each other. Inside a cycle, an edge next
+to a path that leaves the colour can never lie inside a part; without such edges the pieces are smaller. Then a node
+joins its only reader (or its only input) if that leaves nothing apart. This alone solves networks;
+``eqsat.extract.regions.multicut`` solves the rest, if any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def minimal_parts(
     Args:
         preds: Per node the nodes it waits for; acyclic, without repetitions.
         colour: Per node; ``ALONE`` keeps a node by itself.
-        weight: Per node, positive, what a part of its colour costs; equal for equal colours.
+        weight: Per node, positive, the cost of a part of its colour; equal for equal colours.
     """
     count = len(preds)
     succs: list[list[int]] = [[] for _ in range(count)]
@@ -122,7 +122,7 @@ def _local_order(group: Sequence[int], inside: set[int], preds: Sequence[Sequenc
 def _parted(
     group: Sequence[int], inside: set[int], preds: Sequence[Sequence[int]], colour: dict[int, int]
 ) -> dict[int, set[int]]:
-    """Per node the inputs of its colour that it also reaches through another colour: they are never in one part."""
+    """Per node the inputs of its colour that are also reached through another colour: they are never in one part."""
     bit = {v: 1 << i for i, v in enumerate(group)}
     above: dict[int, int] = {}
     detour: dict[int, int] = {}
@@ -172,7 +172,7 @@ def _joined(
     joined = []
     for v in order:
         for u in preds[v]:
-            # One join a node and round: the next one is judged on the contracted graph.
+            # One join per node and round: the next one is judged on the contracted graph.
             if u not in close[v] or u in taken or v in taken:
                 continue
             waits = len(close[u]) <= 2 and all(w == v or above[w] & bit[v] for w in succs[u] if w in inside)

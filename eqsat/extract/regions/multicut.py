@@ -1,10 +1,10 @@
-"""The rest of the region problem, where merges exclude each other: exact, by integer programming with lazy cuts.
+"""The rest of the region problem, in which merges exclude each other: exact, by integer programming with lazy cuts.
 
-Two simulated executions, forwards and backwards, each run as much of one colour as is ready; the longest path that
-re-enters a colour is a lower bound, and mostly they meet. Else a 0/1 variable a mergeable edge says that it lies in
-the spanning tree of a part. Rows are added as solutions violate them: a tree has no cycles, and the parts of a
-solution must not wait for each other: of the edges that hold together a ring of waiting parts, one must go. That is a
-multicut problem (Chopra and Rao 1993) whose terminals are found on the way.
+Two simulated executions, forwards and backwards, each run as many ready nodes of one colour as possible; the longest
+path that re-enters a colour is a lower bound, and mostly they meet. Otherwise a 0/1 variable for each mergeable edge
+says that it lies in the spanning tree of a part. Rows are added when solutions violate them: a tree has no cycles, and
+the parts of a solution must not wait for each other, so of the edges that connect the parts of such a cycle one must
+go. This is a multicut problem (Chopra and Rao 1993) whose terminals are found during the search.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Knot:
     Attributes:
         preds: Per node the nodes it waits for; acyclic.
         colour: Per node; parts are of one colour.
-        weight: Per node what a part of its colour costs.
-        edges: ``(u, v)`` with u in ``preds[v]``, along which parts may hang together.
+        weight: Per node the cost of a part of its colour.
+        edges: ``(u, v)`` with u in ``preds[v]``, along which parts may be connected.
     """
 
     preds: list[list[int]]
@@ -53,7 +53,7 @@ def _cost(knot: Knot, parts: list[int]) -> float:
 
 
 def _simulated(knot: Knot, backwards: bool) -> list[int]:
-    """Run whatever single nodes are ready, else the colour of which most is ready, until nothing is left."""
+    """Run all single nodes that are ready, otherwise the colour with the most ready nodes, until nothing is left."""
     count = len(knot.preds)
     succs: list[list[int]] = [[] for _ in range(count)]
     for v, before in enumerate(knot.preds):

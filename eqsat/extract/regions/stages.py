@@ -7,8 +7,8 @@ execution order). A node may wait for a later stage, which is what makes the cou
 in ``a=p+p; b=q+q; h=tanh(b); n=a*b; d_i=a∘h`` with ``tanh`` on the host, waiting makes {b}, {a, n, d_1 .. d_k}
 of k+1 regions.
 
-First the regions of targets whose launch costs something are made as few as possible, then, the rest being
-equal, the pieces of the host.
+First the number of regions of targets with a launch cost is minimised, then, among equal solutions,
+the number of pieces of the host.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Staging:
         region: Per node, index into ``regions``.
         regions: In an execution order; each lists its nodes in an execution order.
         cost: Seconds to launch them all.
-        proven: No cut costs less. False only where the search was cut short on a graph that is far from any network's.
+        proven: No cut costs less. False only if the search was stopped early, on a graph unlike that of any network.
     """
 
     stage: list[int]
@@ -54,7 +54,7 @@ def stages(preds: Sequence[Sequence[int]], target: Sequence[int], dispatch: Sequ
     reads = [sorted(set(before)) for before in preds]
     if topological_order(reads) is None:
         raise ValueError("a program must be acyclic")
-    # Nodes on a target with a free launch stay single at first: pieces of theirs could only stand in the way.
+    # Nodes on a target with a free launch stay single at first: merging them could only block other merges.
     price = [dispatch[t] for t in target]
     if not any(price) and len(set(target)) < 2:
         return _staging(reads, _connected(reads), target, dispatch, True)
@@ -104,7 +104,7 @@ def _staging(
     assert order is not None, "regions that wait for each other"
     for piece in order:
         depth[piece] = max((depth[earlier] + 1 for earlier in between[piece]), default=0)
-    # One launch after the other, the earliest stage first: a region's inputs are then as fresh as can be.
+    # One launch after the other, the earliest stage first: a region's inputs are then as recent as possible.
     order.sort(key=lambda piece: (depth[piece], target[members[piece][0]], members[piece][0]))
     region = [0] * len(reads)
     regions = []
