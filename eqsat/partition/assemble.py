@@ -1,6 +1,6 @@
-"""From the extractor's choices to a plan: kernels over numbered values, constants folded where they are used.
+"""Turns the extractor's choices into a plan: kernels over numbered values, with constants folded where they are used.
 
-Only here are big constant expressions computed, and only those that the chosen program reads.
+Large constant expressions are computed only here, and only if the chosen program reads them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def assemble(
 
     Args:
         choices: Problem class -> choice, children before parents.
-        pricing: Who said what they cost.
+        pricing: The pricing from which the costs come.
     """
     snapshot = formulation.snapshot
     constants = _Constants(snapshot)
@@ -98,7 +98,7 @@ def assemble(
 
 
 def _name_both_layouts(names: dict[int, str], snapshot: Snapshot) -> None:
-    """Gives a tensor its name in both of its layouts: people find their layers by name."""
+    """Gives a tensor its name in both of its layouts, because people find their layers by name."""
     known = dict(names)
     for node in snapshot.nodes:
         child = node.children[0] if node.op in LAYOUTS else None
@@ -161,7 +161,7 @@ class _Constants:
         return None
 
     def _array(self, eclass: int) -> np.ndarray:
-        """The contents of a class; what it is computed from comes first, without recursion: chains may be long."""
+        """The contents of a class; its operands are computed first, without recursion, because chains may be long."""
         todo = [eclass]
         while todo:
             top = todo[-1]
@@ -242,7 +242,7 @@ class _Constants:
                     if any(r is not None for r in found):
                         ready.append(c)
                 ranks.update(dict.fromkeys(ready, height))
-                # Only what reads a class that became derivable can be so in the next round.
+                # Only readers of a class that became derivable can become derivable in the next round.
                 waiting = sorted({r for c in ready for r in readers.get(c, ()) if r not in ranks})
             self._ranks = ranks
         return self._ranks

@@ -25,7 +25,7 @@ def body_function(
         op: Domain and name of the function.
         body: What it computes.
         attributes: Per node its attributes; by default those in the body.
-        parameters: Per node and attribute the function's attribute that it refers to, None where the value is
+        parameters: Per node and attribute the function's attribute to which it refers, None if the value is
             fixed; by default everything is fixed.
         inputs: Names of the inputs; by default those of the operators that read them first.
     """
@@ -64,7 +64,7 @@ def body_function(
 
 
 def _input_names(body: Body) -> list[str]:
-    """Each input called as the operator that reads it first calls it."""
+    """Names each input after the input of the operator that reads it first."""
     names = [f"input_{i}" for i in range(body.inputs)]
     seen: set[int] = set()
     for node in body.nodes:

@@ -1,8 +1,8 @@
-"""Functions that a program still calls: those of the input model, and those that eqsat itself defines.
+"""Functions that a program still calls: those of the input model, and those that eqsat defines.
 
 The definition of a function of eqsat may depend on its attributes in ways that ONNX cannot express by references (a
 table computed from an axis). Each combination of attributes that occurs is therefore a function of its own; the
-first one bears the operator's name.
+first one has the operator's name.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _define(op: OpKey, attrs: Attrs) -> ir.Function:
     body, inputs = _definition(op, attrs)
     function = body_function(op, body, inputs=inputs)
     for name, _ in attrs:
-        # The values are part of the definition; declaring the names lets calls state them.
+        # The values are part of the definition; the names are declared so that calls can give values.
         function.attributes.add(ir.Attr(name, ir.AttributeType.UNDEFINED, None))
     return function
 

@@ -1,9 +1,9 @@
 """Composites as shared model-local functions: one function for all calls that differ in attributes only.
 
-A composite's definition says which operators it is made of. All 53 convolutions of a ResNet are one
-``conv_relu`` with different strides and pads, so the function declares those as its own attributes, its nodes
-refer to them, and each call gives the values. Two definitions of a composite that differ in more than
-attributes, say with and without a bias, are two functions; each is then named after its operators.
+The definition of a composite consists of operators. All 53 convolutions of a ResNet are one ``conv_relu`` with
+different strides and pads, so the function declares these as its own attributes, its nodes refer to them, and each call
+gives the values. Two definitions of a composite that differ in more than attributes, say with and without a bias, are
+two functions; each is then named after its operators.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Call:
 
     Attributes:
         op: The function.
-        attributes: What the function's own attributes are at this call.
+        attributes: The values of the function's own attributes in this call.
         operands: Which operands of the composite are passed on; absent ones are not.
     """
 
@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True)
 class _Definition:
-    """A body with its absent operands resolved, and its attributes apart from what all calls share."""
+    """A body with its absent operands resolved, and with its attributes separate from the part that all calls share."""
 
     skeleton: _Skeleton
     body: Body
@@ -169,7 +169,9 @@ def _shared_part(op: OpKey, attribute: ir.Attr) -> tuple[str, str, str]:
 
 
 def _parameter_names(definition: _Definition) -> tuple[tuple[str | None, ...], ...]:
-    """The function's attribute for each attribute of its nodes: its own name where free, else behind the operator's."""
+    """The function's attribute for each attribute of its nodes: its own name if that is free, otherwise the operator's
+    name and its own.
+    """
     namer = Namer()
     names = []
     for node, attributes in zip(definition.body.nodes, definition.attributes, strict=True):

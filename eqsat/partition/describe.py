@@ -1,4 +1,4 @@
-"""What a partitioned program consists of, as plain data for reports."""
+"""The contents of a partitioned program as plain data for reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KernelDescription:
         op: The operator or composite, such as ``dnnl.conv_relu``.
         operators: The standard operators it computes; one for a plain operator.
         cost: Seconds.
-        rule: What made it; empty for an operator of the input model.
+        rule: The rule that made it; empty for an operator of the input model.
     """
 
     name: str
@@ -70,7 +70,7 @@ class RegionDescription:
 
     @property
     def operators(self) -> int:
-        """Standard operators in it, those inside composites included."""
+        """Standard operators in it, including those inside composites."""
         return sum(len(kernel.operators) for kernel in self.kernels)
 
 

@@ -1,4 +1,4 @@
-"""Building ONNX nodes from operators, attribute bundles and values: the one place that knows onnx_ir's node syntax."""
+"""Builds ONNX nodes from operators, attribute bundles and values: only this module knows onnx_ir's node syntax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ call of a region's function the C call of the region."""
 NAME, INPUTS, OUTPUTS = "{name}", "{inputs}", "{outputs}"
 """Holes in the C call of a region: its name, its operands and its results, in the order of the region's function."""
 TRUSTED_CALL = "eqsat.trusted_call"
-"""Key of a node's ``meta``, which no file has: the same call, known to come from a target file that was read here."""
+"""Key of a node's ``meta``, which is not saved: the same call, known to come from a target file that was read here."""
 FAMILY = "eqsat.family"
 """Metadata key: family of kernels of generated code that computes a node."""
 OPERANDS = "eqsat.operands"
@@ -45,7 +45,7 @@ def function_domain(target: str) -> str:
 
 
 def composite_domain(target: str) -> str:
-    """Domain of the composites of a target; apart from the regions', so that names never meet."""
+    """Domain of the composites of a target; another one than that of regions, so that names never clash."""
     return f"{opset.EQSAT}.{target}.composite"
 
 
@@ -62,7 +62,7 @@ def make_value(name: str, known: TensorType | None = None) -> ir.Value:
 
 
 def set_type(value: ir.Value, known: TensorType | None) -> None:
-    """States what is known and not stated yet."""
+    """Adds the type and shape that are known and not set yet."""
     if known is None:
         return
     if value.type is None:

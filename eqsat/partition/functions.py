@@ -4,8 +4,8 @@ The main graph holds the host's nodes and one call for each region of an acceler
 composites and plain operators, a composite's function is made of standard operators; so every ONNX tool can
 check, run, show or inline the result (ONNX standard, "Functions" in IR.md).
 
-What ONNX Runtime 1.31 and ``onnx.reference`` want beyond the standard: a function is listed behind those it
-calls, and returns neither an input nor a value twice.
+ONNX Runtime 1.31 and ``onnx.reference`` require more than the standard: a function must be listed after the functions
+that it calls, and must return neither an input nor a value twice.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def to_model(plan: Plan, regions: Sequence[Region], original: ir.Model) -> ir.Mo
     Args:
         plan: The program.
         regions: Its regions in execution order, from :func:`eqsat.partition.regions.regions`.
-        original: The model that the program came from, at the pinned opset. It gives what a program does not
-            say (documentation, functions that are still called) and is left as it is.
+        original: The model from which the program came, at the pinned opset. It supplies what a plan does not contain
+            (documentation, functions that are still called) and is not changed.
 
     Returns:
         A model with the original's inputs and outputs by name, type and order. Tensors are shared with the original.
 
     Raises:
-        OptimizationError: The original is of another opset, or has functions that bear the names of ours.
+        OptimizationError: The original is of another opset, or has functions with names of eqsat's functions.
     """
     version = original.opset_imports.get("", opset.PINNED_OPSET)
     if version != opset.PINNED_OPSET:
@@ -148,7 +148,7 @@ class _Writer:
     # ---- the main graph ---------------------------------------------------------------------------
 
     def _host_values(self) -> None:
-        """Declares what the main graph computes before anything defines it; outputs as the model declares them."""
+        """Declares the values of the main graph before anything defines them; outputs as the model declares them."""
         declared: set[int] = set()
         for i, (vid, value) in enumerate(self.plan.outputs):
             name = output_name(self.plan, i)
@@ -187,7 +187,7 @@ class _Writer:
             self.nodes.append(self._kernel(node, self.scope, marks))
 
     def _outputs(self) -> list[ir.Value]:
-        """The graph outputs, with an Identity on the host for those that are no node's own."""
+        """The graph outputs, with an Identity on the host for those that no node produces."""
         by_name: dict[str, ir.Value] = {value.name or "": value for value in self.scope.values()}
         results = []
         for i, (vid, original) in enumerate(self.plan.outputs):

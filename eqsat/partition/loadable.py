@@ -1,8 +1,8 @@
-"""Operators that ONNX Runtime loads in a graph but not in a function, spelled otherwise where they stand in one.
+"""Rewrites operators that ONNX Runtime loads in a graph but not in a function.
 
 ``QLinearConcat`` is one: inside a function, ONNX Runtime 1.31 infers its result's type from the scale, finds a float
-and refuses the file, which ``onnx.checker`` passes. There it is written as what it is: operands converted to the
-result's scale, and a ``Concat`` of integers.
+and refuses the file, although ``onnx.checker`` accepts it. In functions it is therefore written as operands converted
+to the result's scale, and a ``Concat`` of integers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Names of a program's values: what users called a tensor stays, everything else gets a readable new name.
+"""Names of a program's values: users' names of tensors stay, other values get readable new names.
 
-People find their layers by name, in Netron and in their own scripts. Inputs and outputs therefore keep their
-names whatever happens, surviving tensors keep theirs unless those are taken, and new values are named after the
-operator that computes them.
+People find their layers by name, in Netron and in their own scripts. Inputs and outputs therefore always keep their
+names, tensors that still exist keep theirs unless those are taken, and new values are named after the operator that
+computes them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Namer:
         self._next: dict[str, int] = {}
 
     def keep(self, name: str) -> str:
-        """The name itself while it is free, else with the least number behind it that makes it free."""
+        """The name itself while it is free, otherwise with the lowest number appended that makes it free."""
         if name in self.taken:
             return self.number(name, start=1)
         self.taken.add(name)
         return name
 
     def number(self, base: str, *, start: int = 0) -> str:
-        """The base with a number behind it: ``Conv_0``, ``Conv_1``."""
+        """The base with a number appended: ``Conv_0``, ``Conv_1``."""
         k = self._next.get(base, start)
         while f"{base}_{k}" in self.taken:
             k += 1

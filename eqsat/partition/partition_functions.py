@@ -1,14 +1,14 @@
 """Annotations that belong to composites: by the ``annotate`` of a target file, or by a function in Python.
 
-A partition function is called for each composite of the result and says what its operands and its result bear:
+A partition function is called for each composite of the result and annotates its operands and its result:
 
 def keep_apart(call, x, y):
     return op.StopFusion(op.CastHint(call(x, y), dtype="int8"))
 
-What it returns becomes the composite's definition, so that the annotations lie inside. (TVM has this as
-``relay.quantize``'s ``register_partition_function`` with ``QPartitionExpr``.) A partition function takes the place of
-the target file's ``annotate``. Annotations that the model has already where they would come are taken over, so that
-optimizing a result again changes nothing.
+Its result becomes the composite's definition, so that the annotations are inside. (TVM has this as ``relay.quantize``'s
+``register_partition_function`` with ``QPartitionExpr``.) A partition function replaces the target file's ``annotate``.
+Annotations that the model already has at these places are taken over, so that optimizing a result again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Call:
         name: As in the target file, with the target: ``ccompiler.add_subtract_multiply``.
         operators: Names of the operators it computes.
         operands: Its operands; the same that the function is given.
-        names: What the pattern in the target file calls them; optional ones that are absent are left out.
+        names: Their names in the pattern of the target file, without absent optional ones.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """What a composite's operands and its result bear, the annotation applied first in front."""
+    """Annotations of a composite's operands and result, with the one applied first in front."""
 
     operands: tuple[_Chain, ...]
     result: _Chain
 
 
 def check_names(functions: Mapping[str, PartitionFunction], targets: Sequence[Target]) -> None:
-    """Raises: OptimizationError: A function is for a composite that no target has."""
+    """Raises: OptimizationError: A function names a composite that no target has."""
     known = [f"{t.name}.{c.name}" for t in targets for c in t.composites]
     for name in functions:
         if name not in known:
@@ -88,11 +88,11 @@ def annotate_composites(
 
     Args:
         assembled: The program.
-        targets: Whose ``annotate`` clauses count.
+        targets: The targets whose ``annotate`` clauses apply.
         functions: Partition functions by the name of their composite.
 
     Raises:
-        OptimizationError: A partition function does something else than to annotate.
+        OptimizationError: A partition function does more than annotate.
     """
     declared = {(t.name, c.name): c.annotations for t in targets for c in t.composites}
     plan = assembled.plan
@@ -144,7 +144,7 @@ def _ask(
 
 
 def _peel(tensor: Tensor) -> tuple[_Chain, Tensor]:
-    """Annotations on the outside of a tensor, the innermost first, and what bears them."""
+    """Annotations on the outside of a tensor, the innermost first, and the annotated tensor."""
     found: list[tuple[OpKey, Attrs]] = []
     while tensor.step is not None and tensor.step.op in ANNOTATIONS:
         found.append((tensor.step.op, tensor.step.attrs))
@@ -174,7 +174,7 @@ class _Editor:
         self.nodes: list[PlanNode | None] = list(assembled.plan.nodes)
         plan = assembled.plan
         self.held = {v for v, _ in plan.outputs} | set(plan.subgraph_names.values())
-        """Values that somebody beside the nodes reads."""
+        """Values with readers other than nodes."""
         self.readers: dict[int, list[int]] = {}
         self.producer: dict[int, int] = {}
         for i, node in enumerate(plan.nodes):
@@ -197,7 +197,7 @@ class _Editor:
         return Assembled(plan, tuple(self.assembled.enodes[k] for k in kept))
 
     def _behind(self, value: int | None, chain: _Chain) -> int | None:
-        """The value behind those annotations of a chain that follow a value already; they go."""
+        """The value after those annotations of a chain that already follow a value; these annotations are removed."""
         for annotation in chain:
             readers = self.readers.get(value, []) if value is not None and value not in self.held else []
             reader = self.nodes[readers[0]] if len(readers) == 1 else None
@@ -208,7 +208,7 @@ class _Editor:
         return value
 
     def _before(self, value: int | None, chain: _Chain) -> int | None:
-        """The value before those annotations of a chain that precede a value already; they go."""
+        """The value before those annotations of a chain that already precede a value; these annotations are removed."""
         for annotation in reversed(chain):
             if value is None or value in self.held or len(self.readers.get(value, ())) != 1:
                 break

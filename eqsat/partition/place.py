@@ -1,10 +1,10 @@
-"""Annotations that rules place: wherever the left side stands in the model, the right side takes its place.
+"""Annotations that rules place: wherever the left side occurs in the model, the right side replaces it.
 
-The pattern is matched in an e-graph of the model as it stands and of these rules alone, so that operand order does not
-matter and every form of pattern and condition is available; one round of it, so that a rule whose right side contains
-its left (``x * y => StopFusion(x * y)``) applies once to each product. What the rules made is then written into the
-model. The saturation that follows knows these rules no more: to it a value before an annotation and the one behind it
-are different, and no composite reaches across. An annotation that a value already bears is not placed again.
+The pattern is matched in an e-graph of the unchanged model and of these rules only, so that operand order does not
+matter and every form of pattern and condition is available. There is one round, so that a rule whose right side
+contains its left (``x * y => StopFusion(x * y)``) applies once to each product. The results are then written into the
+model. The saturation that follows does not use these rules: for it, the values before and after an annotation are
+different, and no composite reaches across. An annotation that a value already has is not placed again.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def place(model: ir.Model, rules: Sequence[Rule]) -> tuple[ir.Model, list[RuleSt
 
     Args:
         model: Loaded; not changed.
-        rules: All of them are obeyed, in their order where several match one value.
+        rules: All of them are applied, in their order if several match one value.
 
     Returns:
-        The annotated model, loaded as well, and what each rule did.
+        The annotated model, loaded as well, and the statistics of each rule.
     """
     if not rules:
         return model, []
@@ -90,19 +90,19 @@ class _Writer:
         leaves = (*self.graph.inputs, *self.graph.initializers.values())
         self.namer = Namer(v.name for v in (*leaves, *(o for n in everywhere for o in n.outputs)) if v.name)
         self.current: dict[int, ir.Value] = {}
-        """Class -> the value that stands for it, annotations included; of all that is defined so far."""
+        """Class -> the value that stands for it, annotations included; for all values defined so far."""
         for value in leaves:
             if value in egraph.refs:
                 self.current[egraph.refs[value]] = value
 
     def place(self, value: ir.Value) -> None:
-        """Puts what the rules made of a value in its place."""
+        """Replaces a value by the result of the rules."""
         eclass = self.egraph.refs.get(value)
         if eclass is None:
             return
         self.current[eclass] = value
         made = [n for n in self.made(eclass) if not self.egraph.constant[eclass]]
-        # What is built from the value itself stands behind what replaces it.
+        # Nodes that are built from the value itself come after its replacement.
         for enode in sorted(made, key=lambda n: (self._reads(n, eclass), n.rule)):
             self._replace(self.current[eclass], eclass, enode)
 
@@ -116,7 +116,7 @@ class _Writer:
         return all(self.egraph.nodes[n].rule >= _OWN_RULES for n in self.egraph.classes[holder])
 
     def _reads(self, enode: ENode, eclass: int, depth: int = 64) -> bool:
-        """Whether what an e-node computes is built from a class."""
+        """Whether the value of an e-node is built from a class."""
         for child in enode.children:
             if child == eclass:
                 return True
@@ -170,8 +170,8 @@ class _Built:
     """The nodes of one right side, not yet in the graph.
 
     Args:
-        writer: What is defined so far.
-        open_: Classes that must not be built, as what is built stands for them.
+        writer: The values defined so far.
+        open_: Classes that must not be built, because the new nodes stand for them.
     """
 
     def __init__(self, writer: _Writer, open_: set[int]) -> None:
@@ -198,7 +198,7 @@ class _Built:
         return value
 
     def discard(self) -> None:
-        """Leaves no trace in what the nodes would have read."""
+        """Removes the nodes from the readers of the values that they would have read."""
         for node in self.nodes:
             for index in range(len(node.inputs)):
                 node.replace_input_with(index, None)
@@ -237,7 +237,7 @@ def _same(a: ir.Node | None, b: ir.Node) -> bool:
 
 
 def _bears(value: ir.Value, op: OpKey, attrs: Attrs) -> bool:
-    """Whether a value has an annotation already, with others behind it or not."""
+    """Whether a value has an annotation already, with or without others after it."""
     node = value.producer()
     while node is not None and op_key(node) in ANNOTATIONS:
         if (op_key(node), to_attrs(node)) == (op, attrs):

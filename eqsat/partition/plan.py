@@ -1,4 +1,4 @@
-"""The chosen program: what extraction decided, before it becomes regions, functions and an ONNX model."""
+"""The chosen program: the result of extraction, before it becomes regions, functions and an ONNX model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PlanNode:
         op: The operator; a composite is ``OpKey(target name, composite name)``.
         attrs: The operator's attributes; empty for a composite (its body holds them).
         inputs: Value ids, None for an absent optional input.
-        outputs: Value ids; None for an output nobody reads.
+        outputs: Value ids; None for an output without readers.
         target: Index into ``Plan.targets``.
         body: Definition of a composite, None for a plain operator.
         cost: Seconds.
         rule: Name of the rule that made it, empty for an operator of the input model.
         call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
-        family: Family of kernels of generated code that computes it; empty where the target says none.
+        family: Family of kernels of generated code that computes it; empty if the target names none.
     """
 
     op: OpKey
@@ -52,7 +52,7 @@ class Plan:
         outputs: Value id and the original graph output, in the model's order; one value may serve several.
         constants: Value id -> tensor, for values that are constant (initialisers and folded expressions).
         types: Value id -> type where known.
-        names: Value id -> the name of the original tensor, for values that survive.
+        names: Value id -> the name of the original tensor, for values that still exist.
         subgraph_names: For nodes with subgraphs: name of a captured outer value -> value id that now holds it.
     """
 

@@ -1,9 +1,8 @@
 """Regions: the largest pieces of a program that one target can execute in one go.
 
-A piece can be launched as a whole exactly if no value leaves it and comes back (it is convex), and all pieces can
-run one after the other exactly if the graph of pieces, the quotient, is acyclic. Which nodes go together, such
-that the launches are fewest, is decided in :mod:`eqsat.extract.regions.stages`; here the pieces get names, inputs and
-outputs.
+A piece can be launched as a whole exactly if no value leaves it and comes back (it is convex), and all pieces can run
+one after the other exactly if the graph of pieces, the quotient, is acyclic. :mod:`eqsat.extract.regions.stages` groups
+the nodes so that the launches are fewest; here the pieces get names, inputs and outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading partitioned models back: which regions a saved model has, and the same model without any function of ours."""
+"""Reads partitioned models back: the regions of a saved model, and the same model without eqsat's functions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SavedRegion:
     """A region as found in a model.
 
     Attributes:
-        name: Such as ``dnnl_0``; empty for nodes of the main graph that belong to none.
-        target: Name of the target; empty where nothing says so.
+        name: Such as ``dnnl_0``; empty for nodes of the main graph without a region.
+        target: Name of the target; empty if the metadata has none.
         function: The region's function; None for a piece on the host, which lies in the main graph.
         nodes: Its nodes in execution order: calls of composites and plain operators.
         call: The node of the main graph that calls the function; None for a piece on the host.
@@ -80,14 +80,14 @@ def is_partitioned(model: ir.Model) -> bool:
 
 
 def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
-    """The model in plain ONNX: without regions, composites and functions of eqsat, and without its marks.
+    """The model in plain ONNX: without regions, composites and functions of eqsat, and without its metadata.
 
-    Other functions of the model stay. Tensors are shared, the given model is left as it is.
+    Other functions of the model stay. Tensors are shared, the given model is not changed.
 
     Args:
         model: Partitioned or not.
-        operators: Whether the operators that eqsat defines go as well. Without them annotations are lost: what is to be
-            optimized again keeps them.
+        operators: Whether the operators that eqsat defines are removed as well. Annotations are then lost, so set this
+            to False for a model that will be optimized again.
     """
     if operators:
         result = with_definitions(model)
@@ -121,7 +121,7 @@ def _is_piece(function: ir.Function) -> bool:
 
 
 def _unshadow(graph: ir.Graph) -> None:
-    """Keeps the bodies of control flow from defining names that came into the graph with inlined functions."""
+    """Renames values in the bodies of control flow that clash with names of inlined functions."""
     outer = {v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name}
     outer.update(v.name for node in graph for v in node.outputs if v.name)
     for node in graph:

@@ -1,8 +1,9 @@
-"""Bodies of If, Loop and Scan in a rewritten program: what they read from outside, under its new name.
+"""Bodies of If, Loop and Scan in a rewritten program: connects the values that they read from outside to their new
+names.
 
-A body names the outer values it captures. After rewriting those may be computed elsewhere and be called
-otherwise, and a name that the body defines itself may have been given to an outer value; ONNX allows neither
-dangling names nor shadowing.
+A body names the outer values that it captures. After rewriting, another node may compute such a value under another
+name, and a name that the body defines itself may have been given to an outer value. ONNX allows neither dangling names
+nor shadowing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def captured_values(plan: Plan, node: PlanNode) -> dict[str, int]:
     """Name in the node's subgraphs -> value id that now holds the captured value.
 
     Raises:
-        OptimizationError: The plan does not say where a captured value is.
+        OptimizationError: The plan does not contain a captured value.
     """
     found = {}
     for name in captured_names(node.attrs):
@@ -73,7 +74,7 @@ def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: Abstrac
     """A copy of a body that reads its captured values from elsewhere.
 
     Args:
-        graph: The body as loaded; it is left as it is.
+        graph: The body as loaded; it is not changed.
         captured: Name of a captured value in the body -> the value to read instead.
         outer: Names of the enclosing scopes, which the copy must not define.
     """

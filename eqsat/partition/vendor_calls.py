@@ -1,6 +1,7 @@
 """The C call of a kernel, with the expressions of its target file evaluated for one use of it.
 
-What is left open is where the tensors lie: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned model,
+Only the addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned
+model,
 ``{result}`` is its result. Braces of C are doubled.
 """
 
@@ -34,7 +35,7 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target) -> str:
     Args:
         node: The call of a composite, or a plain operator.
         snapshot: The e-graph.
-        target: That runs it.
+        target: The target that runs it.
 
     Raises:
         TargetError: An expression of the call has no value here.
@@ -110,7 +111,7 @@ def _text(value: Any) -> str:
     """A value as a C expression; several are separated by commas.
 
     Raises:
-        Unknown: It is none that C has.
+        Unknown: C has no such value.
     """
     if isinstance(value, np.generic):
         value = value.item()

@@ -1,9 +1,10 @@
-"""Quantization: which numbers flow through a network, which integers stand for them, and what that costs in accuracy.
+"""Quantization: the numbers in a network, the integers that stand for them, and the cost in accuracy.
 
 - ``data`` reads calibration samples; ``histogram`` and ``calibrate`` gather statistics of every float tensor.
 - ``ranges`` chooses ranges from them (``entropy``, ``squared_error``); ``quantizer`` makes scales and zero points.
-- ``operators`` and ``scheme`` say which tensors are quantized; ``insert`` writes that into a model as QDQ pairs.
-- ``noise`` measures what each of them does to the outputs; ``budget`` has programs pay for it in the e-graph.
+- ``operators`` and ``scheme`` decide which tensors are quantized; ``insert`` writes the decision into a model as QDQ
+  pairs.
+- ``noise`` measures the effect of each tensor on the outputs; ``budget`` makes programs in the e-graph pay for it.
 - ``pipeline`` composes all of this: ``prepare`` folds, ``schemes`` chooses a method, ``within_budget`` extracts,
   measures and tightens until the budget is kept.
 """

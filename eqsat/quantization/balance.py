@@ -1,17 +1,17 @@
 """Rounding of weights whose errors cancel in the mean.
 
-Behind a Relu everything is positive, and images share most of what they have: what a weight is multiplied with has a
-mean far from zero. Rounded to nearest, the errors of a channel's weights then add up to a shift of its output that is
-the same for every sample, passes through the network undamped, and in deep networks is most of the error. Nagel et al.
-("Data-free quantization through weight equalization and bias correction", 2019) measure the shift and correct it in the
-bias. Here it is avoided: some weights that are nearly as close to their second nearest integer go there, so that
-``sum of e_k E[x_k]`` vanishes. No bias is needed, and a weight is rounded the same whatever else of the network is.
+After a Relu all values are positive, and images have much in common: the operands of a weight have a mean far from
+zero. Rounded to nearest, the errors of a channel's weights then add up to a shift of its output that is the same for
+every sample, passes through the network undamped, and in deep networks is most of the error. Nagel et al. ("Data-free
+quantization through weight equalization and bias correction", 2019) measure the shift and correct it in the bias. Here
+it is avoided: some weights that are nearly as close to their second nearest integer are rounded to that, so that ``sum
+of e_k E[x_k]`` vanishes. No bias is needed, and the rounding of a weight does not depend on the rest of the network.
 
 For a channel with errors e the expected squared error of its output is ``sum of e_k² var(x_k) + (sum of e_k E[x_k])²``,
-if inputs do not correlate beyond their means. It is reduced greedily: candidates in order of what going to the other
-integer costs the first sum for each unit that it takes off the second, as many as are best; then single weights while
-that helps, which matters where there are few, as in depthwise convolutions. (Rounding by such an estimate, with all
-correlations: Nagel et al., "Up or down? Adaptive rounding for post-training quantization", 2020.)
+if inputs do not correlate beyond their means. It is reduced greedily. Candidates are ordered by the increase of the
+first sum for each unit by which they reduce the second, and the best number of them is moved. Then single weights move
+as long as that helps, which matters if there are few, as in depthwise convolutions. (Rounding by such an estimate, with
+all correlations: Nagel et al., "Up or down? Adaptive rounding for post-training quantization", 2020.)
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _LIMIT = 127
 _CANDIDATES = 16
 """Weights of a channel that may move at first, in square roots of their number: the shift grows like that as well."""
 _ROUNDS = 32
-"""Single moves a channel at most."""
+"""Single moves per channel, at most."""
 _NEGLIGIBLE = 0.01
 """Part of a channel's error that its mean may leave without single moves."""
 _CHUNK = 1 << 21
-"""Weights looked at in one go, which bounds the memory for intermediate results."""
+"""Weights processed at once, which bounds the memory for intermediate results."""
 
 
 def balanced(model: ir.Model, scheme: Scheme, calibration: Calibration) -> Scheme:
@@ -69,14 +69,14 @@ def balanced_integers(node: ir.Node, weight: np.ndarray, quantizer: Quantizer, m
     """Integers for a weight: each the nearest or the second nearest.
 
     Args:
-        node: Who reads the weight.
+        node: The node that reads the weight.
         weight: float32, finite.
         quantizer: Symmetric int8.
-        moments: Of what it is multiplied with.
+        moments: Moments of the operands of the weight.
     """
     integers = quantizer.quantize(weight)
     groups = len(moments.total)
-    # Writes into views of the channels' weights arrive in the integers.
+    # Writes into views of the channels' weights change the integers.
     parts = by_channel(node, integers, groups)
     steps = quantizer.scale.astype(np.float64).reshape(groups, -1, 1) if quantizer.axis is not None else quantizer.scale
     steps = np.broadcast_to(steps, (*parts.shape[:2], 1))
@@ -96,7 +96,7 @@ def _moves(scaled: np.ndarray, nearest: np.ndarray, mean: np.ndarray, variance: 
     Args:
         scaled: Weights in steps (float64[channels, K]).
         nearest: Their nearest integers.
-        mean, variance: Of what the weights are multiplied with (float64[K]).
+        mean, variance: Of the operands of the weights (float64[K]).
     """
     error = nearest - scaled
     other = -np.sign(error)
@@ -112,7 +112,7 @@ def _moves(scaled: np.ndarray, nearest: np.ndarray, mean: np.ndarray, variance: 
 
 
 def _prefix(error: np.ndarray, other: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """The weights that move (bool[channels, K]): the cheapest ones, as many as are best."""
+    """The weights that move (bool[channels, K]): the best number of the cheapest ones."""
     shift = error @ mean
     gain = -other * mean * np.sign(shift)[:, None]
     usable = gain > 0
@@ -131,7 +131,7 @@ def _prefix(error: np.ndarray, other: np.ndarray, mean: np.ndarray, variance: np
 
 
 def _cheapest(price: np.ndarray, count: int) -> np.ndarray:
-    """Where the lowest prices of each row are, in order (int64[channels, count])."""
+    """Positions of the lowest prices of each row, in order (int64[channels, count])."""
     if count < price.shape[1]:
         chosen = np.sort(np.argpartition(price, count - 1, axis=1)[:, :count], axis=1)
     else:
@@ -141,14 +141,14 @@ def _cheapest(price: np.ndarray, count: int) -> np.ndarray:
 
 
 def _is_shifted(error: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Whether a channel's mean is more than negligible beside its error (bool[channels])."""
+    """Whether a channel's mean is not negligible compared with its error (bool[channels])."""
     return (error @ mean) ** 2 > _NEGLIGIBLE * (error**2 @ variance)
 
 
 def _move_best(
     error: np.ndarray, other: np.ndarray, moved: np.ndarray, mean: np.ndarray, variance: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Moves in each row the weight that helps most, to its second nearest integer or back; whether one did help."""
+    """Moves in each row the weight that helps most, to its second nearest integer or back; returns whether any did."""
     now = error[rows] + moved[rows] * other[rows]
     step = np.where(moved[rows], -other[rows], other[rows])
     shift = (now @ mean)[:, None]

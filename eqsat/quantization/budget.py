@@ -1,13 +1,12 @@
-"""What rounding costs in accuracy, as linear rows of the extraction problem.
+"""The cost of rounding in accuracy, as linear rows of the extraction problem.
 
-Rounding of a tensor is paid for once, by the program that rounds it, however many of its values depend on it:
+A program pays once for rounding a tensor, however many of its values depend on it:
 
-- The integers of a tensor are one class, and a program has one producer a class. So each of its e-nodes carries the
-  tensor's noise, unless it only moves integers that were paid for: ``MaxPool(Q(x))`` is ``Q(MaxPool(x))``.
-- Integers of a constant are no class of the problem; the e-nodes that read them pay.
-- A composite may round what it keeps inside, and pays for that as well.
-- Where the payers of one tensor are in several classes, they read a class of its own that does nothing but carry the
-  weight.
+- The integers of a tensor are one class, and a program has one producer per class. So each of its e-nodes carries the
+  noise of the tensor, unless it only moves integers that were paid for: ``MaxPool(Q(x))`` is ``Q(MaxPool(x))``.
+- Integers of a constant are not a class of the problem; the e-nodes that read them pay.
+- A composite may round an inner value, and pays for that as well.
+- If the payers of one tensor are in several classes, they read an additional class that only carries the weight.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from eqsat.stages.extract import Limited
 
 @dataclass(frozen=True)
 class Roundings:
-    """Which e-nodes round what.
+    """Which e-nodes round which tensors.
 
     Attributes:
         payers: Per unit the snapshot's e-nodes that round it. A unit is a tensor of the scheme that is rounded for
@@ -48,7 +47,7 @@ def approximated(scheme: Scheme) -> list[int]:
 
 
 def find_roundings(snapshot: Snapshot, scheme: Scheme) -> Roundings:
-    """Finds out who rounds what in a saturated e-graph.
+    """Finds the e-nodes of a saturated e-graph that round tensors.
 
     Args:
         snapshot: Of an e-graph whose approximations are those of :func:`approximated`, in that order.
@@ -109,8 +108,8 @@ def _is_fixed(snapshot: Snapshot, eclass: int) -> bool:
 
 
 def _add_moved(snapshot: Snapshot, rounded: dict[int, frozenset[int]]) -> None:
-    """Adds classes of integers that were moved and then stand for a float tensor that the scheme does not name."""
-    # Tuples are such classes as well: what is split was moved.
+    """Adds classes of moved integers that stand for a float tensor that the scheme does not name."""
+    # Tuples are such classes as well: splitting moves values.
     read = [n for n in snapshot.nodes if n.op.name == "DequantizeLinear" or n.kind == "part"]
     named = frozenset(rounded)
     waiting = dict.fromkeys(
@@ -158,7 +157,7 @@ def _add_derived(snapshot: Snapshot, constants: dict[int, frozenset[int]]) -> No
 
 
 TIE = 2e-5
-"""What all noise together costs, relative to the original program."""
+"""The cost of all noise together, relative to the original program."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,8 @@ class Charged:
     """A formulation whose programs pay for what they round.
 
     Attributes:
-        formulation: Its problem has one budget for each output. Classes and e-nodes behind the last that the
-            formulation maps back do nothing but carry weights.
+        formulation: Its problem has one budget for each output. Classes and e-nodes after the last that the
+            formulation maps back only carry weights.
         totals: Per output the noise of everything, relative to the signal.
     """
 
@@ -186,9 +185,9 @@ class Charged:
     def limited(self, limits: Sequence[float]) -> Limited:
         """The problem with a limit on the noise of each output, relative to the signal.
 
-        Rows are in units of the limit, since solvers compare with absolute tolerances. Among programs of equal cost
-        the least noise is to win, so that a larger budget never means more noise for nothing: noise costs something,
-        too, but together not more than a small part of the original program.
+        Rows are in units of the limit, because solvers compare with absolute tolerances. Among programs of equal cost
+        the least noise should win, so that a larger budget never means more noise for nothing. Noise therefore has a
+        cost as well, but in total no more than a small part of the original program.
         """
         problem = self.formulation.problem
         kept: list[Budget] = []
@@ -220,7 +219,7 @@ def charge(formulation: Formulation, roundings: Roundings, weights: np.ndarray, 
 
     Args:
         formulation: The problem.
-        roundings: Who rounds what.
+        roundings: The e-nodes that round.
         weights: float64[units, outputs].
         outputs: Names of the float outputs.
     """

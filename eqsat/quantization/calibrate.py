@@ -1,6 +1,6 @@
 """Calibration: a model is run on samples, and statistics of every float tensor are gathered on the way.
 
-One pass is enough, as the histograms grow. Memory is that of one run (a tensor is let go of after its last
+One pass is enough, as the histograms grow. Memory is that of one run (a tensor is released after its last
 reader) and 64 KB for each tensor, however many samples there are.
 """
 
@@ -36,13 +36,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was seen.
+    """The observed statistics.
 
     Attributes:
         tensors: Statistics by tensor name, in execution order: inputs and everything floating-point computed from them.
         constants: Value by name of the floating-point tensors that no input changes.
         samples: Number of samples.
-        moments: Mean and power of what constant weights are multiplied with, by position of the node that reads them.
+        moments: Mean and power of the operands of constant weights, by position of the node that reads them.
     """
 
     tensors: dict[str, Histogram] = field(default_factory=dict)

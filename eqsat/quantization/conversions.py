@@ -1,12 +1,12 @@
-"""A quantized model cut in three: what comes before the integers, the integers alone, and what comes behind.
+"""A quantized model cut in three: the part before the integers, the integers, and the part after them.
 
-Each part is a function of the model: ``prefix`` quantizes the inputs, ``core`` reads and writes no floats at all,
-``suffix`` dequantizes the outputs. An accelerator or a microcontroller without floating point runs the core, and what
-feeds it may leave out the prefix and hand over integers (Relay's ``partition_conversions``).
+Each part is a function of the model: ``prefix`` quantizes the inputs, ``core`` reads and writes no floats, ``suffix``
+dequantizes the outputs. An accelerator or a microcontroller without floating point runs the core; its caller may leave
+out the prefix and pass integers (Relay's ``partition_conversions``).
 
-Where floats are needed in the middle, not all integer operators fit into one core that does not wait for itself. The
-cut is then the one that leaves most work in the core: a minimum cut with three labels in the order of execution
-(Ishikawa, "Exact optimization for Markov random fields with convex priors", 2003).
+If floats are needed in the middle, not all integer operators fit into one core that does not wait for itself. The cut
+then leaves as much work as possible in the core: a minimum cut with three labels in the order of execution (Ishikawa,
+"Exact optimization for Markov random fields with convex priors", 2003).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS = ("prefix", "core", "suffix")
 def partition_conversions(model: ir.Model) -> ir.Model:
     """The model with its nodes in up to three functions ``prefix``, ``core`` and ``suffix``; empty ones are left out.
 
-    Constants of all parts stay initializers of the main graph and are handed in as further inputs.
+    Constants of all parts stay initializers of the main graph and are passed as further inputs.
     """
     copy = model.clone()
     graph = copy.graph
@@ -55,7 +55,7 @@ def cut(nodes: Sequence[ir.Node], work: Sequence[int], integer: Sequence[bool]) 
 
     Args:
         nodes: In execution order.
-        work: What it is worth to have a node in the middle, non-negative.
+        work: The value of having a node in the middle, non-negative.
         integer: Whether a node may be in the middle.
     """
     network = nx.DiGraph()
@@ -64,7 +64,7 @@ def cut(nodes: Sequence[ir.Node], work: Sequence[int], integer: Sequence[bool]) 
     network.add_nodes_from((source, sink))
     endless = 2 * (len(nodes) + sum(work)) + 1
     for i, node in enumerate(nodes):
-        # A cut through the chain source, first, second, sink says prefix, core or suffix; the source's side is late.
+        # A cut through the chain source, first, second, sink means prefix, core or suffix; the source's side is late.
         first, second = 2 * i, 2 * i + 1
         lost = work[i] + 1 if integer[i] else 0
         network.add_edge(source, first, capacity=lost)
@@ -74,7 +74,7 @@ def cut(nodes: Sequence[ir.Node], work: Sequence[int], integer: Sequence[bool]) 
         for value in node.inputs:
             producer = None if value is None else value.producer()
             if producer is not None and producer in index:
-                # What reads something late is late.
+                # A reader of a late node is late.
                 network.add_edge(2 * index[producer], first, capacity=endless)
                 network.add_edge(2 * index[producer] + 1, second, capacity=endless)
     _, (late, _) = nx.minimum_cut(network, source, sink)
@@ -85,7 +85,7 @@ def _outlined(name: str, members: Sequence[ir.Node], graph: ir.Graph) -> tuple[i
     """Moves nodes of the main graph into a function; the call is not inserted yet."""
     inside = {v for node in members for v in node.outputs}
     reads = dict.fromkeys(v for node in members for v in node.inputs if v is not None and v not in inside)
-    # What flows first, then the constants.
+    # First the tensors that flow, then the constants.
     outer = sorted(reads, key=lambda v: v.is_initializer())
     member = set(members)
     results = [

@@ -1,6 +1,6 @@
-"""Calibration data: from files, folders, arrays or iterators to one checked sample after the other.
+"""Calibration data: turns files, folders, arrays or iterators into a sequence of checked samples.
 
-Rules, the same everywhere: an array of one rank more than the input has samples along its first axis. One of the
+The same rules hold everywhere: an array of one rank more than the input has samples along its first axis. One of the
 input's own rank is a batch along its first axis: it is cut into pieces of the model's batch size (1 where that is
 symbolic). The files of a folder are read in the order of their names.
 """
@@ -31,7 +31,7 @@ DataSource = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any]
 
 
 class CalibrationData:
-    """Samples for a model, checked one by one as they are asked for.
+    """Samples for a model, checked one by one when they are read.
 
     Args:
         source: One of
@@ -43,11 +43,11 @@ class CalibrationData:
             - a mapping from input name to array, or to a list of arrays;
             - an iterable of mappings from input name to array, each of exactly the declared shape. An iterator can
               be gone through once.
-        model: The model that they are for.
+        model: The model for which they are.
 
     Raises:
-        QuantizationError: There is nothing to read, or inputs are missing. What is wrong with a sample is said when
-            its turn comes.
+        QuantizationError: There is nothing to read, or inputs are missing. Errors in a sample are raised when it is
+            read.
     """
 
     def __init__(self, source: DataSource, model: ir.Model) -> None:
@@ -243,7 +243,7 @@ def first_samples(data: DataSource | CalibrationData, model: ir.Model, limit: in
     """The first ``limit`` samples, all for None.
 
     Raises:
-        QuantizationError: The limit leaves none, or as :class:`CalibrationData` says.
+        QuantizationError: The limit leaves none, or see :class:`CalibrationData`.
     """
     if limit is not None and limit < 1:
         raise QuantizationError("a limit of at least one sample is required", actual=str(limit))
@@ -252,7 +252,7 @@ def first_samples(data: DataSource | CalibrationData, model: ir.Model, limit: in
 
 
 class _File:
-    """A file of arrays, read when its turn comes."""
+    """A file of arrays, read only when needed."""
 
     def __init__(self, path: Path, name: str | None) -> None:
         self.path = path

@@ -1,15 +1,16 @@
 """The range that loses the least information, by relative entropy.
 
 After S. Migacz, "8-bit Inference with TensorRT", GTC 2017. For each candidate threshold, P is the distribution of the
-values with everything beyond the threshold counted into the outermost bin, and Q what the integers can tell of it:
+values with everything beyond the threshold counted into the outermost bin, and Q is what the integers preserve of it:
 the mass inside, pooled by level and spread evenly over the level's bins that are in use. The threshold with the least
 Kullback-Leibler divergence of Q from P wins. Clipping makes the outermost bin of P larger than that of Q; a wide range
 makes the levels coarse; the optimum is between.
 
-Beyond the slides: values below zero are kept apart from those above and the range need not be symmetric, so that a
+Unlike in the slides, values below zero are counted separately from those above and the range need not be symmetric, so
+that a
 threshold t stands for [max(low, -t), min(high, t)]. Exact zeros are left out, as every range represents them exactly.
-Bins with a few values each differ by chance, which would count as information that wide levels lose, and clip most of a
-small tensor: bins are merged until they hold enough, and where that leaves too few of them nothing is clipped.
+Bins with only a few values differ by chance. That would count as information which wide levels lose, and clip most of a
+small tensor: bins are merged until they hold enough values, and if too few bins remain nothing is clipped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from eqsat.quantization.histogram import SIDE, Histogram
 _CANDIDATES = 128
 _LEVELS = 256
 _ENOUGH = 32
-"""Values a bin in use has on average: then chance adds about 1 / (2 * 32) to a divergence."""
+"""Average number of values of a bin in use: then chance adds about 1 / (2 * 32) to a divergence."""
 
 
 def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, float]:
@@ -29,7 +30,7 @@ def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, f
 
     Args:
         histogram: Of a tensor that has values other than zero.
-        symmetric: Whether levels are spread over as much below zero as above, whatever is there.
+        symmetric: Whether levels are spread symmetrically around zero, even if values are not.
     """
     counts = histogram.counts.copy()
     counts[SIDE] -= histogram.zeros
@@ -41,7 +42,7 @@ def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, f
         counts = counts.reshape(-1, 2).sum(axis=1)
         width, side = 2 * width, side // 2
         first, last, reach = _ends(counts, side)
-    # Fewer bins than levels would say that nothing is lost however much is clipped.
+    # Fewer bins than levels would mean that clipping loses nothing.
     least = min(_LEVELS // 2, reach)
     thresholds = np.unique(np.linspace(least, reach, _CANDIDATES).round().astype(int))
     best, best_divergence = reach, np.inf
@@ -55,7 +56,7 @@ def least_divergence(histogram: Histogram, *, symmetric: bool) -> tuple[float, f
 
 
 def _ends(counts: np.ndarray, side: int) -> tuple[int, int, int]:
-    """The first bin in use, the one behind the last, and how far the further one is from zero."""
+    """The first bin in use, the one after the last, and the distance of the further one from zero."""
     used = np.flatnonzero(counts)
     first, last = int(min(used[0], side)), int(max(used[-1] + 1, side))
     return first, last, max(side - first, last - side)

@@ -1,8 +1,8 @@
-"""Which integers the model itself asks for, by ``CastHint`` annotations.
+"""The integer types that the model itself requests by ``CastHint`` annotations.
 
-An integer kernel reads and writes one type, so that a hint cannot be followed for a tensor alone: it decides for all
-that is connected with it. Where hints of one connected part contradict each other, or ask for what is no 8-bit integer,
-the option decides as it does without hints.
+An integer kernel reads and writes one type, so a hint cannot be followed for one tensor alone: it decides for all
+tensors that are connected with it. If hints of one connected part contradict each other, or request a type that is not
+an 8-bit integer, the option decides as without hints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_hint(op: OpKey) -> bool:
 
 
 def hinted_types(nodes: Sequence[ir.Node], is_data: Callable[[ir.Value], bool]) -> dict[str, str]:
-    """The element type that hints ask for, by tensor name; ``"int8"`` or ``"uint8"``.
+    """The element type that hints request, by tensor name; ``"int8"`` or ``"uint8"``.
 
     Args:
         nodes: Of the main graph.

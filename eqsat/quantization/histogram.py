@@ -15,7 +15,7 @@ SIDE = 4096
 """Bins on either side of zero; at least half of those on the longer side are in use."""
 
 _CHUNK = 1 << 20
-"""Elements looked at in one go, which bounds the memory for intermediate results."""
+"""Elements processed at once, which bounds the memory for intermediate results."""
 
 
 class Histogram:

@@ -1,7 +1,8 @@
-"""What composites compute inside, as classes of the e-graph.
+"""The values that composites compute inside, as classes of the e-graph.
 
-A composite's e-node has the pattern's inputs as children; what is between them and the root is in its body only. But
-the pattern was found in the e-graph, so each of its operators is an e-node there, and is found again from the inputs.
+A composite's e-node has the pattern's inputs as children; the values between them and the root are only in its body.
+But the pattern was found in the e-graph, so each of its operators is an e-node there, and is found again from the
+inputs.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from eqsat.ops.properties import is_commutative
 from eqsat.schema.types import Attrs, OpKey
 
 _UNKNOWN = -1
-"""In place of a class that was not found."""
+"""Used in place of a class that was not found."""
 
 Inner = tuple[int, tuple[int | None, ...]]
 """A class, and those that its e-node reads."""
 
 
 class InnerClasses:
-    """Finds the classes inside of composites; each composite of a snapshot is looked at once."""
+    """Finds the classes inside of composites; each composite of a snapshot is examined once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._found: dict[tuple[OpKey, Attrs], list[ENode]] = {}

@@ -1,7 +1,7 @@
-"""A scheme written into a model: QuantizeLinear and DequantizeLinear pairs about float operators.
+"""Writes a scheme into a model: QuantizeLinear and DequantizeLinear pairs around float operators.
 
-The result computes in floats what integers would give ("simulation"), is a standard ONNX file, and is the form that
-ONNX Runtime and vendors' compilers fuse integer operators from.
+The result computes in floats what integers would give ("simulation"). It is a standard ONNX file, in the form from
+which ONNX Runtime and vendors' compilers fuse integer operators.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def quantize_dequantize(
     *,
     calibration: Calibration | None = None,
 ) -> ir.Model:
-    """The model with everything quantized that can be, in QDQ form.
+    """The model with all tensors quantized that can be, in QDQ form.
 
     Args:
         model: A loaded model; not changed.
         ranges: Range by tensor name (:func:`eqsat.quantization.ranges.ranges`).
         options: Element types, skipped nodes, operators.
-        calibration: What balanced weights need; without it they are rounded to nearest.
+        calibration: Statistics for balanced weights; without them weights are rounded to nearest.
 
     Raises:
         QuantizationError: A skipped node or an operator does not exist.
@@ -54,7 +54,7 @@ def apply_scheme(model: ir.Model, scheme: Scheme) -> ir.Model:
     _redirect(copy, scheme.tensors, writer.make)
     RemoveUnusedNodesPass()(copy)
     for node in copy.graph:
-        # ONNX Runtime 1.31 refuses what it makes of a quantized AveragePool that states the default.
+        # ONNX Runtime 1.31 refuses its own fusion of a quantized AveragePool that states the default.
         if node.op_type == "AveragePool" and set(node.attributes.get_ints("dilations", [1])) == {1}:
             node.attributes.pop("dilations", None)
     return copy
@@ -75,7 +75,7 @@ def with_taps(model: ir.Model, scheme: Scheme) -> tuple[ir.Model, list[str]]:
         return [ir.Node("", "Identity", [value], outputs=[taps[-1]])], taps[-1]
 
     _redirect(copy, scheme.tensors, make)
-    # A tap of an output has been given the output's name.
+    # A tap of an output has the output's name.
     return copy, [tap.name or "" for tap in taps]
 
 
@@ -84,7 +84,7 @@ def _redirect(
     tensors: Sequence[QuantizedTensor],
     make: Callable[[QuantizedTensor, ir.Value], tuple[list[ir.Node], ir.Value]],
 ) -> None:
-    """Give the readers of each tensor what ``make`` makes of it."""
+    """Replace each tensor, for its readers, by the result of ``make``."""
     graph = model.graph
     nodes = list(graph)
     values = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
@@ -109,7 +109,7 @@ def _redirect(
             for position, output in enumerate(graph.outputs):
                 if output is value:
                     graph.outputs[position] = result
-            # Whoever reads the output finds it by its name.
+            # The output keeps its name for its readers.
             name = value.name
             value.name = namer.keep(f"{name}_float")
             result.name = name

@@ -1,4 +1,4 @@
-"""The budget as a user gives it, in dB, and as the extraction needs it: noise relative to the signal."""
+"""The budget as a user gives it, in dB, and as the extraction uses it: noise relative to the signal."""
 
 from __future__ import annotations
 

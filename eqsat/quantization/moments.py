@@ -1,11 +1,11 @@
-"""Mean and power of what weights are multiplied with, gathered during calibration.
+"""Mean and power of the operands of weights, gathered during calibration.
 
 An output channel of a convolution or a matrix product adds up K products. An error e_k of its k-th weight moves the
-channel's mean by ``e_k E[x_k]`` and its variance by ``e_k² var(x_k)``, where x_k is what the weight meets: the input at
-one position of the window, over all windows, padding included. These two numbers for each k are kept.
+channel's mean by ``e_k E[x_k]`` and its variance by ``e_k² var(x_k)``, where x_k is the operand of the weight: the
+input at one position of the window, over all windows, padding included. These two numbers are kept for each k.
 
-For convolutions no window is gathered: which rows and columns a position of the window meets is a matrix of zeros and
-ones for each axis, and sums over windows are products with these.
+For convolutions no window is gathered: the rows and columns that a position of the window meets form a matrix of zeros
+and ones for each axis, and sums over windows are products with these matrices.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from eqsat.schema.attributes import op_key, to_attrs
 
 @dataclass
 class Moments:
-    """Sums over everything that was seen.
+    """Sums over all values seen.
 
     Attributes:
         total: float64[groups, K], of the values.
         squares: float64[groups, K], of their squares.
-        count: Values that each sum has.
+        count: Number of values in each sum.
     """
 
     total: np.ndarray
@@ -81,8 +81,8 @@ def by_channel(node: ir.Node, weight: np.ndarray, groups: int) -> np.ndarray:
     """A weight as [groups, output channels of a group, K], a view if it can be; K is in the order of :class:`Moments`.
 
     Args:
-        node: Who reads it.
-        weight: Of a convolution or a matrix.
+        node: The node that reads it.
+        weight: The weight of a convolution or a matrix product.
         groups: As many as the moments have.
     """
     if node.op_type == "Conv":
@@ -92,7 +92,7 @@ def by_channel(node: ir.Node, weight: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _operands(node: ir.Node, constants: Mapping[str, np.ndarray]) -> tuple[str, tuple[int, ...]]:
-    """Name of what a constant weight is multiplied with, and the weight's shape; an empty name where there is none."""
+    """Name of the operand of a constant weight, and the weight's shape; an empty name without such a weight."""
     if op_key(node).domain or node.op_type not in ("Conv", "Gemm", "MatMul"):
         return "", ()
     x, w = node.inputs[0], node.inputs[1]
@@ -105,7 +105,7 @@ def _operands(node: ir.Node, constants: Mapping[str, np.ndarray]) -> tuple[str, 
 
 
 def _sums(node: ir.Node, x: np.ndarray, weight: tuple[int, ...]) -> tuple[np.ndarray, int]:
-    """The sum of what each weight meets (float64[groups, K]) and how many values it has."""
+    """The sum of the operands of each weight (float64[groups, K]) and the number of values in it."""
     if node.op_type != "Conv":
         if node.op_type == "Gemm" and node.attributes.get_int("transA", 0):
             x = x.T
@@ -115,13 +115,13 @@ def _sums(node: ir.Node, x: np.ndarray, weight: tuple[int, ...]) -> tuple[np.nda
     at = windows(attributes, x.shape[2:], weight[2:])
     total = x.sum(axis=0)
     for axis, size in enumerate(x.shape[2:]):
-        # The axis in front is summed up and becomes the window's own behind all others.
+        # The first axis is summed and becomes the window's own axis after all others.
         total = np.tensordot(total, _meets(at, axis, size), axes=(1, 1))
     return total.reshape(x.shape[1] // weight[1], -1), x.shape[0] * int(np.prod(at.out))
 
 
 def _meets(at: Windows, axis: int, size: int) -> np.ndarray:
-    """How often each position of the window (rows) is at each index of the axis (columns), which is 0 or 1."""
+    """For each position of the window (rows) and index of the axis (columns) how often they meet, 0 or 1."""
     found = np.zeros((at.kernel[axis], size))
     starts = np.arange(at.out[axis]) * at.strides[axis] - at.begin[axis]
     for k in range(at.kernel[axis]):

@@ -1,7 +1,7 @@
-"""What the quantization of each tensor alone does to the outputs, measured, so that sums predict the whole.
+"""Measures the effect of quantizing each tensor alone on the outputs, so that sums predict the effect of several.
 
-The model is additive noise: rounding errors of different tensors are taken for independent and of mean zero, and the
-outputs for linear in errors this small. Then powers add up, and the output's ratio of signal to quantization noise is
+The model is additive noise: rounding errors of different tensors are assumed to be independent with mean zero, and the
+outputs to be linear in errors this small. Then powers add up, and the output's ratio of signal to quantization noise is
 ``1 / SQNR = sum of 1 / SQNR_i`` over the quantized tensors (Lin, Talathi, Annapureddy, "Fixed point quantization of
 deep convolutional networks", 2016, section 3; Sakr, Kim, Shanbhag, "Analytical guarantees on numerical precision of
 deep neural networks", 2017, bound the error by a like sum with gains from derivatives). Here each term is measured: the
@@ -9,7 +9,8 @@ tensor's own rounding error on calibration samples goes through the network, all
 derivatives and sees what Relu and saturation do to this very error.
 
 Limits: errors of one sample through a common path are not independent, a mean that is not zero adds up in amplitude
-and not in power, and what saturates (Softmax, Sigmoid) damps two errors together more than each alone. Terms far above
+and not in power, and saturating functions (Softmax, Sigmoid) damp two errors together more than each alone. Terms far
+above
 -20 dB leave the linear regime. On the networks of the tests the prediction is within 1.3 dB of the truth.
 """
 
@@ -35,7 +36,7 @@ class Noise:
     """Noise that each tensor of a scheme adds to each output, relative to the power of that output.
 
     Attributes:
-        scheme: What was measured.
+        scheme: The scheme that was measured.
         outputs: Names of the float outputs.
         weights: float64[tensors, outputs]. 0 for tensors that follow another one: they are rounded with it. An output
             that is always zero counts with the plain mean square of its error.
@@ -63,7 +64,8 @@ def measure_noise(
 ) -> Noise:
     """Measure the noise of every tensor of a scheme.
 
-    For each sample and tensor what depends on the tensor is run once; memory is that of all tensors for one sample.
+    For each sample and tensor, the nodes that depend on the tensor run once; memory is that of all tensors for one
+    sample.
 
     Args:
         model: The model that the scheme is for.
@@ -106,7 +108,7 @@ def measure_noise(
 def measure_sqnr(
     model: ir.Model, other: ir.Model, data: DataSource | CalibrationData, *, limit: int | None = None
 ) -> dict[str, float]:
-    """How far a quantized model is from the original: ratio of signal to noise in dB for each float output.
+    """The distance of a quantized model from the original: ratio of signal to noise in dB for each float output.
 
     Args:
         model: The original.

@@ -1,4 +1,4 @@
-"""How a node takes part in quantization: the role that its operator declares, as far as its attributes allow."""
+"""The role of a node in quantization: the role that its operator declares, as far as its attributes allow."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from eqsat.schema.attributes import op_key
 
 
 def role(node: ir.Node, operators: Sequence[str] | None) -> Role | None:
-    """How a node takes part, None if it does not.
+    """The role of a node, None if it takes no part.
 
     Args:
         node: The node.
-        operators: The operators asked for, None for the default set.
+        operators: The operators requested, None for the default set.
     """
     op = op_key(node)
     if op in ANNOTATIONS:
-        # What is said of the values holds for their integers, whatever operators are asked for.
+        # A role that concerns values also holds for their integers, whatever operators are requested.
         return MOVES_DATA
     if op.domain or has(op, Trait.CONVERTS) or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
         return None
@@ -58,12 +58,12 @@ def weight_axis(node: ir.Node, rank: int) -> int | None:
 
 
 def bias_is_added_plainly(node: ir.Node) -> bool:
-    """Whether the bias is added to the products as they are."""
+    """Whether the bias is added to the products without a factor."""
     return node.op_type != "Gemm" or (_float(node, "alpha", 1.0) == 1.0 and _float(node, "beta", 1.0) == 1.0)
 
 
 def _moves_exactly(node: ir.Node) -> bool:
-    """Padding inserts a constant of its own, which must be zero: only that is certain to be representable."""
+    """Padding inserts a constant, which must be zero: only zero is certain to be representable."""
     if node.op_type != "Pad" or _text(node, "mode", "constant") != "constant":
         return True
     value = node.inputs[2] if len(node.inputs) > 2 else None

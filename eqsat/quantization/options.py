@@ -1,4 +1,4 @@
-"""What a user can say about a quantization."""
+"""The options of a quantization."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Options:
     """How to quantize.
 
     Attributes:
-        method: How a tensor's range follows from its statistics: ``"minmax"`` all that was seen, ``"percentile"``
+        method: How a tensor's range follows from its statistics: ``"minmax"`` all values seen, ``"percentile"``
             without the outermost values, ``"entropy"`` least loss of information, ``"mse"`` least squared error.
-        percentile: For that method, how many percent of the values are inside; half of the rest is cut on either side.
+        percentile: For that method, the percentage of the values inside; half of the rest is cut on either side.
         activation: Element type of activations. Weights are symmetric int8, biases int32.
-        symmetric: Whether the range of an activation is as wide below zero as above, with a fixed zero point.
+        symmetric: Whether the range of an activation is symmetric around zero, with a fixed zero point.
         per_channel: Whether each output channel of a weight has a scale of its own.
-        skip: Nodes that stay as they are, by their name or by that of one of their outputs.
+        skip: Nodes that stay floats, by their name or by the name of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
         balance: Whether weights are rounded so that the errors of an output channel cancel in the mean, which needs
             statistics; else each is rounded to nearest.
 
     Raises:
-        QuantizationError: A value that does not exist.
+        QuantizationError: An option has an invalid value.
     """
 
     method: Method = "minmax"
@@ -70,12 +70,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizationOptions:
-    """The arguments of :func:`eqsat.quantize` but those of the search.
+    """The arguments of :func:`eqsat.quantize` except those of the search.
 
     Attributes:
         budget: The least ratio of signal to quantization noise, for all float outputs or by output name.
-        integers: How ranges are found and what integers are; its method is of no matter with ``auto``.
-        auto: Whether the method is the one that is the most accurate on the samples.
+        integers: How ranges are found, and the types of integers; its method is ignored with ``auto``.
+        auto: Whether to use the method that is the most accurate on the samples.
         simulate: Whether floats compute what integers would give.
         conversions: Whether the result is cut into ``prefix``, ``core`` and ``suffix``.
         samples: Calibration samples to use at most.
@@ -83,7 +83,7 @@ class QuantizationOptions:
         check_samples: Samples on which the result is measured.
 
     Raises:
-        QuantizationError: A value that does not exist.
+        QuantizationError: An option has an invalid value.
     """
 
     budget: Budget = None

@@ -33,7 +33,7 @@ from eqsat.stages.event import Event, Progress
 from eqsat.stages.options import Objective, SearchOptions
 
 EFFORT = 200_000_000_000
-"""MACs after which no further sample is taken to measure noise."""
+"""MACs after which no further sample is used to measure noise."""
 MOST_SAMPLES = 8
 
 
@@ -84,7 +84,7 @@ def quantize(
     if options.simulate and not required:
         return within.simulated(range(len(scheme.tensors)), 1)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
-    # The folded model has its sizes.
+    # The sizes of the folded model are already bound.
     search = replace(search, dims=None)
     return within.run(Search.run(prepared, search, approximations=approximations, progress=progress), objective, seed)
 
@@ -94,19 +94,19 @@ def _is_float(value: ir.Value) -> bool:
 
 
 def _repeatable(source: DataSource, model: ir.Model, limit: int | None) -> CalibrationData:
-    """The samples as something that can be gone through again and again."""
+    """The samples as an iterable that can be read repeatedly."""
     data = CalibrationData(source, model)
-    # Only what can be gone through once is kept.
+    # Only an iterator, which can be read once, is stored.
     return CalibrationData(list(first_samples(data, model, limit)), model) if hasattr(source, "__next__") else data
 
 
 def _affordable_samples(work: int, scheme: Scheme) -> int:
-    """How many samples noise is measured on, for a model of so many MACs."""
+    """The number of samples for measuring noise, for a model of so many MACs."""
     return max(1, min(MOST_SAMPLES, EFFORT // max(1, work * len(scheme.tensors))))
 
 
 def _teller(progress: Progress | None) -> Callable[[str], Callable[[calibrating.Progress], None] | None]:
-    """Makes receivers of the progress of calibration out of one of events."""
+    """Turns a receiver of events into one of calibration progress."""
 
     def of(stage: str) -> Callable[[calibrating.Progress], None] | None:
         receiver = progress

@@ -1,4 +1,4 @@
-"""The float model before calibration: normalisations folded, and what the user named in it found again."""
+"""Prepares the float model for calibration: folds normalisations, and finds the nodes that the user named again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from eqsat.search import Search
 def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit: float) -> Result:
     """The model with constants folded into operators with weights, and with the annotations that rules place.
 
-    A normalisation that stays beside its convolution would cost a rounding of its own; a hint says what is rounded to.
+    A normalisation that stays beside its convolution would cost a rounding of its own; a hint gives the type to round
+    to.
     """
     own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
     if rules:
@@ -29,7 +30,7 @@ def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit:
 
 
 def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:
-    """What the named nodes have become: a name of a tensor for each that is still computed.
+    """The present form of the named nodes: the name of a tensor for each that is still computed.
 
     Raises:
         QuantizationError: There is no such node.

@@ -12,7 +12,7 @@ from eqsat.quantization.ranges import Range
 _TINY = float(np.finfo(np.float32).tiny)
 _LARGEST = float(np.finfo(np.float32).max)
 BIAS_LIMIT = 2**30
-"""Largest bias as an integer: half of int32, the other half is left to the sum of products."""
+"""Largest bias as an integer: half of int32; the other half is for the sum of products."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +20,9 @@ class Quantizer:
     """Integers for one tensor.
 
     Attributes:
-        scale: float32, a scalar or one value an index of ``axis``.
+        scale: float32, a scalar or one value per index of ``axis``.
         zero: Of the same shape and of the integers' type.
-        axis: None where one scale serves all.
+        axis: None if one scale serves all.
     """
 
     scale: np.ndarray
@@ -58,7 +58,7 @@ class Quantizer:
 
 
 def activation_quantizer(found: Range, dtype: str, *, symmetric: bool) -> Quantizer:
-    """For a range.
+    """The quantizer for a range.
 
     A tensor that was always zero gets scale 1; one that was always the same value represents it exactly.
 
@@ -75,7 +75,7 @@ def activation_quantizer(found: Range, dtype: str, *, symmetric: bool) -> Quanti
     if symmetric:
         largest = min(max(-found.low, found.high), 0.99 * _LARGEST)
         return Quantizer(_scale(largest / (greatest - middle)), np.array(middle, kind))
-    # The ends are met but for half a step, and must not become infinite by that.
+    # The ends are met except for half a step, and must not become infinite.
     low, high = max(found.low, -0.99 * _LARGEST), min(found.high, 0.99 * _LARGEST)
     scale = _scale(high / (greatest - least) - low / (greatest - least))
     zero = np.clip(np.rint(least - low / float(scale)), least, greatest)

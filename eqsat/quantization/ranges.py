@@ -21,7 +21,7 @@ _INFINITE = float(np.finfo(np.float32).max) / 2
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The real numbers that integers shall stand for: ``low <= 0 <= high``. Both are 0 for a tensor of zeros."""
+    """The real numbers that the integers represent: ``low <= 0 <= high``. Both are 0 for a tensor of zeros."""
 
     low: float
     high: float
@@ -36,10 +36,10 @@ def ranges(calibration: Calibration, options: Options | None = None) -> dict[str
 
     Args:
         calibration: Statistics, and the constants, whose range is always that of their values.
-        options: Method and element type; the rest does not matter here.
+        options: Method and element type; other options are ignored.
 
     Returns:
-        Range by tensor name. Tensors without elements have none, nor have those with NaN, infinities, or numbers that
+        Range by tensor name. Tensors without elements have none, nor do those with NaN, infinities, or numbers that
         stand for infinity: the lowest number of float32 in masks would leave nothing of all others.
     """
     options = options or Options()
@@ -64,7 +64,7 @@ def constant_range(array: np.ndarray) -> Range | None:
 
 
 def tensor_range(histogram: Histogram, options: Options) -> Range:
-    """The range of one tensor by the chosen method, never wider than what was seen and zero."""
+    """The range of one tensor by the chosen method, never wider than the values seen and zero."""
     low, high = min(0.0, histogram.low), max(0.0, histogram.high)
     if not histogram.width or options.method == "minmax":
         return Range(low, high)
@@ -78,7 +78,7 @@ def tensor_range(histogram: Histogram, options: Options) -> Range:
 
 
 def _percentile(histogram: Histogram, percentile: float) -> tuple[float, float]:
-    """The narrowest edges of bins outside of which lie at most as many values as may be cut, half on each side."""
+    """The narrowest bin edges with no more values outside than may be cut, half on each side."""
     cut = histogram.count * (100.0 - percentile) / 200.0
     edges = histogram.edges
     below = np.cumsum(histogram.counts)

@@ -1,6 +1,6 @@
-"""What no program may contain: integers where the user wants floats, and floats where the user wants none.
+"""Excludes e-nodes from programs: integers where the user wants floats, and floats where the user wants none.
 
-And why an operator has no integer form, for errors and reports.
+It also finds why an operator has no integer form, for errors and reports.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def is_float32(value: ir.Value) -> bool:
 
 
 def is_skipped(node: ir.Node, options: Options) -> bool:
-    """Whether the user wants a node to stay as it is."""
+    """Whether the user wants a node to stay in floats."""
     return node.name in options.skip or any(v.name in options.skip for v in node.outputs)
 
 
 def wanted_as_floats(model: ir.Model, options: Options) -> list[ir.Value]:
     """Outputs of the nodes that the user wants to stay floats.
 
-    Where only some operators are to be quantized, this leaves others alone that compute nothing: they may pass on the
-    integers of those.
+    If only some operators are to be quantized, operators that compute nothing are not excluded: they may pass on the
+    integers of the quantized ones.
     """
     found = []
     for node in model.graph:
@@ -95,7 +95,7 @@ def integer_spellings(snapshot: Snapshot, values: Iterable[ir.Value]) -> set[int
 
 
 def floats_inside(snapshot: Snapshot, outputs: Iterable[ir.Value]) -> set[int]:
-    """E-nodes that touch floats, but for what quantizes inputs of the model and dequantizes its outputs."""
+    """E-nodes that touch floats, except those that quantize inputs of the model and dequantize its outputs."""
     inputs = {n.eclass for n in snapshot.nodes if n.kind == "input"}
     roots = {snapshot.refs[v] for v in outputs}
     found: set[int] = set()
@@ -116,7 +116,7 @@ def floats_inside(snapshot: Snapshot, outputs: Iterable[ir.Value]) -> set[int]:
 
 
 def without_integer_form(snapshot: Snapshot, model: ir.Model) -> list[tuple[ir.Node, ir.Value]]:
-    """Nodes of the model for whose float result no integers are computed from integers, whatever else is."""
+    """Nodes of the model for whose float result no integers are computed from integers."""
     rounded: dict[int, list[int]] = {}
     for node in snapshot.nodes:
         if _quantizes(node) and node.children[0] is not None:

@@ -1,4 +1,4 @@
-"""What a quantization returns: a program as any other, with its errors and what is integer in it."""
+"""The result of a quantization: a program like any other, with its errors and its share of integers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from eqsat.result import Result
 
 @dataclass(frozen=True, repr=False)
 class QuantizationResult(Result):
-    """What :func:`eqsat.quantize` returns.
+    """The result of :func:`eqsat.quantize`.
 
     Attributes:
         required: The least SQNR in dB by output name, for the outputs that have a limit.
         predicted: SQNR in dB that the noise of the rounded tensors sums up to, by output.
         actual: SQNR in dB measured on calibration samples, original against result, by output.
         tensors: Names of the tensors that are rounded.
-        floats: Kernels that compute with floats, and why.
+        floats: Kernels that compute with floats, and the reasons.
         share: How much of the program computes with integers.
-        extractions: How many it took until the measured error kept the budget.
-        scheme: Everything that could be rounded.
-        noise: What each of its tensors does to the outputs.
+        extractions: Number of extractions until the measured error kept the budget.
+        scheme: All tensors that could be rounded.
+        noise: The effect of each of its tensors on the outputs.
     """
 
     required: dict[str, float] = field(default_factory=dict)

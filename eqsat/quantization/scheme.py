@@ -1,11 +1,12 @@
-"""Which tensors of a model are quantized, how, and who reads the quantized form.
+"""Which tensors of a model are quantized, how, and which nodes read the quantized form.
 
 - An operator that takes part reads integers and writes integers: its float inputs and outputs are quantized.
-- What it writes is quantized for every reader; what another operator or the caller wrote only for those that take part.
-- Between an operator and the Relu or Clip that alone reads its result nothing is quantized: they are one step.
-- Data movement passes integers on, with scale and zero point as they are. It does not, nor does a lone Relu or Clip,
-  ask for integers where there are none: that would cost accuracy and gain nothing.
-- Constants: weights int8, biases int32 with the scale of the products, other operands as activations.
+- A result of such an operator is quantized for every reader; a result of another operator, or a value of the caller,
+  only for readers that take part.
+- Nothing is quantized between an operator and a Relu or Clip that is its only reader: they are one step.
+- Data movement passes integers on, with their scale and zero point. Neither data movement nor a lone Relu or Clip
+  requests integers where there are none: that would cost accuracy and gain nothing.
+- Constants: weights int8, biases int32 with the scale of the products, other operands like activations.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class QuantizedTensor:
 
     Attributes:
         name: Of the tensor.
-        kind: What it is. All but activations are constant.
+        kind: The role of the tensor. All but activations are constant.
         quantizer: Scale and zero point.
-        readers: Who reads the quantized form; None for everybody, outputs of the model included.
-        follows: The tensor whose integers data movement made these from; None where it is quantized itself.
+        readers: The readers of the quantized form; None for all, including outputs of the model.
+        follows: The tensor whose integers data movement made these from; None if it is quantized itself.
             The second rounding of such a tensor changes nothing, so it adds no noise.
-        integers: For a constant, where they are not the nearest ones.
+        integers: For a constant, if they are not the nearest ones.
     """
 
     name: str
@@ -64,13 +65,13 @@ class QuantizedTensor:
         return self.quantizer.quantize(x) if self.integers is None else self.integers
 
     def round_trip(self, x: np.ndarray) -> np.ndarray:
-        """What is left of the tensor's value."""
+        """The tensor's value after rounding."""
         return self.quantizer.dequantize(self.quantize(x))
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A quantization of a model: everything that :func:`eqsat.quantization.insert.quantize_dequantize` will insert.
+    """A quantization of a model: all pairs that :func:`eqsat.quantization.insert.quantize_dequantize` inserts.
 
     Attributes:
         tensors: In execution order.
@@ -88,7 +89,7 @@ class Scheme:
 
 
 def make_scheme(model: ir.Model, ranges: Mapping[str, Range], options: Options | None = None) -> Scheme:
-    """Decide what is quantized.
+    """Decide which tensors are quantized.
 
     Args:
         model: A loaded model.
@@ -117,7 +118,7 @@ class _Maker:
         self.outputs = set(self.graph.outputs)
         self.written: dict[ir.Value, QuantizedTensor] = {}
         self.fused: set[ir.Value] = set()
-        # What is quantized for some readers, in order of first use, with those readers.
+        # Tensors that are quantized for some readers, in order of first use, with those readers.
         self.found: dict[tuple, tuple[QuantizedTensor, list[Edge]]] = {}
         self.unranged: dict[int, str] = {}
 
@@ -143,7 +144,7 @@ class _Maker:
         return role(node, self.options.operators)
 
     def move(self, node: ir.Node) -> bool:
-        """Quantize what a moving operator writes with the parameters of what it reads."""
+        """Quantize the result of a moving operator with the parameters of its operand."""
         source = self.written.get(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
         if source is None:
             return False
@@ -153,7 +154,7 @@ class _Maker:
         return True
 
     def compute(self, i: int, node: ir.Node, found: Role) -> bool:
-        """Quantize what an operator reads and writes; False if it cannot take part."""
+        """Quantize the operands and results of an operator; False if it cannot take part."""
         inputs = [
             (k, v)
             for k, v in enumerate(node.inputs)
@@ -189,8 +190,8 @@ class _Maker:
                 continue
             written = self.activation(value.name or "", found.result)
             if found.keeps and written.key in keys:
-                # With equal parameters integers of both sides would be equal, and both sides be taken for each other,
-                # whatever the other one is rounded for.
+                # With equal parameters the integers of both sides would be equal, and both sides would be merged,
+                # whatever the reason for rounding the other one.
                 written = replace(written, scale=np.array(written.scale * np.float32(256 / 255)))
             self.write(value, written, None)
         return True
@@ -229,7 +230,7 @@ class _Maker:
         self.add(value.name or "", "bias", bias_quantizer(scale, weight.scale, bias.size), (i, found.bias))
 
     def bias(self, node: ir.Node, found: Role) -> np.ndarray | None:
-        """The bias where it can be an integer: constant, one value a channel, added to the products as they are."""
+        """The bias if it can be an integer: constant, one value per channel, added to the products without a factor."""
         value = node.inputs[found.bias] if found.bias is not None and len(node.inputs) > found.bias else None
         if value is None or value.name not in self.constants or not bias_is_added_plainly(node):
             return None
@@ -241,7 +242,7 @@ class _Maker:
         return array if axis is None or array.size == weight.shape[axis] else None
 
     def limited(self, outputs: list[ir.Value]) -> ir.Value | None:
-        """The result that only a Relu or Clip which takes part reads."""
+        """The result, if its only reader is a Relu or Clip that takes part."""
         if len(outputs) != 1 or outputs[0] in self.outputs:
             return None
         uses = list(outputs[0].uses())

@@ -1,7 +1,7 @@
 """The scheme that a quantization starts from; with ``method="auto"`` the most accurate of all methods' schemes.
 
-No method of finding ranges is best for all models: what one clips is noise for the next. But which one suits a model
-can be measured on the samples, before anything is decided about integers.
+No method of finding ranges is best for all models: outliers that matter in one are noise in another. But the samples
+tell which one suits a model, before anything is decided about integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eqsat.quantization.scheme import Scheme, make_scheme
 
 
 def scheme_of(model: ir.Model, calibration: Calibration, options: Options) -> Scheme:
-    """The scheme by the options' method, its weights balanced if that is asked for."""
+    """The scheme by the options' method, its weights balanced if requested."""
     scheme = make_scheme(model, ranges(calibration, options), options)
     return balanced(model, scheme, calibration) if options.balance else scheme
 
@@ -40,9 +40,9 @@ def most_accurate(
     """The scheme, among those of all methods, whose simulation has the best SQNR at its worst output.
 
     Args:
-        model: What was calibrated.
+        model: The calibrated model.
         calibration: Its statistics.
-        options: All but the method counts. Of equally good methods the first of ``METHODS`` is taken.
+        options: All options except the method. Among equally good methods the first of ``METHODS`` is taken.
         data: Samples to simulate on.
         limit: Samples to use at most.
         progress: Called after each method.

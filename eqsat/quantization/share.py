@@ -14,8 +14,8 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")
 @dataclass(frozen=True, slots=True)
 class Share:
     """Attributes:
-    integer: Kernels that read no float at run time, conversions left out.
-    floating: Kernels that do, conversions left out.
+    integer: Kernels that read no float at run time, without conversions.
+    floating: Kernels that read floats, without conversions.
     conversions: ``QuantizeLinear``, ``DequantizeLinear``, ``Cast``.
     integer_macs: Multiplications and additions in integers.
     macs: All of them.
@@ -45,7 +45,7 @@ def is_conversion(node: PlanNode) -> bool:
 
 
 def is_integer(plan: Plan, node: PlanNode) -> bool:
-    """Whether nothing that a kernel reads at run time is floating-point."""
+    """Whether a kernel reads no floating-point values at run time."""
     read = [plan.types.get(v) for v in node.inputs if v is not None and v not in plan.constants]
     return all(t is not None and not t.dtype.is_floating_point() for t in read)
 

@@ -1,4 +1,4 @@
-"""The range of least expected squared error: what is clipped against how coarse the levels are.
+"""The range of least expected squared error: the error of clipping is weighed against that of coarse levels.
 
 Values inside are off by a rounding error that is uniform over a step, so s²/12 each; values beyond are off by their
 distance to the end of the range (the model of Banner, Nahshan, Soudry, "Post training 4-bit quantization of
@@ -27,10 +27,10 @@ def least_squared_error(histogram: Histogram, *, symmetric: bool) -> tuple[float
 
     Args:
         histogram: Of a tensor that has values other than zero.
-        symmetric: Whether levels are spread over as much below zero as above, whatever is there.
+        symmetric: Whether levels are spread symmetrically around zero, even if values are not.
     """
     error = _ClippedError(histogram)
-    # In units of a bin, as squares of the values themselves might overflow.
+    # In units of a bin, because squares of the values themselves might overflow.
     width = histogram.width
     low, high = max(0.0, -histogram.low) / width, max(0.0, histogram.high) / width
     if symmetric:
@@ -55,7 +55,7 @@ def _best(error: _Error, lows: np.ndarray, highs: np.ndarray) -> tuple[float, fl
 
 
 def _grid(largest: float, start: float, stop: float, steps: int) -> np.ndarray:
-    """Positive candidates, falling; zero alone where there is nothing on this side."""
+    """Positive candidates, falling; only zero if there are no values on this side."""
     if not largest:
         return np.zeros(1)
     points = np.linspace(min(stop, largest), start, steps, endpoint=False)
@@ -88,7 +88,7 @@ class _ClippedError:
 
 
 def _tails(counts: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count, sum and sum of squares of the values in the bins from each on; 0 behind the last."""
+    """Count, sum and sum of squares of the values in the bins from each on; 0 after the last."""
 
     def tail(x: np.ndarray) -> np.ndarray:
         return np.append(np.cumsum(x[::-1])[::-1], 0.0)

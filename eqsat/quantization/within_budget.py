@@ -1,7 +1,8 @@
 """Quantization after calibration: extract within the budget, measure, describe; tighten and repeat if it misses.
 
-The budget limits predicted noise, and the promise is about measured noise. So a program that misses the budget is no
-result: the limit of the outputs that missed is scaled by what the measurement says, a few times, and at last to zero.
+The budget limits predicted noise, and the promise is about measured noise. A program that misses the budget is
+therefore not returned: the limit of the outputs that missed is scaled by the measurement, a few times, and finally set
+to zero.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ from eqsat.stages.event import Event
 from eqsat.stages.options import Objective
 
 ATTEMPTS = 6
-"""Extractions at most until the measured error keeps the budget; the last one rounds nothing that costs anything."""
+"""Extractions at most until the measured error keeps the budget; the last one rounds nothing that adds noise."""
 MARGIN = 0.9
-"""Part of the limit that a repeated extraction may use of what the measurement left."""
+"""Part of the limit that a repeated extraction may use, relative to what the measurement left."""
 
 
 @dataclass(frozen=True)
 class WithinBudget:
-    """What is known before the first extraction, and the way from there.
+    """The known values before the first extraction, and the steps that follow.
 
     Attributes:
         original: The user's model.
-        prepared: What was calibrated.
+        prepared: The model that was calibrated.
         scheme: Everything that can be rounded.
-        noise: What each tensor of it does to the outputs.
+        noise: The effect of each of its tensors on the outputs.
         data: Samples.
-        options: What was asked for; its ``skip`` names tensors of the prepared model.
+        options: The requested options; ``skip`` names tensors of the prepared model.
         required: Least SQNR in dB by output.
-        folded: How the prepared model came from the original.
-        samples: How many were calibrated on.
+        folded: The optimization that made the prepared model from the original.
+        samples: Number of calibration samples.
         seconds: CPU seconds that calibration took, by stage.
     """
 
@@ -112,7 +113,7 @@ class WithinBudget:
                 limits[n] = 0.0 if attempt + 1 >= ATTEMPTS else MARGIN * spent / worse
 
     def charged(self, search: Search) -> Charged:
-        """The formulation with what the options forbid left out, and with what rounding costs."""
+        """The formulation without what the options forbid, and with the costs of rounding."""
         snapshot = search.snapshot
         forbidden = integer_spellings(snapshot, wanted_as_floats(search.model, self.options.integers))
         if self.options.conversions == "fully_integral":
@@ -138,7 +139,7 @@ class WithinBudget:
     def simulated(self, rounded: Sequence[int], attempt: int) -> QuantizationResult:
         """The float model with these tensors rounded."""
         model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
-        # The model itself has the rounded weights as integers; in the program they are folded.
+        # In the model the rounded weights are integers; in the program they are folded.
         found = replace(Search.of(model, rules=[]).extract(verify=False), model=model)
         actual = measure_sqnr(self.original, found.model, self.data, limit=self.options.check_samples)
         return self.described(found, rounded, attempt, actual, ())
@@ -176,7 +177,7 @@ class WithinBudget:
         )
         own = self.folded.summary
         seconds = {**self.seconds, **found.seconds}
-        # The float program has been executed against the input; what rounding adds is measured.
+        # The float program has been executed against the input; the effect of rounding is measured.
         verified = own.verification
         if verified is not None:
             verified = replace(verified, skipped=(*verified.skipped, "rounding to integers, which is measured instead"))
@@ -204,7 +205,7 @@ class WithinBudget:
         )
 
     def floats(self, found: Result, search: Search) -> tuple[report.FloatRow, ...]:
-        """The kernels of a program that read floats, and why they do."""
+        """The kernels of a program that read floats, and the reasons."""
         why = reasons(self.prepared, self.scheme, self.options.integers)
         lacking = {v.name for _, v in without_integer_form(search.snapshot, search.model)}
         kernels = {k.name: k.op for k in found.summary.kernels}

@@ -1,4 +1,4 @@
-"""The message for a result that computes something else: which tensor, which rules, on what, and what to do."""
+"""The message for a wrong result: the tensor, the rules, the inputs, and what to do."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def error_of(
     """The error for a piece, a constant or an output that differs.
 
     Args:
-        applied: Rules that applied, for what no kernel's rule says.
-        guilty: What trying them by themselves has shown.
+        applied: Rules that applied, used if no kernel names a rule.
+        guilty: Rules found guilty when tried alone.
     """
     if output is not None:
         name, actual = output.name, str(output)

@@ -1,4 +1,4 @@
-"""How much a piece's values move when what its types round is moved."""
+"""How much a piece's values move when values that its types round are moved."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def shaken_result(programs: Programs, piece: Piece, sample: Sample, call: Call) 
 def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbed:
     """The result's side with changed constants, and with other subnormal elements in those that may have them.
 
-    Rules make subnormal weights of convolutions and matrix products beside larger ones, and of constants of the model
-    that are subnormal themselves, see "Constants, and the range of their types".
+    Rules make subnormal weights of convolutions and matrix products next to larger ones, and subnormal numbers from
+    subnormal constants of the model, see "Constants, and the range of their types".
     """
     loose = any(
         _is_subnormal(programs.initial(k))
@@ -73,7 +73,7 @@ def shaken_weights(programs: Programs, piece: Piece, sample: Sample) -> Perturbe
 def shaken_apart(programs: Programs, piece: Piece, sample: Sample, left: np.ndarray, right: np.ndarray) -> Perturbed:
     """The input's side, moved by how much farther apart both sides come when the leaves change.
 
-    A network may compute one leaf from another. Its numbers are then as inconsistent as it has rounded them.
+    A network may compute one leaf from another. Its numbers are then inconsistent by the roundings in between.
     """
 
     def run(delta: float, seed: int) -> Value:

@@ -1,4 +1,4 @@
-"""Constants of the result against what the input computes them to be."""
+"""Compares constants of the result with the values that the input computes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from eqsat.verify.programs import Programs, extended, prolonged, run_nodes
 
 
 def wrong_constant(programs: Programs, oracle: Oracle, budget: int) -> tuple[int, Difference] | None:
-    """The first value of the input that is constant there and another one in the result.
+    """The first value of the input that is constant there and differs in the result.
 
     Args:
-        budget: Work beyond which nothing is computed any more.
+        budget: Work after which no more values are computed.
     """
     values: dict[int, Value] = {}
     computed: list[int] = []
@@ -77,7 +77,7 @@ def _compare(programs: Programs, k: int, left: Value, computed: Sequence[int]) -
 
 
 def _meant(programs: Programs, k: int, computed: Sequence[int]) -> np.ndarray | None:
-    """A constant over the reals; None if it cannot be computed so, or nothing computes it."""
+    """A constant over the reals; None if it cannot be computed in this way, or is not computed."""
     needed: list[int] = []
     wanted = {k}
     for i in reversed(computed):

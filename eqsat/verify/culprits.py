@@ -1,7 +1,7 @@
-"""Which rules are to blame for a piece that differs: the piece is optimized by itself, with fewer and fewer rules.
+"""Finds the rules to blame for a piece that differs, by optimizing the piece alone with fewer and fewer rules.
 
-What a rule builds bears its name, but a rule that says two values of the input to be equal builds nothing. So the rules
-that applied are tried one by one, and if none is wrong alone, each is left out once.
+The result of a rule has the rule's name, but a rule that declares two values of the input equal builds nothing. So the
+rules that applied are tried one by one, and if none is wrong alone, each is left out once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Fails = Callable[[onnx.ModelProto, Collection[str]], bool]
 """Whether a model, optimized with rules of these names alone, computes something else."""
 
 MOST_RULES = 40
-"""Rules up to which they are tried; each costs a saturation of a small graph."""
+"""Number of rules up to which they are tried; each costs a saturation of a small graph."""
 
 
 def culprits(model: onnx.ModelProto, applied: Sequence[str], fails: Fails) -> tuple[str, ...]:
-    """The rules of which each is wrong alone, else those without any of which the difference is gone."""
+    """The rules that are wrong alone, otherwise those whose removal makes the difference disappear."""
     if not 1 < len(applied) <= MOST_RULES:
         return tuple(applied) if len(applied) == 1 else ()
     alone = tuple(rule for rule in applied if fails(model, {rule}))

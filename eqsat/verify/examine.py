@@ -21,10 +21,10 @@ from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
 
 @dataclass
 class Tolerance:
-    """What rules may change.
+    """The changes that the applied rules may make.
 
     Attributes:
-        strict: Nothing: all rules that applied are exact.
+        strict: Whether none are allowed: all rules that applied are exact.
         lsb: Units of integers of up to 16 bits.
         exact: The rules that applied and are exact.
     """
@@ -39,10 +39,11 @@ class Examiner:
     """Executes pieces of one pair of programs.
 
     Attributes:
-        oracle: Of the input's side.
-        second: Asked where eqsat's kernels contradict the first.
+        oracle: The oracle of the input's side.
+        second: The oracle used where eqsat's kernels contradict the first.
         worst: Largest difference found, relative to the largest magnitude of its tensor.
-        suspects: By value, pieces that differ where rules over the reals may, and only exact ones seem to be at work.
+        suspects: By value, pieces with a difference that only rules over the reals may make, although only exact ones
+        left traces.
     """
 
     programs: Programs
@@ -85,7 +86,7 @@ class Examiner:
     def _elsewhere(
         self, piece: Piece, sample: Sample, style: Style, meanings: Meanings, theirs: Mapping[int, Value]
     ) -> Difference | None:
-        """The difference where the result is executed by who executes the input: it must be right there, too."""
+        """The difference if the input's implementation executes the result: it must be right there as well."""
         first = Oracle(self.oracle.names[:1])
         try:
             left = self._left(piece, sample, first, {})
@@ -110,7 +111,7 @@ class Examiner:
                 self.worst = max(self.worst, float(finite.max()) / scale)
 
     def _failed(self, piece: Piece, sample: Sample, meanings: Meanings, reason: str) -> Difference | None:
-        """The result cannot be executed although the input can, also by the same kernels."""
+        """The result cannot be executed although the input can, even with the same kernels."""
         try:
             self._left(piece, sample, own, {})
         except Failed:
@@ -121,7 +122,7 @@ class Examiner:
 
     @staticmethod
     def _may_leave(meaning: Meaning) -> bool:
-        """Whether what happened to the result can be due to numbers outside of the range of their type."""
+        """Whether the difference can be due to numbers outside of the range of their type."""
         return meaning.input_leaves or meaning.result_leaves
 
     def _in_float64(
@@ -135,7 +136,7 @@ class Examiner:
         left, right = both
         mask = judge.beyond_wide(left, right, meanings.rtol)
         if mask.any():
-            # What overflows in float64, too, may be finite in an even wider type.
+            # A value that overflows in float64 as well may be finite in an even wider type.
             meaning = meanings.get()
             differs = meaning.differs()
             if differs is not None:
@@ -145,12 +146,13 @@ class Examiner:
             shaken = shaken_input(self.programs, piece, sample, wide)
             mask = judge.without_ill_conditioned(mask, left, right, meanings.rtol / 4, shaken)
         if mask.any() and piece.right and not self.tolerance.strict:
-            # What float64 itself rounds, where the result is another program over the reals.
+            # Roundings of float64 itself, if the result is another program over the reals.
             shaken = shaken_result(self.programs, piece, sample, wide)
             mask = judge.without_ill_conditioned(mask, right, left, 2 * float(np.finfo(np.float64).eps), shaken)
         if mask.any() and piece.right:
             weights = shaken_weights(self.programs, piece, sample)
-            # Where constants of the result cancel, their rounding shows; those of exact rules are the input's.
+            # Where constants of the result cancel, their rounding becomes visible; constants of exact rules are those
+            # of the input.
             delta = 0.0 if self.tolerance.strict else self._epsilon(piece) / 2
             mask = judge.without_ill_conditioned(mask, right, left, delta, weights)
         if mask.any() and style.kind == "natural":
@@ -187,7 +189,7 @@ class Examiner:
             mask &= ~meanings.get().excused(left, right)
         if mask.any():
             shaken = shaken_result(self.programs, piece, sample, own)
-            # The result may be another program over the reals, which rounds where the input does not, term by term.
+            # The result may be another program over the reals, which rounds other terms than the input.
             mask = judge.without_ill_conditioned(mask, right, left, 8 * self._epsilon(piece), shaken)
         if not mask.any():
             return None
@@ -198,7 +200,7 @@ class Examiner:
         return judge.difference(mask, left, right)
 
     def _by_same_kernels(self, piece: Piece, sample: Sample) -> Difference | None:
-        """The difference where nothing may differ but the order of additions: both sides by eqsat's kernels."""
+        """The difference where only the order of additions may differ: both sides by eqsat's kernels."""
         both = self._both(piece, sample, own)
         if both is None:
             return None
@@ -206,7 +208,7 @@ class Examiner:
         return judge.difference(mask, *both) if mask.any() else None
 
     def _suspect(self, piece: Piece, sample: Sample, style: Style) -> None:
-        """Remembers a piece in which exact rules alone have left their traces, and which is not exact."""
+        """Remembers an inexact piece in which only exact rules left traces."""
         exact = self.tolerance.exact
         if self.tolerance.strict or not exact or piece.value in self.suspects:
             return
@@ -216,7 +218,7 @@ class Examiner:
                 self.suspects[piece.value] = (piece, found, style)
 
     def _kernels_differ(self, piece: Piece, sample: Sample, right: np.ndarray) -> bool:
-        """Whether the implementations differ about the input itself, and the specification is on the result's side."""
+        """Whether the implementations differ about the input itself, and the specification supports the result."""
         try:
             second = self._left(piece, sample, self.second, {})
         except Failed:
@@ -229,9 +231,9 @@ class Examiner:
         return not judge.beyond(second, right, strict=False, lsb=self.tolerance.lsb).any()
 
     def _agrees_elsewhere(self, piece: Piece, sample: Sample) -> bool:
-        """Whether both sides agree by the input's oracle: then it is eqsat's kernels that differ from its own.
+        """Whether both sides agree by the input's oracle: then eqsat's kernels differ from those of the oracle.
 
-        Of large and tiny numbers they may, whose products overflow inside a kernel or do not.
+        They may for large and tiny numbers, whose products overflow inside some kernels only.
         """
         both = self._both(piece, sample, self.oracle)
         if both is None:

@@ -1,12 +1,12 @@
 """Whether two values of one tensor differ by more than rounding.
 
-Computed in the tensors' own types by two implementations, they may differ by rounding errors, which are relative to the
-largest magnitude of a tensor. Computed in float64 by one implementation, they may differ only by what rounding the
-constants did: there each element counts by itself, so that an error shows beside much larger elements.
+If two implementations compute in the tensors' own types, the results may differ by rounding errors, which are relative
+to the largest magnitude of a tensor. If one implementation computes both in float64, they may differ only by the
+rounding of constants: then each element counts separately, so that an error is visible next to much larger elements.
 
 An element is ill-conditioned where a tiny relative change of the inputs and constants changes it as much as the two
 values differ: a difference of two large numbers, a number that is rounded half up, a comparison of equals. There the
-difference says nothing.
+difference proves nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 WIDE = {"float64": 1e-10, "float32": 1e-5, "float16": 1e-2, "bfloat16": 6e-2}
 """Relative to the element, in float64: some roundings of constants in the narrowest type."""
 COARSE = 0.25
-"""Of floats of 8 bits and less."""
+"""The same for floats of 8 bits and less."""
 STRICT = 16
 """Units in the last place of a tensor's largest magnitude, where nothing may change a value."""
 SAFETY = 8.0
-"""How much larger than the largest of some random changes a right difference can be."""
+"""Largest ratio of an allowed difference to the largest of some random changes."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Difference:
     Attributes:
         reason: Why they cannot be compared, such as unequal shapes; empty if they can.
         index: The worst element.
-        left: It in the input.
-        right: It in the result.
+        left: The element in the input.
+        right: The element in the result.
         error: Absolute difference; infinite where one is not finite.
         differing: Elements that differ.
-        elements: Of how many.
+        elements: Number of elements.
     """
 
     reason: str = ""
@@ -69,7 +69,7 @@ that seed. None if it fails."""
 
 
 def incomparable(left: Value, right: Value) -> Difference | None:
-    """What is not even of the same kind."""
+    """A difference in kind: type, shape, or tensor against another value."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         if left.dtype == right.dtype and left.shape == right.shape:
             return None
@@ -78,7 +78,7 @@ def incomparable(left: Value, right: Value) -> Difference | None:
 
 
 def is_integer(dtype: np.dtype) -> bool:
-    """Integers, those of 2 and 4 bits included, which are no kind of numpy's own."""
+    """Integers, those of 2 and 4 bits included, which are not a numpy kind."""
     return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
 
 
@@ -86,8 +86,8 @@ def beyond(left: np.ndarray, right: np.ndarray, *, strict: bool, lsb: int) -> np
     """Elements that differ by more than their type allows.
 
     Args:
-        strict: Nothing may change a value but the order of additions inside one kernel.
-        lsb: Allowed between integers of up to 16 bits.
+        strict: Only the order of additions inside one kernel may change a value.
+        lsb: Difference allowed between integers of up to 16 bits.
     """
     if left.dtype.kind in "bOUS":
         return np.asarray(left != right)
@@ -113,7 +113,7 @@ def beyond_wide(left: np.ndarray, right: np.ndarray, rtol: float) -> np.ndarray:
 def without_ill_conditioned(
     mask: np.ndarray, left: np.ndarray, right: np.ndarray, delta: float, perturbed: Perturbed
 ) -> np.ndarray:
-    """What is left of the elements that differ when those are taken out that tiny changes change as much."""
+    """The differing elements without those that tiny changes change as much."""
     sensitivity = np.zeros(left.shape)
     for seed in range(6):
         other = perturbed(delta, seed)
@@ -148,7 +148,7 @@ def distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def magnitude(array: np.ndarray) -> float:
-    """Largest finite one."""
+    """The largest finite magnitude."""
     sizes = np.abs(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
     return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
 

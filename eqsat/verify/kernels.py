@@ -1,7 +1,7 @@
-"""The result as plain operators: composites taken apart, what they compute inside found again in the e-graph.
+"""The result as plain operators: composites are taken apart, and their inner values found again in the e-graph.
 
-A composite is one e-node, and its inner values are nobody's; yet where the e-graph has the inner operator with the same
-operands, the value is that class, and a cut there leaves a convolution out of the piece that its activation is in.
+A composite is one e-node, and its inner values have no class of their own. If the e-graph has the inner operator with
+the same operands, the value is that class, and a cut there separates a convolution from the piece of its activation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kernels:
 
     Attributes:
         nodes: In a topological order, each a standard operator or a function of eqsat's.
-        types: Of values that are no class of the e-graph; their numbers lie behind the classes'.
+        types: Types of values that are not a class of the e-graph; their numbers come after those of the classes.
         constants: Those among them that are constant.
     """
 

@@ -1,4 +1,4 @@
-"""What the leaves of a piece may hold: whether they can be drawn, and values for them."""
+"""The possible values of the leaves of a piece: whether they can be drawn, and samples of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def obstacle(programs: Programs, piece: Piece) -> str:
 def sample(
     programs: Programs, piece: Piece, style: Style, points: Sequence[float], number: int, seed: int
 ) -> dict[int, Value] | None:
-    """Values for the leaves of a piece; None where the style has nothing new to say."""
+    """Values for the leaves of a piece; None if the style adds nothing new."""
     found: dict[int, Value] = {}
     fixed = _structural(programs, piece)
     for c in piece.leaves:
@@ -58,7 +58,7 @@ def sample(
 
 
 def _structural(programs: Programs, piece: Piece) -> set[int]:
-    """Leaves that, moved and cut, say which elements or how many others have: only small ones are harmless."""
+    """Leaves that, moved and cut, become indices or sizes of other tensors: only small values are harmless."""
     touched: set[int] = set()
     for i in sorted((*piece.before, *piece.left), reverse=True):
         node = programs.nodes[i]
@@ -73,7 +73,7 @@ def _structural(programs: Programs, piece: Piece) -> set[int]:
 
 
 def factors(programs: Programs, piece: Piece, values: Mapping[int, Value]) -> tuple[float, ...]:
-    """By how much normal numbers must be scaled so that both sides of each threshold are reached inside."""
+    """The factor by which normal numbers must be scaled so that both sides of each threshold inside are reached."""
     found: dict[float, None] = {}
     for i in (*piece.before, *piece.left):
         node = programs.nodes[i]

@@ -1,7 +1,7 @@
-"""Who says what an operator of the input computes: ONNX Runtime, else ``onnx.reference``, else eqsat itself.
+"""Evaluates operators of the input with ONNX Runtime, otherwise with ``onnx.reference``, otherwise with eqsat.
 
-A result is executed with eqsat's kernels, so the input should not be: a kernel that is wrong in the same way on both
-sides shows nothing. ONNX Runtime is asked one operator at a time, each a session without optimizations and on one
+A result is executed with eqsat's kernels, so the input should not be: a kernel that is wrong on both sides in the same
+way hides an error. ONNX Runtime evaluates one operator at a time, each in a session without optimizations and on one
 thread; a session serves all shapes, so that a network needs few of them.
 """
 
@@ -31,7 +31,7 @@ Name = Literal["onnxruntime", "onnx.reference", "eqsat"]
 ORDER: tuple[Name, ...] = ("onnxruntime", "onnx.reference", "eqsat")
 
 _NATIVE = frozenset("biuf")
-"""Kinds of numpy's element types that ONNX Runtime takes from numpy."""
+"""Kinds of numpy's element types that ONNX Runtime accepts from numpy."""
 
 
 class Failed(Exception):
@@ -50,10 +50,10 @@ class Oracle:
     """Evaluates operators, each by the first implementation that can.
 
     Args:
-        names: The implementations that may be asked, in order.
+        names: The implementations that may be used, in order.
 
     Attributes:
-        used: How many evaluations each has done.
+        used: Number of evaluations by each.
     """
 
     def __init__(self, names: Sequence[Name] = ORDER) -> None:
@@ -89,7 +89,7 @@ class Oracle:
         raise (Refused if refused else Failed)("; ".join(reasons) or "no implementation")
 
     def said(self) -> tuple[str, ...]:
-        """The implementations that have evaluated something."""
+        """The implementations that have evaluated an operator."""
         return tuple(name for name, count in self.used.items() if count)
 
 
@@ -106,7 +106,7 @@ def run_body(body: Any, inputs: Sequence[Value], call: Any) -> tuple[Value, ...]
 
 
 def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[Value, ...]:
-    """eqsat's kernels, but for bodies of control flow.
+    """eqsat's kernels, except for bodies of control flow.
 
     Raises:
         Undefined, Failed: See there.
@@ -232,7 +232,7 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
 
 
 def _fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str:
-    """Where the reference of onnx 1.23 does not compute what the standard says; empty if it does."""
+    """Where the reference of onnx 1.23 does not follow the standard; empty if it does."""
     if op == OpKey("", "ConvTranspose") and dict(attrs).get("group", 1) != 1:
         return "for groups"
     if op == OpKey("", "QLinearConv") and np.ndim(inputs[0]) != 4 and np.size(inputs[4]) > 1:
@@ -243,7 +243,7 @@ def _fault_of_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> str
 
 
 MOST_ROUNDS = 1 << 13
-"""Rounds that the loops of one operator may take."""
+"""Iterations that the loops of one operator may take."""
 
 
 _CALLS = {"onnxruntime": _by_runtime, "onnx.reference": _by_reference, "eqsat": evaluate}

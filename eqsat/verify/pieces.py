@@ -1,12 +1,12 @@
-"""Where the two programs are cut: a small piece of each for every value that the result computes in another way.
+"""Cuts the two programs: a small piece of each for every value that the result computes in another way.
 
-A piece computes one value from *leaves*: values that both programs compute, and that are drawn at will. If the
-result's piece computes what the input's does, for every value and whatever the leaves hold, the programs are equal; and
-leaves in the middle of a deep network can be drawn such that the thresholds behind them are reached.
+A piece computes one value from *leaves*: values that both programs compute, and that are drawn at will. If the result's
+piece computes what the input's does, for every value and for any leaves, the programs are equal. Leaves in the middle
+of a deep network can be drawn such that the thresholds after them are reached.
 
-Drawn at will, leaves may hold what the network can never compute there, and a rule may have known: after a Relu, a
-second one does nothing. So a difference is not believed at once: :func:`deepened` moves the leaves backwards, with the
-operators of the input between the new leaves and the old ones, and the difference must persist.
+Leaves that are drawn at will may hold values that the network can never compute there, and a rule may rely on that:
+after a Relu, a second one does nothing. So a difference does not count at once. :func:`deepened` moves the leaves
+backwards, with the operators of the input between the new leaves and the old ones, and the difference must persist.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MOST_NODES = 400
 
 
 def find_pieces(programs: Programs) -> list[Piece]:
-    """A piece for each value of the input that the result has, but not by the very same operator."""
+    """A piece for each value of the input that the result computes, but not with the same operator."""
     found = []
     for node in programs.nodes:
         for at, k in enumerate(node.results):
@@ -106,12 +106,12 @@ def _consistent(programs: Programs, piece: Piece, own: Iterable[int], theirs: It
         for c in reached:
             leaves.setdefault(c)
             sides.setdefault(c, set()).update(sides[latest])
-    # One side does without something altogether.
+    # One side does not use some leaf.
     return piece
 
 
 def deepened(programs: Programs, piece: Piece) -> Piece | None:
-    """The piece with its leaves moved backwards behind an operator that computes; None where all are graph inputs."""
+    """The piece with its leaves moved backwards past an operator that computes; None if all are graph inputs."""
     before = set(piece.before)
     leaves = dict.fromkeys(piece.leaves)
     moved = False
@@ -123,7 +123,7 @@ def deepened(programs: Programs, piece: Piece) -> Piece | None:
                 continue
             at = programs.producer[programs.first[c]]
             if not programs.is_repeatable(at):
-                # Nothing is known of what it computes.
+                # Its results are unknown.
                 continue
             cone, reached = _input_cone(programs, [at])
             before |= cone
@@ -134,17 +134,17 @@ def deepened(programs: Programs, piece: Piece) -> Piece | None:
                 todo += reached
     if not moved:
         return None
-    # A leaf that has become computed is none any more.
+    # A leaf that is now computed is no longer a leaf.
     computed = {programs.classes[k] for i in before for k in programs.nodes[i].results}
     kept = tuple(c for c in leaves if c not in computed or c in programs.given)
     return replace(piece, leaves=kept, before=tuple(sorted(before)))
 
 
 def uncut(programs: Programs, piece: Piece) -> Piece | None:
-    """Both programs back to the graph inputs, value by value; None if the piece is that already.
+    """Both programs back to the graph inputs, value by value; None if the piece already does that.
 
-    Cut at classes, a piece does not know by which way the input computes a value of a class. That way may round more
-    than the values differ by: where ``(x + 5) - 5`` is x, ``((x + 5) - 5) + 1e-20`` is x as well.
+    A piece that is cut at classes does not know how the input computes a value of a class. That computation may round
+    by more than the values differ: if ``(x + 5) - 5`` is x, ``((x + 5) - 5) + 1e-20`` is x as well.
     """
     left, own = _input_cone(programs, [programs.producer[piece.value]], whole=True)
     right: set[int] = set()

@@ -1,7 +1,7 @@
-"""The input and the result as programs over numbered values, and which numbers name the same value.
+"""The input and the result as programs over numbered values, and the numbers that mean the same value.
 
-A value of the input has a number of its own; a value of the result is numbered by its class of the e-graph. Every
-value of the input lies in a class, and where both programs compute a class they can be held side by side.
+A value of the input has a number of its own; a value of the result is numbered by its class of the e-graph. Every value
+of the input lies in a class, and if both programs compute a class their values can be compared.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Call = Callable[[OpKey, Attrs, Sequence[Value], int], tuple[Value, ...]]
 MOST_CACHED = 1 << 16
 """Elements of an initializer that is kept as an array."""
 ELEMENT_WORK = 16
-"""What an element written costs, in multiplications of a matrix product."""
+"""Work of writing an element, in multiplications of a matrix product."""
 NODE_WORK = 20_000
-"""What calling an operator costs."""
+"""Work of calling an operator."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Programs:
 
     @cached_property
     def dynamic(self) -> list[bool]:
-        """Whether a value of the input depends on what the model is given."""
+        """Whether a value of the input depends on the inputs of the model."""
         found = [k in self.inputs for k in range(len(self.classes))]
         for node in self.nodes:
             op = node.constructor.op
@@ -96,17 +96,17 @@ class Programs:
         return found
 
     def is_repeatable(self, index: int) -> bool:
-        """Whether an operator of the input computes the same each time, and something that is known."""
+        """Whether an operator of the input is deterministic and known."""
         node = self.nodes[index]
         return is_deterministic(node.constructor.op, node.attrs, training=len(node.operands) > 2)
 
     def reads(self, index: int) -> list[int]:
-        """Values that an operator of the input must be given."""
+        """Operands of an operator of the input that must be present."""
         node = self.nodes[index]
         return [] if has(node.constructor.op, Trait.BY_TYPE) else [o for o in node.operands if o is not None]
 
     def initial(self, k: int) -> Value:
-        """A value of the input that no operator computes and nobody gives: an initializer."""
+        """A value of the input that is neither computed nor an input: an initializer."""
         if k not in self._initial:
             tensor = self.encoding.values[k].const_value
             if tensor is None:
@@ -123,7 +123,7 @@ class Programs:
         return None if constant is None else constant.numpy()
 
     def name(self, k: int) -> str:
-        """What the user calls a value of the input."""
+        """The user's name of a value of the input."""
         return self.encoding.values[k].name or f"value {k}"
 
     def type(self, eclass: int) -> TensorType | None:
@@ -172,7 +172,7 @@ class Programs:
         }
 
     def is_same(self, node: EncodedNode, result: int) -> bool:
-        """Whether the result computes this value of the input by the very operator of the input."""
+        """Whether the result computes this value of the input with the same operator as the input."""
         at = self.made_by.get(self.classes[node.results[result]])
         if at is None:
             return False
@@ -219,7 +219,7 @@ class Programs:
 
 
 def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Value], call: Call) -> None:
-    """Evaluates operators of the input in order; ``values`` has what they read and receives what they compute.
+    """Evaluates operators of the input in order; ``values`` contains their operands and receives their results.
 
     Raises:
         Failed: An operator cannot be evaluated.
@@ -263,7 +263,7 @@ def widened(value: Value) -> Value:
 
 
 def wide(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
-    """eqsat's kernels in float64: both sides of a right rule agree there but for the rounding of constants.
+    """eqsat's kernels in float64: both sides of a right rule agree there except for the rounding of constants.
 
     Raises:
         Failed: The operator cannot be evaluated so.
@@ -289,7 +289,7 @@ def prolonged(value: Value) -> Value:
 
 
 def extended(op: OpKey, attrs: Attrs, inputs: Sequence[Any], outputs: int) -> tuple[Value, ...]:
-    """As :func:`wide`, in the machine's longest float: what overflows in float64 is finite there.
+    """As :func:`wide`, in the machine's longest float: values that overflow in float64 are finite there.
 
     Raises:
         Failed: The operator cannot be evaluated so.

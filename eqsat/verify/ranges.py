@@ -1,18 +1,18 @@
-"""Where a difference says nothing, because a value has left the range of its type.
+"""Excuses differences of values that have left the range of their type.
 
 Rules of class ``real`` hold where every value that either program computes stays within the range of its type. So each
 side is executed a second time in a type that is wide enough. An element that differs is excused in four cases only:
 
 - the *input* leaves the range: some value of it does, and the element is not what the input means over the reals; or
-  it means an infinity or no number there;
-- an operand of the piece is infinite or no number, and so is the element on either side;
-- a value of the input is infinite or no number, and the element is an integer or a truth value, which cannot say so;
+  the input means an infinity or NaN there;
+- an operand of the piece is infinite or NaN, and so is the element on either side;
+- a value of the input is infinite or NaN, and the element is an integer or a truth value, which cannot express that;
 - a value *between* does: both sides mean the same over the reals, some value of the result leaves the range, and the
   element is not what the result means.
 
-To leave the range is to exceed the largest number of the type, or to fall below its smallest normal one without being
-zero. A pole of the result (a division by zero, the logarithm of zero) is no such thing, and a constant that the result
-has cannot excuse it: the result means what its constants say.
+Leaving the range means to exceed the largest number of the type, or to fall below its smallest normal one without being
+zero. A pole of the result (a division by zero, the logarithm of zero) does not count, and a constant of the result is
+no excuse: the result means what its constants are.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from eqsat.verify.sides import Sample, Values, fed, run_left, run_right
 
 @dataclass
 class Meaning:
-    """What both sides of a piece compute over the reals, as far as the machine's longest float is.
+    """What both sides of a piece compute over the reals, as far as the machine's longest float represents them.
 
     Attributes:
-        left: The input's value; None if it cannot be computed so.
+        left: The input's value; None if it cannot be computed in this way.
         right: The result's.
         input_leaves: Whether a value of the input leaves the range of its type.
         result_leaves: The same for the result.
-        endless_leaf: Whether an operand of the piece is infinite or no number somewhere.
+        endless_leaf: Whether an operand of the piece is infinite or NaN somewhere.
         endless_inside: Whether a value between the operands and the input's result is.
         rtol: Relative error that rounding constants to their types explains.
     """
@@ -59,13 +59,13 @@ class Meaning:
     rtol: float
 
     def differs(self) -> np.ndarray | None:
-        """Elements in which both sides mean something else; None if that is not known."""
+        """Elements whose meaning differs between both sides; None if that is not known."""
         if self.left is None or self.right is None or self.left.shape != self.right.shape:
             return None
         return self._apart(self.left, self.right)
 
     def excused(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Elements of values in their own type of which a difference says nothing."""
+        """Elements, in their own type, whose difference proves nothing."""
         endless = ~(_is_finite(left) & _is_finite(right)) if self.endless_leaf else False
         return self.input_excused(left) | self._between(right) | endless
 
@@ -79,7 +79,7 @@ class Meaning:
         return (self._apart(self.left, left) | ~_is_finite(left) | endless) if self.input_leaves else endless
 
     def beyond_the_widest(self) -> np.ndarray:
-        """Elements in which the result's side has overflowed or vanished in the widest type, too."""
+        """Elements in which the result's side has overflowed or vanished even in the widest type."""
         assert self.right is not None
         if not self.result_leaves:
             return np.zeros(self.right.shape, bool)
@@ -99,7 +99,7 @@ class Meaning:
 
 @dataclass
 class Meanings:
-    """The meaning of one piece on one sample, computed when it is first asked for."""
+    """The meaning of one piece on one sample, computed when it is first needed."""
 
     programs: Programs
     piece: Piece
@@ -134,7 +134,7 @@ class Meanings:
         )
 
 
-# ---- what leaves the range ---------------------------------------------------------------------------------
+# ---- values that leave the range ---------------------------------------------------------------------------------
 
 _Typed = tuple[TensorType | None, Value]
 """A value and its type in the model."""
@@ -184,7 +184,7 @@ def _leaves(op: OpKey, operands: Sequence[_Typed], results: Sequence[_Typed]) ->
 
 
 def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
-    """Whether what is rounded to an integer is beyond the range of what it is computed in."""
+    """Whether a number to be rounded to an integer is beyond the range of the type of the computation."""
     (kind, x), (other, scale) = operands[:2]
     if x is None or scale is None or not x.size or not scale.size:
         return False
@@ -196,16 +196,16 @@ def _quotient_leaves(operands: Sequence[_Typed]) -> bool:
 
 
 def _scales(op: OpKey, operands: Sequence[_Typed]) -> list[tuple[TensorType | None, np.ndarray]]:
-    """The scales of a quantized operator, that of its result last; none of an operator with fewer than two."""
+    """The scales of a quantized operator, that of its result last; none for an operator with fewer than two."""
     named = zip(input_names(op), operands, strict=False) if find_schema(op) is not None else ()
     found = [(kind, x) for name, (kind, x) in named if "scale" in name.lower() and isinstance(x, np.ndarray) and x.size]
     return found if len(found) > 1 else []
 
 
 def _scale_leaves(scales: Sequence[tuple[TensorType | None, np.ndarray]]) -> bool:
-    """Whether what a quantized operator multiplies with is beyond the range of the scales' type.
+    """Whether a factor of a quantized operator is beyond the range of the scales' type.
 
-    That is a scale of an operand, or the product of all of them, by the scale of the result.
+    A factor is a scale of an operand, or the product of all of them, by the scale of the result.
     """
     if not scales:
         return False

@@ -1,7 +1,7 @@
 """Values for the leaves of a piece: ordinary ones, and ones that reach both sides of every threshold.
 
-One sample holds many magnitudes side by side where tensors are large; small tensors get more samples. Which sample is
-which is known by a number, so that a difference can be drawn again.
+One sample holds many magnitudes side by side where tensors are large; small tensors get more samples. A sample is
+identified by a number, so that a difference can be drawn again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Style:
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether no program has a reason to overflow."""
+        """Whether programs have no reason to overflow."""
         return self.kind == "natural" or (self.kind == "normal" and self.scale == 1.0)
 
 
@@ -59,10 +59,10 @@ def draw(kind: TensorType, style: Style, points: Sequence[float], seed: int, nam
 
     Args:
         kind: Static type.
-        style: How.
+        style: How they are drawn.
         points: Thresholds.
-        seed: With the name, of the random numbers.
-        name: What tells tensors of one sample apart.
+        seed: Seed of the random numbers, together with the name.
+        name: Distinguishes the tensors of one sample.
     """
     dtype = kind.dtype
     shape = tuple(d for d in kind.shape or () if isinstance(d, int))

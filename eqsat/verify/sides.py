@@ -1,4 +1,4 @@
-"""Both sides of a piece, executed by whoever is asked: in their own types, in wider ones, with noise."""
+"""Executes both sides of a piece with a given implementation: in their own types, in wider ones, with noise."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Sample = Mapping[int, Value]
 """Values of a piece's leaves, by class."""
 
 Values = dict[int, Value]
-"""Of the input's side: its values by number, those of class c under ``-1 - c``. Of the result's: by class."""
+"""For the input's side values by number, those of class c under ``-1 - c``; for the result's side by class."""
 
 
 class Noise:
-    """Random changes of floats, relative ones, and below the normal numbers of their type those of its rounding."""
+    """Random changes of floats: relative ones, and below the normal numbers of the type as large as its rounding."""
 
     def __init__(self, delta: float, seed: int) -> None:
         self.delta = delta
@@ -53,7 +53,7 @@ _CHANGES: dict[Call, Callable[[Value], Value]] = {wide: widened, extended: prolo
 def run_left(
     programs: Programs, piece: Piece, sample: Sample, call: Call, values: Values, noise: Noise | None = None
 ) -> Value:
-    """The input's side; ``values`` receives its values, also where it fails.
+    """The input's side; ``values`` receives its values, even if it fails.
 
     Raises:
         Failed: An operator cannot be evaluated.
@@ -86,7 +86,7 @@ def run_left(
             finally:
                 values.update(computed)
             if noise is not None:
-                # Rounding errors arise at each operator, also where those of the inputs cancel.
+                # Rounding errors arise at each operator, even if those of the inputs cancel.
                 computed.update({k: noise.on(computed[k], _dtype(programs, k)) for k in node.results if k in computed})
             if part is piece.before:
                 for k in node.results:
@@ -96,12 +96,12 @@ def run_left(
 
 
 def fed(piece: Piece, values: Values) -> Values:
-    """What the result's side reads of what the input's side has computed."""
+    """The values of the input's side that the result's side reads."""
     return {c: values[-1 - c] for c in piece.fed if -1 - c in values}
 
 
 def run_right(programs: Programs, piece: Piece, values: Values, call: Call, noise: Noise | None = None) -> Value:
-    """The result's side; ``values`` has what it is fed and receives what it computes, also where it fails.
+    """The result's side; ``values`` contains its operands and receives its results, even if it fails.
 
     Raises:
         Failed: A kernel cannot be evaluated.

@@ -1,7 +1,7 @@
-"""The numbers at which operators change what they do: bounds, slopes' ends, steps of rounding, operands of comparisons.
+"""The numbers at which operators change their behaviour: bounds, ends of slopes, steps of rounding, compared operands.
 
-Any scalar constant beside an elementwise operator may be one, also after a rule has moved it to the other side of a
-multiplication; so all of them are collected from both programs, and samples reach below, onto and above each.
+Any scalar constant next to an elementwise operator may be one, even after a rule has moved it across a multiplication.
+So all of them are collected from both programs, and samples lie below, on and above each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eqsat.verify.pieces import Piece
 from eqsat.verify.programs import Programs
 
 MOST_ELEMENTS = 64
-"""Constants up to this size are looked at for thresholds."""
+"""Constants up to this size are searched for thresholds."""
 MOST = 24
 """Thresholds of one piece."""
 
@@ -25,7 +25,7 @@ _ATTRIBUTES = ("max", "min", "alpha", "lambd", "bias", "beta", "gamma")
 
 
 def thresholds(programs: Programs, piece: Piece) -> tuple[float, ...]:
-    """Of both sides of a piece, without repetition, each finite."""
+    """The thresholds of both sides of a piece, without repetition, each finite."""
     found: dict[float, None] = {}
     for value in _all(programs, piece):
         if np.isfinite(value):
@@ -64,7 +64,7 @@ def _of_operator(op: OpKey, attrs: Attrs) -> Iterator[float]:
 
 
 def _of_constants(op: OpKey, arrays: Iterable[Value]) -> Iterator[float]:
-    """Numbers of small constants, and the ends of what integers of a scale can hold."""
+    """Numbers of small constants, and the limits of the range of integers with a scale."""
     scales: list[float] = []
     for array in arrays:
         if not isinstance(array, np.ndarray) or array.dtype.kind in "OUSbc" or not array.size:

@@ -1,4 +1,4 @@
-"""A piece on all its samples, and a difference followed backwards until it is certain or gone."""
+"""Runs a piece on all its samples, and follows a difference backwards until it is certain or gone."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from eqsat.verify.thresholds import thresholds
 SMALL = 64
 """Elements up to which a tensor gets several samples of a style."""
 SAMPLES = 13
-"""About how many samples a piece gets."""
+"""Number of samples per piece, about."""
 EVALUATIONS = 3
-"""What one sample costs: both sides, and again in float64."""
+"""Evaluations per sample: both sides, and again in float64."""
 
 IN_NETWORK = Style("the numbers it has in the network", "natural")
 
@@ -27,7 +27,7 @@ Found = tuple[Piece, Difference, Style]
 
 
 class Undecided(Exception):
-    """A difference on drawn numbers that the budget does not suffice to follow to where they come from."""
+    """A difference on drawn numbers that the budget does not suffice to follow backwards."""
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Trials:
 
     Attributes:
         natural: Values that classes have in the network, by class.
-        budget: Work that may be spent on following differences backwards; what is left of it.
-        seed: Of what is drawn.
+        budget: Remaining work that may be spent on following differences backwards.
+        seed: Seed of the drawn numbers.
         used: Names of the styles that were drawn.
     """
 
@@ -48,7 +48,7 @@ class Trials:
     used: dict[str, None] = field(default_factory=dict)
 
     def settle(self, piece: Piece, *, thorough: bool) -> Found | None:
-        """A difference that no knowledge of what computes the leaves explains; None if there is none.
+        """A difference that remains whatever computes the leaves; None if there is none.
 
         Raises:
             Undecided: See there.
@@ -73,15 +73,17 @@ class Trials:
         return None if found is None else (piece, *found)
 
     def in_network(self, piece: Piece) -> Sample | None:
-        """What the leaves hold in the network, if that was kept."""
+        """The values of the leaves in the network, if they were kept."""
         if all(c in self.natural for c in piece.leaves):
             return {c: self.natural[c] for c in piece.leaves}
         return None
 
     def natural_difference(self, piece: Piece, *, precise: bool) -> Difference | None:
-        """The difference on the numbers that the network has, if that is left when both sides begin at its inputs.
+        """The difference on the numbers that the network has, if it remains when both sides begin at the network's
+        inputs.
 
-        Where the network has rounded leaves that belong together, the sides may differ by what it has lost in front.
+        Where the network has rounded leaves that belong together, the sides may differ by the precision lost before the
+        piece.
         """
         natural = self.in_network(piece)
         if natural is None:
@@ -140,7 +142,7 @@ class Trials:
             yield from (*[MIXED] * 5, *[EXTREME] * 2)
 
     def _moved(self, piece: Piece, steps: int) -> Piece | None:
-        """The piece with its leaves moved backwards as often as there are steps; None if it cannot be moved at all."""
+        """The piece with its leaves moved backwards as often as there are steps; None if it cannot be moved."""
         last: Piece | None = None
         for _ in range(steps):
             deeper = deepened(self.examiner.programs, last or piece)

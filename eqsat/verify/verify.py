@@ -1,7 +1,7 @@
-"""A result executed against its input: what is executed within the budget, what is said of it, and what is raised.
+"""Executes a result against its input: what is executed within the budget, what is reported, and what is raised.
 
-First the whole: the input by an independent implementation, the result by eqsat's executor, on ordinary numbers. Then
-the pieces that the result computes in another way, each on the numbers that it has in the network and on drawn ones.
+First the whole network: the input by an independent implementation, the result by eqsat's executor, on ordinary
+numbers. Then the pieces that the result computes in another way, each on its numbers in the network and on drawn ones.
 All limits count work, so that the same input is verified in the same way on any machine.
 """
 
@@ -37,15 +37,15 @@ from eqsat.verify.whole import compare_outputs, is_explained, is_put_together, r
 MOST_WORK = 40_000_000_000
 """MACs up to which a network is executed as a whole."""
 PIECES_WORK = 30_000_000
-"""Work on pieces of any network; each of its operators adds as much as the next says."""
+"""Work on pieces of any network; each of its operators adds the following amount."""
 WORK_OF_NODE = 700_000
 MOST_NODES = 5000
-"""Operators that add to it; of larger networks fewer pieces are executed."""
+"""Number of operators that add to it; in larger networks fewer pieces are executed."""
 CONFIRM = 4
-"""How many times the work on pieces may be spent on following differences backwards."""
+"""Factor of the work on pieces that may be spent on following differences backwards."""
 
 MOST_SUSPECTS = 4
-"""Pieces that are optimized once more with the exact rules alone."""
+"""Pieces that are optimized again with only the exact rules."""
 
 
 @dataclass
@@ -156,7 +156,7 @@ class Verifier:
             differing = trials.natural_difference(piece, precise=False)
             if differing is not None:
                 raise self._error(piece, differing, IN_NETWORK)
-        # If every piece is right on what it reads, rounding adds up, or kernels have been put together wrongly.
+        # If every piece is right for its operands, rounding adds up, or kernels have been connected wrongly.
         complete = complete and is_put_together(programs, arrays, right)
         if not complete and not is_explained(programs, arrays, right, "real"):
             worst = next(d for d in found if not d.agrees)
@@ -216,7 +216,9 @@ class Verifier:
         return executed
 
     def _confirm_suspects(self) -> None:
-        """Optimizes pieces that exact rules may have made inexact with those rules alone: then nothing may change."""
+        """Optimizes pieces that exact rules may have made inexact again, with only those rules: then nothing may
+        change.
+        """
         examiner = self.examiner
         for piece, found, style in list(examiner.suspects.values())[:MOST_SUSPECTS]:
             model = model_of(self.programs, piece, self.model) if self.fails is not None else None
@@ -248,7 +250,7 @@ def _tolerance(strict: bool, model: ir.Model) -> str:
 
 
 def switched_off(reason: str) -> Verification:
-    """What a summary says where nothing was executed."""
+    """The summary if nothing was executed."""
     return Verification(
         agrees=None, outputs=0, max_abs_error=0.0, max_rel_error=0.0, seed=0, done=False, skipped=(reason,)
     )

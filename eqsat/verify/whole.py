@@ -1,4 +1,4 @@
-"""The result as it will be saved, executed beside the input as a whole."""
+"""Executes the result as it will be saved, next to the input, as a whole."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
 
     Raises:
         Failed: It cannot be executed.
-        LimitError: It takes more memory, time or rounds of loops than there are.
+        LimitError: It exceeds the limits of memory, time or loop iterations.
     """
     given = {value.name or "": arrays[value.name or ""] for value in model.graph.inputs if value.name in arrays}
     try:
@@ -84,7 +84,7 @@ def run_result(model: ir.Model, arrays: Mapping[str, Value]) -> list[Value]:
 
 
 def compare_outputs(programs: Programs, left: list[Value], right: list[Value], numerics: Numerics) -> list[Difference]:
-    """One entry an output."""
+    """One entry per output."""
     return [
         compare_values(programs.name(k), a, b, numerics=numerics)
         for k, a, b in zip(programs.outputs, left, right, strict=True)
@@ -117,9 +117,9 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
 
 
 def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
-    """Whether the kernels one by one compute what the result as a whole does.
+    """Whether the kernels, executed one by one, compute what the result computes as a whole.
 
-    Not compared is what follows from a float that the integer type cannot hold, such as the cast of an infinity.
+    Values that follow from a float that the integer type cannot hold, such as the cast of an infinity, are not compared.
     """
     values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
@@ -142,7 +142,7 @@ def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list
                 values.pop(c, None)
     outputs = [c for c, _ in programs.plan.outputs]
     found = [values.get(c) if c in values or c in undefined else programs.constant(c) for c in outputs]
-    # Bodies of control flow are executed by somebody else here.
+    # Bodies of control flow are executed by another implementation here.
     flow = any(isinstance(value, GraphAttr) for kernel in programs.kernels for _, value in kernel.attrs)
     numerics: Numerics = "real" if flow else "exact"
     return all(
