@@ -1,4 +1,4 @@
-"""Arrays in files as numpy writes them; one place that knows what can be wrong with them."""
+"""Arrays in numpy's file formats, with all checks of such files in one place."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def read_arrays(path: str | Path) -> np.ndarray | dict[str, np.ndarray]:
     """The array of a ``.npy`` file, or the arrays of a ``.npz`` file by name.
 
     Raises:
-        ValueError: The file cannot be read or holds something else; the text says what was found.
+        ValueError: The file cannot be read or holds something else; the text describes what was found.
     """
     try:
         with Path(path).open("rb") as file:
             start = file.read(max(map(len, _SIGNATURES)))
             if not start.startswith(_SIGNATURES):
-                # numpy would take it for a pickle and suggest to load that, which would run its code.
+                # numpy would treat it as a pickle and suggest loading it, which would run its code.
                 raise ValueError(
                     f"{len(start)} bytes that are not such a file" if len(start) < 6 else "a file of another kind"
                 )
@@ -52,7 +52,7 @@ def _member_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarra
 
 
 def _array(file: IO[bytes], size: int) -> np.ndarray:
-    """An array from a file of so many bytes; what its header says is checked before memory is allocated for it."""
+    """An array from a file of so many bytes; its header is checked before memory is allocated."""
     try:
         major, minor = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if (major, minor) == (1, 0) else np.lib.format.read_array_header_2_0
@@ -74,11 +74,11 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
 def write_arrays(file: BinaryIO, content: np.ndarray | Mapping[str, np.ndarray]) -> None:
     """Writes an array as a ``.npy`` file, or arrays by name as a ``.npz`` file.
 
-    A name is that of a member of the archive. What unpacks it must stay in its folder, so a part ``..`` of a name
-    becomes ``__``, and what cannot be printed is an escape; one that is too long is cut.
+    A name becomes that of a member of the archive. Unpacking must stay in its folder, so a part ``..`` of a name
+    becomes ``__``; characters that cannot be printed are escaped, and long names are cut.
 
     Raises:
-        ExecutionError: Two names are the same then.
+        ExecutionError: Two names become equal.
     """
     if isinstance(content, np.ndarray):
         np.lib.format.write_array(file, content, allow_pickle=False)
@@ -109,7 +109,7 @@ def _member(name: str) -> str:
 def storable(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Values as arrays that a file can hold without pickles, by name.
 
-    Strings become numpy's, elements of a sequence ``s`` are ``s[0]``, ``s[1]``, ...; what is absent is left out.
+    Strings become numpy's, elements of a sequence ``s`` are ``s[0]``, ``s[1]``, ...; absent values are left out.
 
     Raises:
         ExecutionError: A string ends in NUL, which numpy's files cannot express.

@@ -1,7 +1,7 @@
-"""Do two models compute the same, and if not, where do they first differ?
+"""Compares what two models compute, and finds where they first differ.
 
-Both are executed on one input. If an output differs, every tensor that both models know by name is compared as
-well, also those inside regions; the first in execution order that differs is where to look.
+Both are executed on one input. If an output differs, every tensor that has the same name in both models is compared as
+well, also those inside regions; the first one in execution order that differs shows where to look.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Comparison:
     """The verdict on two models.
 
     Attributes:
-        outputs: One entry an output, in the first model's order.
-        first: The first tensor in execution order that differs, among those that both models name; None if the
+        outputs: One entry per output, in the first model's order.
+        first: The first tensor in execution order that differs, among those named in both models; None if the
             outputs agree.
         shared: Number of such tensors that were compared; 0 if the outputs agree.
-        seed: Of the inputs that were drawn.
+        seed: Seed of the drawn inputs.
     """
 
     outputs: tuple[Difference, ...]
@@ -69,9 +69,9 @@ def compare(
     Inputs and outputs belong together by name, or by position where the names differ.
 
     Args:
-        a: The model that is taken to be right.
+        a: The model that serves as the reference.
         b: The model to compare with it.
-        inputs: Arrays by input name of ``a``; what is missing is drawn at random.
+        inputs: Arrays by input name of ``a``; missing ones are drawn at random.
         numerics: ``"exact"``: equal to the bit; else within the tolerance of the element type.
         rtol: Tolerance relative to the largest magnitude in the tensor, instead of the element type's.
         atol: Absolute tolerance, added to that.

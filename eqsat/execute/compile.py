@@ -1,7 +1,7 @@
 """Compiles a graph to a program.
 
-What can be settled once is: kernels are chosen, attributes and functions bound, constant expressions folded, and
-lifetimes known.
+Everything that can be decided once is decided here: kernels are chosen, attributes and functions bound, constant
+expressions folded, and lifetimes computed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eqsat.schema.functions import function_body
 from eqsat.schema.types import OpKey
 
 Bindings = Mapping[str, ir.Attr]
-"""Attributes that a function was called with."""
+"""Attributes with which a function was called."""
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _CONSTANT = OpKey("", "Constant")
@@ -37,14 +37,14 @@ _ABSENT = 0
 
 @dataclass
 class Context:
-    """What all graphs of a model share.
+    """Data that all graphs of a model share.
 
     Attributes:
         functions: The model's functions.
         active: Functions being compiled, to find recursion.
         programs: Compiled functions by identity and attributes.
-        room: Bytes that constants computed beforehand may still take; what is larger is computed in each run.
-        backends: Who executes the regions of a target, by target.
+        room: Bytes that folded constants may still take; larger ones are computed in each run.
+        backends: The backends that execute regions, by target.
     """
 
     functions: Mapping[tuple[str, str, str], ir.Function]
@@ -55,7 +55,7 @@ class Context:
 
     @staticmethod
     def of(model: ir.Model, backends: Mapping[str, Backend] | None = None) -> Context:
-        """A model's; its own weights say how much constants may take."""
+        """The context of a model; its own weights decide how much memory constants may take."""
         stored = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
         return Context(model.functions, room=max(Context.room, 16 * stored), backends=backends or {})
 
@@ -86,7 +86,7 @@ def compile_graph(
 
 
 def compile_node(node: ir.Node, opsets: Mapping[str, int], context: Context) -> Program:
-    """Compile one node by itself: the program's arguments are the values that it captures, which is all it reads.
+    """Compile one node alone: the program's arguments are the values that it captures, including all its operands.
 
     Raises:
         ExecutionError: As of :func:`compile_graph`.
@@ -165,9 +165,9 @@ class _Compiler:
         return needed[::-1]
 
     def _fold(self, call: Operation, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> bool:
-        """Compute a node now if all it reads is constant.
+        """Compute a node now if all its operands are constant.
 
-        What fails stays a step: it may be in a branch that is never taken.
+        A node that fails stays a step, because it may be in a branch that is never taken.
         """
         if not all(slot in self._constant for slot in inputs):
             return False
@@ -284,7 +284,7 @@ class _Compiler:
         return _named(lambda inputs: tuple(run(inputs)), place)
 
     def _control(self, node: ir.Node, inputs: int, place: str) -> tuple[Operation, list[ir.Value]]:
-        """Operation of a control-flow node, and what its bodies capture."""
+        """Operation of a control-flow node, and the values that its bodies capture."""
         attributes = self._attributes(node)
 
         def body(name: str) -> Program:
@@ -322,7 +322,7 @@ class _Compiler:
 
 
 def _nodes_with(opsets: Mapping[str, int], context: Context) -> Compile:
-    """Compiles nodes by themselves, for what a backend refuses."""
+    """Compiles single nodes that a backend refuses."""
 
     def compile_nodes(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> tuple[Operation, Sequence[ir.Value]]:
         empty = ir.Graph([], [], nodes=[])
@@ -339,7 +339,7 @@ def _place(node: ir.Node) -> str:
 
 
 def _named(call: Operation, place: str) -> Operation:
-    """Say which call or body it is where something inside fails."""
+    """Adds the call or body to the place of an error inside it."""
 
     def named(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:
@@ -360,7 +360,7 @@ def _named(call: Operation, place: str) -> Operation:
 
 
 def _within(place: str, error: ExecutionError | LimitError) -> EqsatError:
-    """The same error, said of a node inside another."""
+    """The same error, with the place of the node around it."""
     inner = f"{place}, {error.place}" if error.place else place
     return type(error)(error.requirement, place=inner, actual=error.actual, hint=error.hint)
 

@@ -118,7 +118,7 @@ def scan_operation(
 
 
 def batched_scan_operation(body: Body, states: int, scans: int, directions: Ints) -> Operation:
-    """Scan of version 8: a batch of independent scans over axis 1, each with a length of its own."""
+    """Scan of version 8: a batch of independent scans over axis 1, each with its own length."""
     single = scan_operation(body, states, scans, (), directions, (), ())
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -140,7 +140,7 @@ def batched_scan_operation(body: Body, states: int, scans: int, directions: Ints
 
 
 def sequence_map_operation(body: Body, inputs_of_node: int) -> Operation:
-    """A body for each element of a sequence; further sequences run along, tensors stay."""
+    """A body for each element of a sequence; further sequences advance with it, tensors stay."""
 
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
         own, captured = inputs[:inputs_of_node], inputs[inputs_of_node:]
@@ -153,7 +153,7 @@ def sequence_map_operation(body: Body, inputs_of_node: int) -> Operation:
 
 
 def _stack(rows: list[Value], axis: int, out: ir.Value) -> np.ndarray:
-    """Slices put together; of none, an empty array of the type that the body declares."""
+    """Slices put together; without slices, an empty array of the type that the body declares."""
     if rows:
         return np.stack(rows, axis)
     dtype = numpy_dtype(int(out.dtype)) if out.dtype is not None else np.dtype(np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 Numerics = Literal["exact", "lsb", "real", "approximate"]
-"""``"exact"``: equal to the bit but for what a NaN carries; else within the tolerance of the element type."""
+"""``"exact"``: equal to the bit except for the payload of a NaN; otherwise within the tolerance of the element type."""
 
 _RTOL = {
     "float64": 1e-9,
@@ -19,11 +19,11 @@ _RTOL = {
 }
 """Allowed difference of two elements, relative to the largest magnitude in the tensor, where rules may change rounding.
 
-Rounding errors of a sum grow with its terms and not with its result, so that a relative error of each element means
-nothing near zero; the scale of the tensor is what they are relative to.
+Rounding errors of a sum grow with its terms, not with its result. A relative error of each element therefore has no
+meaning near zero; errors are relative to the scale of the tensor.
 """
 _RTOL_TINY = 0.25  # 8 bits and less: three bits of mantissa at most
-_ATOL_QUANTIZED = 1.0  # a float that is rounded to an integer may fall to either side
+_ATOL_QUANTIZED = 1.0  # a float that is rounded to an integer may be rounded to either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Difference:
         max_rel_error: That, relative to the largest finite magnitude in the first model's tensor.
         differing: Elements beyond the tolerance.
         index: The first of them.
-        values: What the two models have there.
+        values: The values of both models there.
     """
 
     name: str
@@ -135,7 +135,7 @@ def _compare_arrays(
 
 
 def _error(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
-    """Absolute differences, and the scale that relative ones refer to."""
+    """Absolute differences, and the scale of relative ones."""
     if a.dtype.kind in "OUS":
         return np.where(a == b, 0.0, np.inf), 0.0
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8:

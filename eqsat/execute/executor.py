@@ -1,4 +1,4 @@
-"""The numpy executor's face: checks what it is given, compiles on first use, returns arrays by name."""
+"""The interface of the numpy executor: checks inputs, compiles at first use, returns arrays by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Executor:
 
     Args:
         model: Any valid model; it must not change while the executor is in use.
-        backends: By target who executes regions, as far as they are executed from Python; numpy executes the rest.
+        backends: Backends by target that execute regions from Python; numpy executes the rest.
 
     Example:
         >>> import numpy as np, onnx, onnx_ir as ir
@@ -68,11 +68,11 @@ class Executor:
                 All outputs of the model by default.
 
         Returns:
-            Array by name, in the order asked for. They are the caller's: no run touches them again.
+            Array by name, in the requested order. The caller owns them: no run changes them again.
 
         Raises:
             ExecutionError: Missing, unknown or unfit inputs, unknown outputs, or an operator that cannot be executed.
-            LimitError: It takes more memory, time or operators than it may, such as a loop without an end.
+            LimitError: The run exceeds the limits of memory, time or operators, as an endless loop does.
         """
         with bounds.metered():
             return self._run(inputs, outputs)
@@ -152,7 +152,7 @@ class Executor:
         return checked, overridden
 
     def _unknown(self, inputs: Mapping[str, Any]) -> ExecutionError | None:
-        """The error for a name that is no input, if there is one: it says more than that another is missing."""
+        """The error for a name that is no input, if there is one: it tells more than the error for a missing input."""
         unknown = next((name for name in inputs if name not in self._inputs), None)
         if unknown is None:
             return None
@@ -165,7 +165,7 @@ class Executor:
 
 
 def _owned(value: Any, taken: set[int], program: Program) -> Any:
-    """An array that nothing else holds: inputs, constants, views and what was returned before are copied."""
+    """An array that is not shared: inputs, constants, views and arrays that were returned before are copied."""
     if isinstance(value, list):
         return [_owned(v, taken, program) for v in value]
     if type(value) is np.ndarray and (value.base is not None or id(value) in taken or id(value) in program.constants):

@@ -1,4 +1,4 @@
-"""What a model's inputs must be, settled once, so that checking a run costs next to nothing."""
+"""Requirements on a model's inputs, prepared once so that checking a run costs next to nothing."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Feed:
         self._shape = dims if static else None
 
     def checked(self, given: Any, symbols: Symbols) -> Any:
-        """What the program takes: an array of the declared type, a list, or None.
+        """The value for the program: an array of the declared type, a list, or None.
 
         Raises:
             ExecutionError: It is something else.
         """
-        # Nearly always: exactly what was declared.
+        # The usual case: exactly the declared type.
         if type(given) is np.ndarray and given.dtype == self._dtype and given.shape == self._shape:
             return given
         if self._kind != "tensor":
@@ -79,7 +79,7 @@ class Feed:
         return [self._strings(a) if a.dtype.kind in "OUS" else a for a in arrays]
 
     def _strings(self, array: np.ndarray) -> np.ndarray:
-        """Strings as kernels take them: Python's, in an array of objects, which numpy neither pads nor cuts."""
+        """Strings in the form for kernels: Python's, in an array of objects, which numpy neither pads nor cuts."""
         given = array.astype(object).reshape(-1).tolist()
         made = np.empty(len(given), object)
         for i, text in enumerate(given):

@@ -1,4 +1,4 @@
-"""Inputs for a model: those that are given, completed by random ones that it can be run on."""
+"""Inputs for a model: the given ones, completed by random ones."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def complete_inputs(
 ) -> dict[str, Any]:
     """The given inputs, and random ones for the rest.
 
-    Floats are drawn from N(0, 1), 8-bit integers from their whole range, wider integers from the range of what
-    they index where a Gather shows it and else from {0, 1}, strings from a few words, or numerals where a Cast makes
-    them numbers. Each input has a stream of its own, by name.
+    Floats are drawn from N(0, 1) and 8-bit integers from their whole range. Wider integers are drawn from the range of
+    the axis that they index if a Gather shows it, otherwise from {0, 1}; strings from a few words, or numerals if a
+    Cast turns them into numbers. Each input has its own random stream, by name.
 
     Args:
         model: The model.
         given: Values by input name; the executor checks them.
-        dims: Sizes of symbolic dimensions. What neither this nor a given array says is 1.
+        dims: Sizes of symbolic dimensions. Sizes that neither this nor a given array determines are 1.
         seed: Of the random inputs.
 
     Raises:
@@ -103,7 +103,7 @@ def _is_cast(model: ir.Model, value: ir.Value) -> bool:
 
 
 def _readers(model: ir.Model, value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
-    """What reads a value and as which input, looking through movement and into functions."""
+    """The nodes that read a value, each with its input position, looking through movement and into functions."""
     for node, index in value.uses():
         function = model.functions.get(node.op_identifier())
         if function is not None:

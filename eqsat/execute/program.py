@@ -1,6 +1,6 @@
-"""A compiled graph: a list of steps over numbered slots, and how it is run.
+"""A compiled graph: a list of steps over numbered slots, and its execution.
 
-For each step it is known which tensors nobody reads afterwards, so that they are freed at once.
+For each step the tensors without later readers are known, so that they are freed at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Program:
     """A compiled graph.
 
     Attributes:
-        initial: Slots before a run: constants, else None.
+        initial: Slots before a run: constants, otherwise None.
         arguments: Slots of the inputs, then of the captured values.
         captured: The outer values that the graph reads.
         steps: In execution order.
@@ -62,7 +62,7 @@ class Program:
         """Run on inputs (missing ones at the end are absent) followed by captured values.
 
         Raises:
-            LimitError: There is more to compute than the execution may.
+            LimitError: The work exceeds the limits of the execution.
         """
         bounds.current().step(len(self.steps) + 1)
         values = self.initial.copy()

@@ -1,4 +1,4 @@
-"""Regions of a partitioned model that a backend executes from Python; numpy executes what it refuses."""
+"""Regions of a partitioned model that a backend executes from Python; numpy executes the kernels that it refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs
 from eqsat.schema.types import TensorType
 
 Compile = Callable[[Sequence[ir.Node], Sequence[ir.Value]], tuple[Operation, Sequence[ir.Value]]]
-"""Makes an operation of nodes: what computes some values, and the values that it reads."""
+"""Turns nodes into an operation: a function that computes some values, and the values that it reads."""
 
 
 def served(function: ir.Function, backends: Mapping[str, Backend]) -> Backend | None:
@@ -46,13 +46,13 @@ def region_operation(
     backend: Backend,
     compile_nodes: Compile,
 ) -> Operation | None:
-    """The operation of a region's call; None where the backend executes nothing of it from Python.
+    """The operation of a region's call; None if the backend executes none of its kernels from Python.
 
     Args:
-        call: Of the region.
-        functions: Of the model.
-        backend: Of the region's target.
-        compile_nodes: For what the backend refuses.
+        call: The call of the region.
+        functions: The functions of the model.
+        backend: The backend of the region's target.
+        compile_nodes: Compiles the nodes that the backend refuses.
 
     Raises:
         BackendError: The backend fails.
@@ -166,7 +166,7 @@ class _Reader:
         return self.tensors[value]
 
     def _operators(self, node: ir.Node, composite: ir.Function | None) -> tuple[Operator, ...]:
-        """What a kernel consists of."""
+        """The operators of a kernel."""
         if composite is None:
             outputs = [self.tensors[v] if v.name else None for v in node.outputs]
             inputs = [self._operand(v) for v in node.inputs]
@@ -232,7 +232,7 @@ def _reads(node: ir.Node) -> list[ir.Value]:
 
 
 def _checked(backend: Backend, run: Run, prepared: Prepared) -> Operation:
-    """What a backend prepared, with its results compared with what is declared."""
+    """The prepared function of a backend, with its results checked against the declared types."""
 
     def execute(arrays: Sequence[Value]) -> tuple[Value, ...]:
         with asked(backend, "prepare"):

@@ -1,8 +1,8 @@
-"""Control flow that constants settle, taken out of a model: loops are computed, an If becomes its branch.
+"""Removes control flow that constants determine: loops are computed, an If becomes its branch.
 
-The e-graph and generated C know operators, not graphs inside of them. What is left in the model is computed in each
-run; so a loop is computed here only if that is cheap. Cheap is counted, not timed: operators by the round, the bytes
-that live at the same time, and the elements of what the loop reads.
+The e-graph and generated C support operators, not graphs inside of them. Control flow that stays in the model is
+computed in each run, so a loop is computed here only if that is cheap. The cost is counted, not timed: operators,
+counting each iteration, bytes that live at the same time, and elements that the loop reads.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
 
 ROUNDS = 1 << 14
-"""Operators that one loop may compute, each round counted."""
+"""Operators that one loop may compute, counting each iteration."""
 ALL_ROUNDS = 1 << 16
-"""Operators that all of a model may."""
+"""Operators that all loops of a model may compute."""
 MOST_READ = 1 << 16
 """Elements of all constants that a loop reads: its operators cost about as much each."""
 MOST_HELD = 1 << 22
@@ -36,13 +36,13 @@ _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 def settled(model: ir.Model) -> ir.Model:
     """The model without the control flow that depends on cheap constants only.
 
-    An ``If`` is replaced by its branch if its condition is constant, whatever the branch reads.
+    An ``If`` is replaced by its branch if its condition is constant, even if the branch reads inputs.
 
     Args:
         model: As loaded; not changed.
 
     Returns:
-        The model itself if nothing of it is settled, else a new one, loaded as well.
+        The model itself if nothing in it changes, otherwise a new one, loaded as well.
     """
     if not any(_is_control(node) for node in model.graph):
         return model
@@ -199,7 +199,7 @@ def _reads(node: ir.Node) -> list[ir.Value]:
 
 
 def _is_pure(node: ir.Node, functions: Mapping[Any, Any]) -> bool:
-    """Whether a node and all that is in it always computes the same, by operators of no function of the model."""
+    """Whether a node with its subgraphs is deterministic and calls no function of the model."""
     if node.op_identifier() in functions or any(a.is_ref() for a in node.attributes.values()):
         return False
     if not is_deterministic(op_key(node), to_attrs(node), training=len(node.inputs) > 2):

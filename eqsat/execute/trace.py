@@ -1,7 +1,7 @@
-"""A model run with a look at every tensor: observed one by one, or kept so that parts can be run again.
+"""Runs a model and observes every tensor, or keeps all tensors so that parts can be run again.
 
-Calibration observes; each tensor is freed after its last reader, so that memory is that of one run. Measuring what
-a change of one tensor does to the outputs runs again only the steps that depend on it.
+Calibration observes tensors; each is freed after its last reader, so that memory is that of one run. Measuring the
+effect of a change in one tensor on the outputs runs only the steps again that depend on it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = list[Any]
 class Trace:
     """A compiled model whose tensors can be seen.
 
-    Only tensors of the main graph are; what bodies of control flow and functions compute inside is not.
+    These are tensors of the main graph only, not those inside bodies of control flow and functions.
 
     Args:
         model: Any valid model; it must not change while the trace is in use.
@@ -45,7 +45,7 @@ class Trace:
         self._slots = {v.name or "": slot for v, slot in zip(program.outputs, program.results, strict=True)}
         self._outputs = tuple(v.name or "" for v in graph.outputs)
         self._feeds = [Feed(v, has_default=v.name in graph.initializers) for v in graph.inputs]
-        # Results are kept by a program; a trace lets go of what no step reads any more.
+        # Results are kept by a program; a trace releases tensors without further readers.
         last = {slot: i for i, step in enumerate(program.steps) for slot in (*step.inputs, *step.outputs)}
         self._dead: list[list[int]] = [[] for _ in program.steps]
         for slot, i in last.items():
@@ -62,12 +62,12 @@ class Trace:
 
     @property
     def constants(self) -> dict[str, np.ndarray]:
-        """Tensors that no input changes: initializers, and what is computed from them alone."""
+        """Tensors that no input changes: initializers, and values computed only from them."""
         initial = self._program.initial
         return {n: initial[s] for n, s in self._slots.items() if isinstance(initial[s], np.ndarray)}
 
     def observe(self, inputs: Mapping[str, Any], see: Callable[[str, Any], None]) -> None:
-        """Run and show every tensor that depends on the inputs, inputs first, each as soon as it is there.
+        """Run and show every tensor that depends on the inputs, inputs first, each as soon as it is computed.
 
         Args:
             inputs: Array by input name; other names are ignored.
@@ -97,7 +97,7 @@ class Trace:
         return values
 
     def run_again(self, state: State, changed: str, value: Any) -> State:
-        """What follows from another value of one tensor; ``state`` stays as it is."""
+        """The state that follows from another value of one tensor; ``state`` is not changed."""
         slot = self._slots[changed]
         if slot not in self._affected:
             self._affected[slot] = self._behind(slot)

@@ -36,7 +36,7 @@ def input(name: str, shape: Sequence[Dim] | None, dtype: DTypeLike = "float32") 
         dtype: Element type.
 
     Raises:
-        ModelError: That is no name, shape or element type.
+        ModelError: The name, shape or element type is invalid.
 
     Examples:
         >>> import eqsat
@@ -58,7 +58,7 @@ def input(name: str, shape: Sequence[Dim] | None, dtype: DTypeLike = "float32") 
 
 
 class UnknownOperator(ModelError, AttributeError):
-    """An operator asked for by a name that does not exist."""
+    """Raised for an operator that does not exist."""
 
 
 class Operators:

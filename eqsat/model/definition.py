@@ -1,6 +1,6 @@
-"""Operators by their definitions: what ONNX defines as a function of simpler operators needs no kernel of its own.
+"""Operators by their definitions: an operator that ONNX defines by simpler operators needs no kernel of its own.
 
-ONNX (``FunctionBody`` of a schema, fixed or built for the types at hand) and eqsat's own functions.
+Definitions come from ONNX (``FunctionBody`` of a schema, fixed or built for given types) and from eqsat's functions.
 """
 
 from __future__ import annotations
@@ -71,14 +71,16 @@ def _function(schema: Any, node: onnx.NodeProto, inputs: Sequence[TensorType | N
             types.append(proto.SerializeToString())
         data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
         found.ParseFromString(data)
-        # Nothing for attributes and types that the function does not cover.
+        # Empty for attributes and types that the function does not cover.
         return found if found.node else None
     found.ParseFromString(schema.get_function_with_opset_version(version))
     return found
 
 
 def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
-    """A straight-line function as a body; None if it has control flow or operators that are newer than ours."""
+    """A straight-line function as a body; None if it has control flow or operators that are newer than the pinned
+    opset.
+    """
     numbers: dict[str, int | None] = {"": None}
     for i, name in enumerate(proto.input):
         numbers[name] = i
@@ -91,7 +93,7 @@ def _body(proto: onnx.FunctionProto, attrs: Attrs, given: int) -> Body | None:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         references = {a.ref_attr_name: a.name for a in node.attribute if a.ref_attr_name}
-        # By itself a node is read without its values, which are those of the function.
+        # A node read alone lacks the values of the function.
         del copy.attribute[:], copy.input[:], copy.output[:]
         copy.attribute.extend(a for a in node.attribute if not a.ref_attr_name)
         for outer, inner in sorted(references.items()):

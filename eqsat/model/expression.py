@@ -1,6 +1,6 @@
-"""Tensors of a graph under construction: what ``eqsat.input`` and the operators return.
+"""Tensors of a graph under construction: the results of ``eqsat.input`` and of operators.
 
-A tensor knows its type at once, so that a wrong operand is reported in the line that has it. Tensors are compared by
+A tensor knows its type at once, so that a wrong operand is reported in the line that uses it. Tensors are compared by
 identity: using one twice is sharing its value, computing it twice is not.
 """
 
@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Branch:
-    """A subgraph under construction: the steps made since ``start``; what was made before is captured."""
+    """A subgraph under construction: the steps made since ``start``; tensors made before are captured."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -58,9 +58,9 @@ class Tensor:
         (2, 3)
     """
 
-    __array_ufunc__ = None  # numpy must leave `array * tensor` to us
+    __array_ufunc__ = None  # numpy must leave `array * tensor` to this class
     operate: ClassVar[Callable[[OpKey, Sequence[Any]], tuple[Tensor, ...]]]
-    """Applies an operator; :mod:`eqsat.model.construction.apply`, which needs this class, puts it here."""
+    """Applies an operator; :mod:`eqsat.model.construction.apply`, which needs this class, sets it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Loading: any source of a model to a checked ``onnx_ir.Model`` in normal form.
+"""Loading: turns any source of a model into a checked ``onnx_ir.Model`` in normal form.
 
 The steps: read and set the weights aside, check, inline foreign functions, upgrade to the pinned opset, tidy up
 the graph, bind dimensions, infer types.
@@ -42,8 +42,8 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
         from the front, constants are initializers, functions of others are inlined. Names are kept.
 
     Raises:
-        ModelError: The source is no model, or one with an error; the message says where.
-        LimitError: Loading it takes more memory or time than it may.
+        ModelError: The source is not a model, or it has an error; the message gives the place.
+        LimitError: Loading exceeds the limits of memory or time.
 
     Examples:
         >>> from eqsat.model.load import load
@@ -64,7 +64,7 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Keeps the cycle collector from walking all objects again and again while many are made and none dies."""
+    """Keeps the cycle collector from scanning all objects repeatedly while many are made and none is freed."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -75,7 +75,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
-    """Everything behind reading: check, upgrade, normalise."""
+    """All steps after reading: check, upgrade, normalise."""
     check(source)
     inline_foreign(source)
     validate(source)

@@ -1,4 +1,4 @@
-"""How much arithmetic an operator does, in multiply-accumulates (MACs): the unit of the roofline cost model.
+"""The arithmetic of an operator in multiply-accumulates (MACs), the unit of the roofline cost model.
 
 What is counted, always from static shapes:
 
@@ -23,8 +23,8 @@ functions of ours                         the sum over their bodies
 everything else                           output elements
 ========================================  =====================================================================
 
-A bias, an activation or a zero point inside one of the products is free, as in the literature's MAC counts. Which
-operators are which, their declarations say; how each kind is counted is in :mod:`eqsat.ops.counters`.
+A bias, an activation or a zero point inside one of the products is free, as in the MAC counts of the literature. The
+declarations of operators assign them to these kinds; :mod:`eqsat.ops.counters` counts each kind.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def body_macs(body: Body, inputs: Types) -> int:
 
 
 def _graph_macs(graph: ir.Graph) -> int:
-    """MACs of a body's nodes; nodes whose shapes are not known are taken as free, a loop as one round."""
+    """MACs of a body's nodes; nodes of unknown shapes count as free, a loop as one iteration."""
     total = 0
     for node in graph:
         attrs = {k: a.value for k, a in node.attributes.items() if a.type in PARAMETERS}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """The name itself while it is free, else with the least number behind it that makes it free; it is taken then."""
+    """The name itself while it is free, otherwise with the lowest number appended that makes it free; it counts as
+    taken then.
+    """
     found, k = name, 0
     while found in taken:
         k += 1

@@ -1,7 +1,7 @@
-"""The normal form of a node's attributes and inputs, so that equal meanings are spelled equally.
+"""The normal form of a node's attributes and inputs, so that equal meanings have equal forms.
 
-What it is for an operator, its declaration says (see :mod:`eqsat.ops.normal`). What is not known (a symbolic dimension)
-stays as it is.
+The declaration of an operator defines its normal form (see :mod:`eqsat.ops.normal`). An unknown value (a symbolic
+dimension) stays unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
 
 
 def complete(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: int = 1) -> Attrs:
-    """A bundle with everything filled in that follows from the inputs' types.
+    """A bundle with all values filled in that follow from the inputs' types.
 
     Args:
         op: The operator.
@@ -44,7 +44,7 @@ def constant_axes(op: OpKey, inputs: Sequence[TensorType | None]) -> int | None:
 
 
 def normal_axes(op: OpKey, inputs: Sequence[TensorType | None], axes: np.ndarray) -> np.ndarray:
-    """Axes counted from the front, ascending where their order means nothing.
+    """Axes counted from the front, ascending if their order has no meaning.
 
     Args:
         op: An operator with :func:`constant_axes`.

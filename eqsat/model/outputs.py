@@ -1,6 +1,6 @@
-"""Which outputs of an operator must be there though nobody reads them.
+"""Outputs of an operator that must be present even if they have no readers.
 
-A schema says of each output whether it is optional, but not which ones go together.
+A schema tells whether an output is optional, but not which outputs go together.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def required_outputs(op: OpKey, attrs: Attrs, inputs: int, used: Collection[int]
     Args:
         op: The operator.
         attrs: Its attributes.
-        inputs: How many inputs it has; ONNX Runtime wants the present of an Attention wherever there is a past.
-        used: Positions that somebody reads.
+        inputs: How many inputs it has; ONNX Runtime requires the ``present`` outputs of an Attention if it has ``past``
+        inputs.
+        used: Positions of the outputs that have readers.
     """
     if op == _BATCH_NORMALIZATION and attr(attrs, "training_mode", 0):
         return frozenset({0, 1, 2})

@@ -1,4 +1,4 @@
-"""Saving: whole files or none, big weights beside the model, the same bytes each time."""
+"""Saving: complete files or none, large weights in a second file, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.model.write.runnable import with_runnable
 from eqsat.schema.attributes import tensor_of
 
 EXTERNAL_FROM = 1 << 30
-"""Bytes of weights from which on they go into a file of their own (a protobuf ends at 2 GiB)."""
+"""Bytes of weights from which they go into a file of their own (a protobuf ends at 2 GiB)."""
 
 
 def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM) -> None:
@@ -23,8 +23,8 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
 
     Args:
         model: The model, not changed.
-        path: Where to. The suffix says the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
-        external_from: Bytes of weights from which on they are written to ``<path>.data`` beside it.
+        path: The file to write. The suffix gives the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
+        external_from: Bytes of weights from which they are written to ``<path>.data`` beside it.
 
     Raises:
         ModelError: The directory does not exist or cannot be written to, or the model is not consistent.
@@ -47,7 +47,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
         model = _in_memory(model)
     data = f"{target.name}.data"
     try:
-        # Who reads a link looks for the weights beside it, not beside the file that it names.
+        # A reader of a link looks for the weights next to the link, not next to its target.
         with staged(target, follow=not is_big) as part:
             if is_big:
                 ir.save(model, part, external_data=data, size_threshold_bytes=1024)
@@ -68,7 +68,7 @@ def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:
 
 
 def _in_memory(model: ir.Model) -> ir.Model:
-    """A copy whose weights are part of it: external ones name a file beside the model they were loaded from."""
+    """A copy that contains its weights: external ones refer to a file next to the original model."""
     copy = model.clone()
     for graph in [copy.graph, *copy.graph.subgraphs()]:
         for value in graph.initializers.values():

@@ -1,1 +1,1 @@
-"""Graphs by hand, behind the builder: operators on tensors, Python values as operands, subgraphs, protobuf."""
+"""The implementation of the builder: operators on tensors, Python values as operands, subgraphs, protobuf."""

@@ -33,11 +33,11 @@ def apply(
         op: The operator.
         operands: Tensors, numbers, arrays; None leaves an optional operand out.
         attributes: As Python values.
-        outputs: How many; by default what the operator must have.
+        outputs: How many; by default as many as the operator requires.
         name: Of the node.
 
     Raises:
-        ModelError: The operands or attributes are not what the operator takes.
+        ModelError: The operator does not accept the operands or attributes.
     """
     place = f"{op} {name!r}" if name else str(op)
     _check_arity(op, operands, place)
@@ -99,7 +99,7 @@ def _default_outputs(
     op: OpKey, attrs: Attrs, values: Sequence[np.ndarray | None], branches: tuple[tuple[str, Branch], ...]
 ) -> int:
     if branches:
-        # The body of a Loop also says whether to go on.
+        # The body of a Loop also returns whether to continue.
         return len(branches[0][1].outputs) - (1 if op.name == "Loop" else 0)
     body = function_body(op, attrs)
     if body is not None:

@@ -21,7 +21,7 @@ Branches = tuple[tuple[str, Branch], ...]
 
 
 def make_branches(op: OpKey, operands: Sequence[Tensor | None], attributes: dict[str, Any], place: str) -> Branches:
-    """Calls the functions among the attributes, which are taken out, and collects what they made.
+    """Calls the functions among the attributes, which are removed, and collects the nodes that they make.
 
     Raises:
         ModelError: A function takes other inputs, or does not return tensors.
@@ -68,7 +68,7 @@ def infer_branches(
     )
     plain = tuple((n, v) for n, v in attrs if not isinstance(v, GraphAttr))
     node.attribute.extend([*to_protos(plain, op), *graphs])
-    # Reading the subgraphs inside a graph that has what they capture binds the names.
+    # Reading the subgraphs inside a graph that defines the captured values binds the names.
     around = onnx.GraphProto(name="around", node=[node])
     for key, tensor in outer.items():
         if tensor.type is None:

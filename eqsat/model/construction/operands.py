@@ -1,4 +1,4 @@
-"""Constants, and Python values as operands: numbers and lists take the element type of the tensors they meet."""
+"""Constants, and Python values as operands: numbers and lists take the element type of the tensors next to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def constant(
         name: Its name in the graph.
 
     Raises:
-        ModelError: The value is no tensor, or cannot be had in the element type.
+        ModelError: The value is not a tensor, or cannot be converted to the element type.
     """
     try:
         array = np.asarray(value)
@@ -52,13 +52,13 @@ def constant(
         if array.dtype.kind in "iu" and wanted.kind in "iu" and not np.array_equal(cast.astype(array.dtype), array):
             raise ModelError(f"a value that fits {wanted.name} is required", place=place, actual=_short(value))
         array = cast
-    array = np.array(array)  # the caller may go on writing into the original
+    array = np.array(array)  # the caller may write into the original later
     array.setflags(write=False)
     return Tensor(TensorType(dtype, array.shape), value=array, name=name)
 
 
 def as_tensors(op: OpKey, operands: Sequence[Any], place: str) -> list[Tensor | None]:
-    """Operands as tensors: numbers and lists take the element type of the tensors they meet."""
+    """Operands as tensors: numbers and lists take the element type of the tensors next to them."""
     found = opset.find_schema(op)
     formal = found.inputs if found is not None else []
     bound: dict[str, Tensor] = {}
@@ -92,7 +92,7 @@ def as_tensors(op: OpKey, operands: Sequence[Any], place: str) -> list[Tensor | 
 
 
 def _fitting(value: Any, allowed: frozenset[ir.DataType]) -> ir.DataType | None:
-    """The natural type of a Python value where the operator accepts it, else one that it accepts."""
+    """The natural type of a Python value where the operator accepts it, otherwise one that it accepts."""
     try:
         kind = np.asarray(value).dtype.kind
     except ValueError:  # ragged; making the constant says so

@@ -23,7 +23,7 @@ def write_model(name: str, outputs: Sequence[Named], inputs: Sequence[Tensor] | 
 
     Args:
         name: Of the graph.
-        outputs: Tensors, with the names they shall have.
+        outputs: Tensors, with their names.
         inputs: In the order wanted; None means those that are read, in the order they were made.
 
     Raises:
@@ -47,7 +47,7 @@ def write_branches(
 
     Args:
         branches: Attribute name and subgraph.
-        name_of: What outer tensors are called.
+        name_of: Names of outer tensors.
         taken: Names that are in use, added to.
     """
     result = []
@@ -66,7 +66,7 @@ def reachable(outputs: Iterable[Tensor], start: int = 0) -> tuple[list[Tensor], 
     """Leaves and steps that the outputs depend on, in the order they were made.
 
     Args:
-        outputs: Where to begin.
+        outputs: The tensors to begin with.
         start: Tensors made before this are leaves: what a subgraph captures.
     """
     leaves: dict[tuple[int, int], Tensor] = {}
@@ -128,7 +128,7 @@ class _Writer:
         taken: Names in use, shared by a graph and its subgraphs.
         steps: The nodes.
         start: Tensors made before this belong to the outer graph.
-        outer: What those are called.
+        outer: Their names.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class _Writer:
         )
 
     def _output_names(self, outputs: Sequence[Named]) -> list[tuple[str, Tensor]]:
-        """Names of the outputs; a tensor that has no name yet is called so from the start."""
+        """Names of the outputs; a tensor that has no name yet gets its name from the start."""
         wanted = [name for name, _ in outputs if name is not None]
         for i, name in enumerate(wanted):
             if name in wanted[:i] or name in self.taken:

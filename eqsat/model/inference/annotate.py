@@ -1,8 +1,8 @@
 """Types of every value of a model, and with them the normal form of every node.
 
-One pass in topological order asks :func:`eqsat.model.inference.infer.infer_types` for each node, so that a loaded model
-has the very types that rewriting will compare with. Where dimensions stay open, :mod:`eqsat.model.inference.symbolic`
-refines them.
+One pass in topological order calls :func:`eqsat.model.inference.infer.infer_types` for each node, so that a loaded
+model has exactly the types with which rewriting compares. :mod:`eqsat.model.inference.symbolic` refines dimensions that
+stay open.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class _Pass:
 
     Attributes:
         functions: The model's functions.
-        types: Type of each value seen, None where unknown or no tensor.
+        types: Type of each value seen, None if unknown or not a tensor.
         values: Contents of small constants.
         place: Prefix of messages.
         normal: Whether nodes are brought to normal form.
-        inner: Gets the types of what functions hold, None where calls differ in them.
+        inner: Receives the types of values in functions, None if calls differ in them.
     """
 
     functions: Mapping[ir.OperatorIdentifier, ir.Function]
@@ -55,7 +55,7 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
     Args:
         model: The model, changed in place.
         place: The file, for messages.
-        outputs_may_change: Whether declared shapes of outputs are of no account (dimensions have been bound).
+        outputs_may_change: Whether declared shapes of outputs are ignored (dimensions have been bound).
 
     Raises:
         ModelError: A node's inputs and attributes contradict each other, or an output's declared type is wrong.
@@ -115,7 +115,7 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
 def _infer_function(
     run: _Pass, function: ir.Function, node: ir.Node, types: Sequence[TensorType | None], place: str
 ) -> Sequence[TensorType | None]:
-    """Types through the body of a model-local function; its own values are left without."""
+    """Types through the body of a model-local function; its own values get no types."""
     inner = _Pass(run.functions, place, normal=False, inner=run.inner)
     arguments: list[TensorType | None] = [*types, *[None] * (len(function.inputs) - len(types))]
     actual = [*node.inputs, *[None] * (len(function.inputs) - len(node.inputs))]
@@ -139,7 +139,7 @@ def _infer_function(
 
 
 def function_types(model: ir.Model) -> dict[ir.Value, TensorType | None]:
-    """Types of the values in the functions of an annotated model; None where calls differ in element types.
+    """Types of the values in the functions of an annotated model; None if calls differ in element types.
 
     Args:
         model: Not changed.
@@ -187,7 +187,7 @@ def _value(run: _Pass, op: OpKey, value: ir.Value) -> np.ndarray | None:
         elif is_parameter(op, known.dtype.numpy(), tensor.size):
             run.values[value] = tensor.numpy()
         else:
-            return None  # another operator may want to see it
+            return None  # another operator may read it
     return run.values[value]
 
 
@@ -227,7 +227,7 @@ def _normalize(run: _Pass, node: ir.Node, op: OpKey, attrs: Attrs, types: list[T
 
 
 def _replace_constant(run: _Pass, node: ir.Node, position: int, wanted: np.ndarray) -> ir.Value:
-    """Gives the node another constant, and returns it; a tensor that nobody else reads keeps its name."""
+    """Gives the node another constant, and returns it; a tensor without other readers keeps its name."""
     value = node.inputs[position]
     graph = node.graph
     assert value is not None and value.const_value is not None and isinstance(graph, ir.Graph)

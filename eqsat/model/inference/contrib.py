@@ -1,8 +1,8 @@
 """Type rules of the ``com.microsoft`` operators.
 
-Those that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their types:
-the standard operator's rule (and with it every check) applied to the operands that carry the data. For the others the
-``onnx-shape-inference`` package has rules.
+The operators that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their
+types: the standard operator's rule (with all its checks) is applied to the operands that carry the data. For the others
+the ``onnx-shape-inference`` package has rules.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) ->
 
 
 def register_symbolic(standard: Infer) -> None:
-    """Makes the rules that the package lacks known to it, so that the inference of whole graphs has them."""
+    """Registers rules that the package lacks, so that the inference of whole graphs has them."""
     osi.registry.collect()
     for found in declared():
         op = found.op

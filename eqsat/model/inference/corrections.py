@@ -1,4 +1,4 @@
-"""Corrections to rules of ``onnx-shape-inference`` that claim more than holds where dimensions are open.
+"""Corrects rules of ``onnx-shape-inference`` that claim more than holds where dimensions are open.
 
 A wrong claim would make an unsound rewrite look sound, and a sound one unsound.
 """
@@ -20,7 +20,7 @@ _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 def _keep_broadcasts_sound() -> None:
     """Wraps the package's rules of operators that broadcast.
 
-    They call ``[N] + [M]`` an ``[N]``. It is an ``[M]`` where N is 1; so it is neither, and a rewrite that swaps the
+    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither, and a rewrite that swaps the
     operands must not change the type.
     """
     osi.registry.collect()
@@ -56,7 +56,7 @@ def _sound(rule: _Rule, inner: int) -> _Rule:
 
 
 def _keep_ranks_sound() -> None:
-    """Wraps the package's rules of operators whose rank depends on axes: unknown axes are to it no axes."""
+    """Wraps the package's rules of operators whose rank depends on axes: the package treats unknown axes as no axes."""
     for name in (o.op.name for o in standard() if o.axes is not None and not o.axes.ordered):
         for since in osi.registry.version_boundaries("", name):
             rule = osi.registry.get("", name, since)

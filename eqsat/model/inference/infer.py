@@ -1,8 +1,8 @@
 """Type inference of one node, and of a body: which tensor types an operator produces from which.
 
-ONNX's own rules (``onnx.shape_inference``) at the pinned opset do the work; :mod:`eqsat.model.validate.checks` refuses
-what they let pass, :mod:`eqsat.model.inference.contrib` has the rules of ``com.microsoft``, and a function's rule is
-its body.
+ONNX's own rules (``onnx.shape_inference``) at the pinned opset do the work. :mod:`eqsat.model.validate.checks` refuses
+contradictions that they miss, :mod:`eqsat.model.inference.contrib` has the rules of ``com.microsoft``, and the rule of
+a function is its body.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
 MAX_VALUE = 4096
-"""Elements up to which a known value is worth handing to inference: it only looks at shapes, axes and the like."""
+"""Elements up to which a known value is passed to inference, which only reads shapes, axes and similar values."""
 
 _OPSETS = dict(opset.OPSETS)
 
 
 _THROWN = (InferenceError, ValidationError, ValueError, IndexError, OverflowError, RuntimeError)
-"""What becomes of the exceptions of C++: that a number is no element type, for one, is a ValueError."""
+"""Types of Python exceptions for exceptions of C++: a number that is not an element type, for one, is a ValueError."""
 
 
 class _Schema(Protocol):
-    """``onnx.defs.OpSchema`` as it is: its stub lacks the last two parameters."""
+    """``onnx.defs.OpSchema`` without its stub, which lacks the last two parameters."""
 
     def _infer_node_outputs(
         self,
@@ -70,14 +70,14 @@ def infer_types(
     Args:
         op: The operator, of ONNX, ``com.microsoft``, or a registered function.
         attrs: Its attributes.
-        inputs: Types of its inputs, None for an absent optional one; behind them those of the values that
+        inputs: Types of its inputs, None for an absent optional one; after them those of the values that
             the subgraphs among the attributes capture, in the order of ``GraphAttr.captured`` and each once.
         values: Their values where known; shapes, axes, pads and the like are needed, everything else is ignored.
         outputs: How many outputs the node has.
         place: Where the node is, for messages; the operator's name by default.
 
     Returns:
-        One type an output, None where nothing is known or the output is no tensor. Dimensions that are not
+        One type per output, None if it is unknown or the output is not a tensor. Dimensions that are not
         known are symbols or None.
 
     Raises:
@@ -115,7 +115,7 @@ def infer_types(
         wrong = contradiction(place, inputs, _plain_message(str(error)))
         if not any(map(_is_vague_parameter, inputs[1:own])):
             raise wrong from error
-        # Some rules (Resize) take a parameter of unknown length for an empty one.
+        # Some rules (Resize) treat a parameter of unknown length as empty.
         try:
             return symbolic.infer(op, attrs, inputs, values, outputs, place)
         except ModelError:
@@ -139,7 +139,7 @@ def infer_body(
     Args:
         body: The program.
         inputs: Types of its inputs.
-        values: Values of its inputs where known. Constants and what follows from shapes are known anyway.
+        values: Values of its inputs where known. Constants and values that follow from shapes are known anyway.
 
     Raises:
         ModelError: Two operators of the body do not fit together.
@@ -187,7 +187,7 @@ _READS_FLOATS = frozenset(("Range", "Resize", "Upsample"))
 
 
 def _require_outputs(op: OpKey, attrs: Attrs, outputs: int, place: str) -> None:
-    """Split says how many outputs it has; onnx's own inference writes past the end where there are fewer or more."""
+    """Split has an attribute for its number of outputs; onnx's own inference writes past the end if they differ."""
     wanted = attr(attrs, "num_outputs") if op == OpKey("", "Split") else None
     if wanted is not None and wanted != outputs:
         raise ModelError(
@@ -212,7 +212,7 @@ def _is_vague_parameter(known: TensorType | None) -> bool:
 def _without_false_zeros(
     inputs: Sequence[TensorType | None], found: tuple[TensorType | None, ...]
 ) -> tuple[TensorType | None, ...]:
-    """Some of ONNX's rules (Attention) take an unknown dimension for 0 and multiply with it."""
+    """Some of ONNX's rules (Attention) treat an unknown dimension as 0 and multiply with it."""
     if any(t is not None and t.shape is not None and 0 in t.shape for t in inputs):
         return found
     return tuple(
@@ -224,7 +224,7 @@ def _without_false_zeros(
 def _refined(
     found: tuple[TensorType | None, ...], other: tuple[TensorType | None, ...]
 ) -> tuple[TensorType | None, ...]:
-    """What the first leaves open taken from the second: ONNX's rules do not reckon with symbols."""
+    """The first type, completed from the second: ONNX's rules do not compute with symbols."""
 
     def refine(a: TensorType | None, b: TensorType | None) -> TensorType | None:
         if a is None or a.shape is None or b is None or b.shape is None:

@@ -1,4 +1,4 @@
-"""Values that follow from shapes: what ``Shape`` and the small integer arithmetic behind it compute.
+"""Values that follow from shapes: the results of ``Shape`` and of the small integer arithmetic after it.
 
 Exporters spell ``reshape to (N, -1)`` as Shape, Gather, Unsqueeze, Concat, Reshape; inference must follow
 such chains to know the result's shape. Only small integer tensors are followed, everything else is None.
@@ -56,7 +56,7 @@ def propagate(
     if need is not None and need.elements > _LIMIT:
         return None
     if op.name == "Div" and not np.all(known[1]):
-        return None  # The standard leaves it open.
+        return None  # The standard does not define it.
     try:
         result = evaluate(op, attrs, known)[0]
     except EqsatError:  # the checks report it with a place

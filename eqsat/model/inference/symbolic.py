@@ -1,7 +1,7 @@
-"""Inference by ``onnx-shape-inference``, which reckons with symbols and knows ``com.microsoft``.
+"""Inference by ``onnx-shape-inference``, which computes with symbols and knows ``com.microsoft``.
 
-One node at a time, as :mod:`eqsat.model.inference.infer` does it, and for whole graphs, where symbols pass through
-values: what ``Shape`` yields becomes what ``Reshape`` takes.
+It infers one node at a time, as :mod:`eqsat.model.inference.infer` does, and whole graphs, in which symbols pass
+through values: the result of ``Shape`` becomes the operand of ``Reshape``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
 
     Args:
         model: The model, changed in place.
-        declared: What the model says of its values. Its symbols name what could not be inferred (the number of
-            boxes that a detector finds), its numbers are believed there.
+        declared: The declared types of the model's values. Their symbols name unknown sizes (the number of
+            boxes that a detector finds), their numbers are trusted there.
     """
     graph = model.graph
     inputs = {name for value in graph.inputs for name in (value.shape.free_symbols() if value.shape else ())}
@@ -87,7 +87,7 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
     for node in ir.traversal.RecursiveGraphIterator(graph):
         values += node.outputs
         for value in node.outputs:
-            # It leaves what it found out as constants that no initializer holds.
+            # It leaves its results as constants without an initializer.
             if value not in constants and node.op_type != "Constant":
                 value.const_value = None
     for value in values:
@@ -120,7 +120,7 @@ def _is_generated(name: str | None) -> bool:
 
 
 def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str]) -> int | str | None:
-    """A number where the expression is one, the declared name of a symbol that was made up."""
+    """A number if the expression is one, or the declared name of a generated symbol."""
     if isinstance(d, int) or d.value is None:
         return d if isinstance(d, int) else None
     if d.value in names:
@@ -150,7 +150,7 @@ def _known(value: ir.Value, generated: frozenset[str]) -> TensorType | None:
     dims: list[Dim] = []
     for d in value.shape:
         symbol = d if isinstance(d, int) else d.value
-        # An expression over a symbol that was made up says no more than the symbol itself.
+        # An expression over a generated symbol tells no more than the symbol itself.
         made_up = isinstance(d, ir.SymbolicDim) and any(name in generated for name in d.free_symbols())
         dims.append(None if made_up else symbol if isinstance(symbol, int) else _without_ceiling(symbol))
     return TensorType(value.type.dtype, tuple(dims))

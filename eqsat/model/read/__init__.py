@@ -1,1 +1,1 @@
-"""What becomes of a file before its types are known: reading, upgrading to the pinned opset, tidying up."""
+"""Steps before types are known: reading a file, upgrading to the pinned opset, tidying up."""

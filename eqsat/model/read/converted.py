@@ -1,8 +1,9 @@
-"""What ``onnx.version_converter`` gets wrong, made good after it.
+"""Repairs mistakes of ``onnx.version_converter`` after it ran.
 
-Attributes that became inputs (the bounds of Clip, the value of Pad) it writes as float32, whatever the type of the
-tensor beside them. Where it has no use for such an attribute (the value of a Pad that mirrors), it leaves it behind.
-What was computed on a matrix (Softmax before opset 13) it reshapes there and back, and loses sizes of 0.
+The converter writes attributes that became inputs (the bounds of Clip, the value of Pad) as float32, whatever the type
+of the tensor next to them. If it has no use for such an attribute (the value of a Pad that mirrors), it leaves it on
+the node. It reshapes operators that were computed on a matrix (Softmax before opset 13) there and back, and loses sizes
+of 0.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def element_types(model: onnx.ModelProto) -> Types:
 
 
 def needs_types(model: onnx.ModelProto) -> bool:
-    """Whether an operator is there whose operands the converter makes."""
+    """Whether the model has an operator whose operands the converter makes."""
     return _has_bounds(model.graph)
 
 
@@ -45,7 +46,7 @@ def give_types(model: onnx.ModelProto, types: Mapping[str, int]) -> None:
 
 
 def drop_leftovers(graph: onnx.GraphProto) -> None:
-    """Drops attributes that operators no longer have and that said nothing before."""
+    """Drops attributes that operators no longer have and that had no effect before."""
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):

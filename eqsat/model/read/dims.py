@@ -1,4 +1,4 @@
-"""Symbolic dimensions: names for those without, and sizes for those that the caller binds."""
+"""Symbolic dimensions: names unnamed ones, and binds sizes that the caller gives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from eqsat.schema.opset import did_you_mean
 def name_dims(model: ir.Model) -> None:
     """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
 
-    Symbols that are no names (``batch size``, ``0``) become ones (``batch_size``); one without a letter or digit
-    (``?``) means a dimension without a name, which need not be equal to the others written so.
+    Symbols that are not names (``batch size``, ``0``) become names (``batch_size``). A symbol without a letter or digit
+    (``?``) means a dimension without a name, which need not equal others that are written so.
     """
     for value in _values(model):
         if value.shape is not None and not all(isinstance(d, int) and d >= 0 for d in value.shape):
@@ -38,7 +38,7 @@ def name_dims(model: ir.Model) -> None:
 
 
 def _readable(d: int | ir.SymbolicDim) -> int | str | None:
-    """The dimension if onnx_ir can reckon with it, else under another name; negative numbers mean unknown."""
+    """The dimension if onnx_ir can compute with it, otherwise under another name; negative numbers mean unknown."""
     if isinstance(d, int):
         return d if d >= 0 else None
     if d.value is None or not re.search(r"\w", d.value):
@@ -66,7 +66,7 @@ def symbols(model: ir.Model) -> tuple[str, ...]:
 
 
 def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
-    """Puts sizes for symbols, in the graph, its subgraphs and its functions.
+    """Replaces symbols by sizes, in the graph, its subgraphs and its functions.
 
     Args:
         model: The model, changed in place.
@@ -77,7 +77,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
         Whether anything was bound; then shapes must be inferred again.
 
     Raises:
-        ModelError: A symbol that no input has, or a size that is no size.
+        ModelError: No input has the symbol, or the size is invalid.
     """
     if not dims:
         return False
@@ -98,7 +98,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
         if value.shape is None or all(isinstance(d, int) for d in value.shape):
             continue
         bound = value.shape.evaluate(dims)
-        # What a declared shape says of values that are computed is inferred again, and better.
+        # Declared shapes of computed values are inferred again, and better.
         unknown = value not in inputs and any(not isinstance(d, int) for d in bound)
         value.shape = None if unknown and value.producer() is not None and not value.is_graph_output() else bound
     return True

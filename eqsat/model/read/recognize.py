@@ -1,9 +1,8 @@
-"""Calls of our own operators in files, under the names that they have in eqsat.
+"""Recognizes calls of eqsat's own operators in files, under the names that they have in eqsat.
 
 A file defines each combination of an operator and its attributes by a function of its own: ``CastHint`` and
-``CastHint_1`` (see :mod:`eqsat.model.write.functions`). Where such a function is what eqsat would write, its calls
-become calls of the operator again and the definition goes; anything else of such a name stays a function like any
-other.
+``CastHint_1`` (see :mod:`eqsat.model.write.functions`). If such a function equals the one that eqsat would write, its
+calls become calls of the operator again and the definition is removed; any other function of such a name stays.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def recognize(model: ir.Model) -> None:
         for node in scope:
             calls.setdefault(node.op_identifier(), []).append(node)
     known: _Names = {}
-    # Files list what is called before what calls it, so that inner calls are known when a definition is compared.
+    # Files list functions before their callers, so that inner calls are known when a definition is compared.
     for op, family in families.items():
         if all(_is_definition(f, op, c, known) for f in family for c in calls.get(f.identifier(), ())):
             known.update((f.identifier(), op) for f in family)
@@ -44,7 +43,7 @@ def recognize(model: ir.Model) -> None:
 
 
 def _operator(function: ir.Function) -> OpKey | None:
-    """The operator that a function is a definition of, by its name."""
+    """The operator that a function defines, by its name."""
     if function.domain != opset.EQSAT or function.overload:
         return None
     base, _, number = function.name.rpartition("_")
@@ -53,7 +52,7 @@ def _operator(function: ir.Function) -> OpKey | None:
 
 
 def _is_definition(function: ir.Function, op: OpKey, call: ir.Node, known: _Names) -> bool:
-    """Whether a function is what eqsat defines the operator as, for the attributes of a call."""
+    """Whether a function equals eqsat's definition of the operator, for the attributes of a call."""
     found = find_function(op)
     if found is None or any(a.ref_attr_name for a in call.attributes.values()):
         return False
@@ -68,7 +67,7 @@ def _is_definition(function: ir.Function, op: OpKey, call: ir.Node, known: _Name
 
 
 def _signature(function: ir.Function, known: _Names) -> tuple[object, ...] | None:
-    """What a function computes, without names; None where attributes refer to the function's own."""
+    """The computation of a function, without names; None if attributes refer to the function's own."""
     number: dict[ir.Value | None, int] = {None: -1}
     for value in function.inputs:
         number[value] = len(number)

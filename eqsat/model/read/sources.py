@@ -1,7 +1,7 @@
-"""Where models come from: files in any of ONNX's formats, bytes, text, protobuf and onnx_ir objects.
+"""Sources of models: files in any of ONNX's formats, bytes, text, protobuf and onnx_ir objects.
 
-All of them become a :class:`Source`: a protobuf without its weights and the weights beside it. What checks, converts
-and inlines the graph (C++ behind a serialisation) then never copies them, and there is no 2 GiB limit.
+All of them become a :class:`Source`: a protobuf without its weights, and the weights separately. Checks, conversions
+and inlining (in C++, on serialised models) then never copy the weights, and there is no 2 GiB limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 """A path, serialised bytes, ONNX text, a protobuf or an onnx_ir model."""
 
 HEAVY = 4096
-"""Elements from which on a tensor is set aside. Shapes, axes and scales stay: the conversion looks at them."""
+"""Elements from which a tensor is set aside. Shapes, axes and scales stay, because the conversion reads them."""
 
 _FOREIGN = (
     (0, b"PK\x03\x04", "it is a zip archive, perhaps a PyTorch file: export it with torch.onnx.export"),
@@ -59,10 +59,10 @@ class Source:
 
 
 def read(source: ModelSource) -> Source:
-    """Reads a model from wherever it is.
+    """Reads a model from any source.
 
     Raises:
-        ModelError: There is no such file, it is no ONNX model, it is truncated, or data of it is missing.
+        ModelError: There is no such file, it is not an ONNX model, it is truncated, or data of it is missing.
     """
     if isinstance(source, ir.Model):
         return _from_ir(source)
@@ -119,7 +119,7 @@ def _from_path(path: Path) -> Source:
 
 
 def _content(path: Path) -> bytes:
-    """What a file or a pipe holds, if it fits into the memory limit."""
+    """The content of a file or a pipe, if it fits into the memory limit."""
     meter = bounds.current()
     with path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
@@ -223,7 +223,7 @@ def _from_ir(model: ir.Model) -> Source:
 
 
 def _name_values(graph: ir.Graph) -> None:
-    """Names the results that have none; serialising demands it."""
+    """Names results without a name, as serialising requires."""
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
     named = [*graph.inputs, *(v for node in nodes for v in (*node.inputs, *node.outputs) if v is not None)]
     taken = {v.name for v in named if v.name is not None}

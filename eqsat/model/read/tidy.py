@@ -1,4 +1,4 @@
-"""Puts a graph in order without looking at types: weights back, constants as initializers, nothing that is unused."""
+"""Tidies a graph without types: restores weights, turns constants into initializers, removes unused values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.schema.types import OpKey
 
 
 def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
-    """Tidies the main graph; subgraphs and functions are left as they are.
+    """Tidies the main graph; subgraphs and functions are not changed.
 
     Args:
         model: The model, changed in place.
@@ -27,7 +27,7 @@ def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
         if name in weights:
             value.const_value = weights[name]
             graph.initializers[name] = value
-    # An input with an initializer is one with a default; in old models all weights are. They are constants.
+    # An input with an initializer is one with a default; in old models all weights have that form. They are constants.
     kept = [value for value in graph.inputs if not value.is_initializer()]
     if len(kept) != len(graph.inputs):
         graph.inputs[:] = kept
@@ -38,7 +38,7 @@ def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
     named = _required_names(model.graph)
     RemoveUnusedNodesPass()(model)
     for node, index, name in named:
-        # The pass takes unused optional outputs away, also those that go with a used one.
+        # The pass removes unused optional outputs, even those that go with a used one.
         node.resize_outputs(max(len(node.outputs), index + 1))
         node.outputs[index].name = name
     for name in [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
@@ -88,7 +88,7 @@ _DROPOUT = OpKey("", "Dropout")
 
 
 def _required_names(graph: ir.Graph) -> list[tuple[ir.Node, int, str]]:
-    """Outputs that nobody reads and that must be there, with their names."""
+    """Outputs without readers that must be present, with their names."""
     found = []
     for node in graph.all_nodes():
         if len(node.outputs) > 1:
@@ -103,7 +103,7 @@ def _required_names(graph: ir.Graph) -> list[tuple[ir.Node, int, str]]:
 
 
 def _trim(node: ir.Node) -> None:
-    """Cuts absent inputs and unused optional outputs off the end, and what Dropout has for training."""
+    """Cuts absent inputs and unused optional outputs off the end, and the training inputs of Dropout."""
     op = op_key(node)
     if op == _DROPOUT and len(node.inputs) > 1 and _is_false(node.inputs[2] if len(node.inputs) > 2 else None):
         node.resize_inputs(1)

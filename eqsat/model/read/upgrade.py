@@ -1,7 +1,7 @@
-"""Brings a model to the pinned opset, and model-local functions of others into its graph.
+"""Upgrades a model to the pinned opset, and inlines the model-local functions of others.
 
 ``onnx.version_converter`` upgrades and ``onnx.inliner`` inlines. The converter drops functions and metadata of nodes,
-so it runs only where an operator in use did change between the two opsets, and its losses are made good.
+so it runs only if an operator in use changed between the two opsets, and its losses are repaired.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def upgrade(source: Source) -> None:
             if not entry.domain:
                 entry.version = opset.PINNED_OPSET
     _replace(source.proto.graph.value_info, told)
-    # ONNX Runtime wants what functions import from the model as well.
+    # ONNX Runtime requires that the model imports the opsets of its functions as well.
     imported = {e.domain for e in source.proto.opset_import}
     for entry in [e for f in source.proto.functions for e in f.opset_import]:
         if entry.domain not in imported:
@@ -59,7 +59,7 @@ def upgrade(source: Source) -> None:
 
 
 def is_own(function: onnx.FunctionProto) -> bool:
-    """Whether eqsat wrote the function: a composite or a region of an optimized model, or an operator of ours."""
+    """Whether eqsat wrote the function: a composite or a region of an optimized model, or an operator of eqsat."""
     own_domain = function.domain == opset.EQSAT or function.domain.startswith(opset.EQSAT + ".")
     return own_domain or any(entry.key.startswith(METADATA) for entry in function.metadata_props)
 
@@ -145,7 +145,7 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
 
 
 def _told(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The declared types that say something that inference does not find: of operators unknown to us, and symbols."""
+    """The declared types that inference does not find: those of unknown operators, and symbols."""
     if not model.graph.value_info:
         return []
     foreign = {o for n in model.graph.node if n.domain not in opset.OPSETS for o in n.output}
@@ -173,7 +173,7 @@ def _restore(model: onnx.ModelProto, metadata: dict[tuple[str, str], onnx.NodePr
 
 
 def _spread_slopes(model: onnx.ModelProto) -> None:
-    """Before opset 7 a vector as slope of PRelu was one number a channel; the converter leaves that as it is."""
+    """Before opset 7 the slope vector of PRelu had one number per channel; the converter does not change that."""
     ranks: dict[str, int] | None = None
     tensors = {t.name: t for t in model.graph.initializer}
     for i in reversed(range(len(model.graph.node))):

@@ -1,1 +1,1 @@
-"""Whether a model is one: its nodes and tensors against the standard, and what the libraries below cannot survive."""
+"""Validates models: nodes and tensors against the standard, and inputs that the libraries below cannot survive."""

@@ -1,4 +1,4 @@
-"""The checks of an operator, made on a node; what is checked is in :mod:`eqsat.ops.checks`."""
+"""Runs the checks of an operator on a node; :mod:`eqsat.ops.checks` defines them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How large a model may be at all: sizes that no array has, subgraphs in subgraphs, functions that multiply.
+"""Limits on the size of models: sizes that no array has, nested subgraphs, functions that multiply.
 
-What is refused here would overflow the integers of the libraries below, their stacks, or any memory. Sizes that some
-machine can hold are no concern of this file: see :mod:`eqsat.bounds`.
+Models that are refused here would overflow the integers of the libraries below, their stacks, or any memory. For sizes
+that some machine can hold see :mod:`eqsat.bounds`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eqsat.schema.types import TensorType
 
 MOST_BYTES = 1 << 62
 MOST_DIMENSIONS = 32
-"""What all of numpy can deal with."""
+"""Dimensions that all of numpy supports."""
 MOST_SUBGRAPHS = 30
 """Levels of subgraphs: protobuf reads a hundred levels of messages, and each subgraph is three."""
 MOST_CALLS = 100
@@ -44,7 +44,7 @@ def check_shape(shape: Sequence[object], itemsize: float, place: str) -> None:
     known = [d for d in shape if isinstance(d, int)]
     if any(d < 0 for d in known):
         raise ModelError("a shape without negative dimensions is required", place=place, actual=_show(shape))
-    # An array without elements has strides all the same.
+    # An array without elements has strides as well.
     if math.prod(max(d, 1) for d in known) * max(itemsize, 1) > MOST_BYTES:
         raise ModelError("a tensor of less than 2^62 bytes is required", place=place, actual=f"shape {_show(shape)}")
 
@@ -65,7 +65,7 @@ _POWER = re.compile(r"\*\*|\^")
 
 
 def check_symbol(text: str, place: str) -> None:
-    """A dimension that may be an expression is one that can be reckoned with: ``9**9**9**9`` is a number without end.
+    """Checks that an expression as a dimension can be computed: ``9**9**9**9`` is too large.
 
     Raises:
         ModelError: It is too long, or has powers or numbers beyond all sizes.
@@ -87,9 +87,9 @@ def check_symbol(text: str, place: str) -> None:
 
 
 def check_nesting(model: onnx.ModelProto, place: str) -> None:
-    """Subgraphs are not nested too deeply, and operators not too many, before anything walks over them.
+    """Checks that subgraphs are not nested too deeply, and operators not too many, before other code walks over them.
 
-    It is done without recursion, as everything behind it may recur.
+    It works without recursion, because all later code may recur.
 
     Raises:
         ModelError: They are nested too deeply.
@@ -140,7 +140,7 @@ def check_brackets(text: str, place: str) -> None:
 
 
 def check_calls(model: onnx.ModelProto, calls: Mapping[_Key, Sequence[_Key]], place: str) -> None:
-    """Functions make no more of a model than can be dealt with: what inlining would give is counted before.
+    """Checks how large the model becomes when functions are inlined, before that is done.
 
     Args:
         model: Its functions do not call themselves.

@@ -1,7 +1,7 @@
-"""Attributes with which the ``onnx`` package ends the process: they are refused before it sees them.
+"""Refuses attributes with which the ``onnx`` package would end the process.
 
-Its shape inference runs in the checker, the inliner and the version converter as well, and each of them gives a
-function's attributes the values of a call. So calls are checked, too, of functions that hand an attribute on.
+Shape inference of the package runs in the checker, the inliner and the version converter as well, and each of them
+gives a function's attributes the values of a call. So calls of functions that pass an attribute on are checked as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eqsat.schema.opset import canonical_domain
 from eqsat.schema.types import Attrs, OpKey
 
 LEAST: Mapping[OpKey, Mapping[str, int]] = {OpKey("", "GatherND"): {"batch_dims": 0}}
-"""The least value of attributes; inference reads memory that is not its own below it (onnx 1.23)."""
+"""The least value of attributes; below them inference reads foreign memory (onnx 1.23)."""
 
 Call = tuple[str, str, str]
 """Domain, name and overload of a function."""

@@ -1,8 +1,8 @@
-"""The check of a model before anything trusts it: one clear error for the first thing that is wrong.
+"""Checks a model before other code trusts it: one clear error for the first mistake.
 
-``onnx.checker`` runs behind it. It is not enough alone: it passes operators of which it has no schema at the model's
-opset only with a message about schemas, stops at an unsorted graph as at a cycle, and does not say what was meant.
-The only repair is to sort nodes that are not in topological order, which changes nothing that a model means.
+``onnx.checker`` runs after it and does not suffice: for operators without a schema at the model's opset it only reports
+the missing schema, it treats an unsorted graph like a cycle, and it does not tell what was meant. The only repair is to
+sort nodes that are not in topological order, which does not change the meaning of a model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check(source: Source) -> None:
     """Checks a model, and sorts its nodes.
 
     Raises:
-        ModelError: The first thing that is wrong, with the node or tensor where it is.
+        ModelError: The first mistake, with its node or tensor.
     """
     _Checker(source).check()
 
@@ -36,7 +36,7 @@ def validate(source: Source) -> None:
     """Runs ``onnx.checker``; functions of other opsets, which it refuses, must have been inlined.
 
     Raises:
-        ModelError: It finds something that :func:`check` has not.
+        ModelError: It finds a mistake that :func:`check` did not find.
     """
     with _shapes_everywhere(source.proto.graph):
         try:
@@ -48,7 +48,7 @@ def validate(source: Source) -> None:
 
 @contextmanager
 def _shapes_everywhere(graph: onnx.GraphProto) -> Iterator[None]:
-    """Gives inputs and outputs of unknown rank or type one for a while: ``onnx.checker`` insists, runtimes do not."""
+    """Temporarily gives inputs and outputs of unknown rank or type one, because ``onnx.checker`` requires it."""
     shapeless, typeless = [], []
     for value in (*graph.input, *graph.output):
         kind = value.type.WhichOneof("value")
@@ -179,7 +179,7 @@ class _Checker:
         where: str,
         attributes: set[str],
     ) -> None:
-        """Checks nodes one after the other; ``own`` are the names of this graph alone (others may be shadowed)."""
+        """Checks nodes one after the other; ``own`` are the names of this graph only (others may be shadowed)."""
         defined: dict[str, int] = {}
         for i, node in enumerate(nodes):
             check_text(node, self.source.at(f"node {i} of {where}"))
@@ -204,7 +204,7 @@ class _Checker:
     def _order(
         self, nodes: Sequence[onnx.NodeProto], known: dict[str, str], defined: dict[str, int], where: str
     ) -> list[int] | None:
-        """A topological order where the nodes are in none, the first that is closest to theirs."""
+        """A topological order closest to the present one; None if the nodes are already in order."""
         reads: list[list[int]] = []
         sorted_already = True
         for i, node in enumerate(nodes):
@@ -264,7 +264,7 @@ class _Checker:
             return
         if node.domain not in opset.OPSETS:
             opset.check_domain(node.domain, place=self.source.at(place))
-            return  # an operator of somebody's own: nothing is known about it, and it is left as it is
+            return  # an unknown custom operator, which is not changed
         if node.domain not in versions:
             if node.domain == opset.MICROSOFT:
                 versions[node.domain] = self.model.opset_import.add(domain=node.domain, version=1).version
@@ -294,7 +294,7 @@ def _label(node: onnx.NodeProto, index: int) -> str:
 
 
 def label(name: str | None, op_type: str, output: str | None, index: int) -> str:
-    """What messages call a node: by name where it has one, else by its place and output."""
+    """The name of a node in messages: its name, otherwise its position and output."""
     if name:
         return f"node {name!r} ({op_type})"
     return f"node {index} ({op_type}, output {output!r})"
@@ -324,7 +324,7 @@ def _captured(graph: onnx.GraphProto) -> list[str]:
 
 
 def _cycle(edges: dict) -> list | None:
-    """A circle in a graph given as node -> nodes it needs, the first found, closed."""
+    """A circle in a graph given as node -> nodes it needs, the first one found, closed."""
     state: dict = {}
     for start in edges:
         if start in state:

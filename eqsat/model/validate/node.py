@@ -16,8 +16,9 @@ from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
 
 _OLDEST = {OpKey("", "Scan"): 9}
-"""Since when an operator is what it is, where ``onnx.version_converter`` takes what was before for the same: until
-opset 8 a Scan has a batch dimension and lengths of sequences."""
+"""First opset of operators whose older form ``onnx.version_converter`` treats like the present one: until opset 8 a
+Scan has a batch dimension and lengths of sequences.
+"""
 
 _Kinds = dict[str, AttributeProto.AttributeType.ValueType]
 
@@ -31,7 +32,7 @@ def check_node(node: onnx.NodeProto, version: int, place: str) -> None:
         place: For messages.
 
     Raises:
-        ModelError: The first thing that is wrong.
+        ModelError: The first mistake.
     """
     key = OpKey(node.domain, node.op_type)
     schema = _schema(key, version)
@@ -85,7 +86,7 @@ def check_call(node: onnx.NodeProto, function: onnx.FunctionProto, place: str) -
     """Checks a call of a model-local function.
 
     Raises:
-        ModelError: It gives or takes more than the function does.
+        ModelError: It has more inputs or outputs than the function.
     """
     for given, declared, what in ((node.input, function.input, "inputs"), (node.output, function.output, "outputs")):
         if len(given) > len(declared):
@@ -94,7 +95,7 @@ def check_call(node: onnx.NodeProto, function: onnx.FunctionProto, place: str) -
 
 
 def check_text(node: onnx.NodeProto, place: str) -> None:
-    """Checks that everything written in a node is UTF-8; protobuf hands out bytes where it is not.
+    """Checks that everything written in a node is UTF-8; protobuf returns bytes otherwise.
 
     Raises:
         ModelError: A name or a string attribute is not.
@@ -155,7 +156,7 @@ def _all_names() -> frozenset[str]:
 
 @cache
 def _attributes(op: OpKey, version: int) -> tuple[_Kinds, list[str]]:
-    """Types of the attributes, and the names of the required ones; asking the schema is slow."""
+    """Types of the attributes, and the names of the required ones; reading the schema is slow."""
     schema = _schema(op, version)
     assert schema is not None
     kinds: _Kinds = {

@@ -1,4 +1,4 @@
-"""Whether a serialised tensor has the data that its type says, in the file or beside it."""
+"""Checks that a serialised tensor has the data that its type requires, in the file or in another one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eqsat.errors import ModelError
 from eqsat.model.validate.extent import check_shape
 
 MOST_CHARACTERS = 1000
-"""Of the path of an external file."""
+"""Characters of the path of an external file."""
 
 
 def check_content(tensor: onnx.TensorProto, place: str) -> None:
-    """The tensor has as much data as its type says."""
+    """Checks that the tensor has as much data as its type requires."""
     dtype = check_type(tensor, place)
     size = math.prod(tensor.dims)
     what = f"{dtype.name.lower()}{list(tensor.dims)}"
@@ -41,7 +41,7 @@ def check_content(tensor: onnx.TensorProto, place: str) -> None:
 
 
 def check_strings(tensor: onnx.TensorProto, place: str) -> None:
-    """The tensor's strings, if it has any, are UTF-8, as the specification wants them.
+    """Checks that the tensor's strings, if it has any, are UTF-8, as the specification requires.
 
     Raises:
         ModelError: One is not.
@@ -54,7 +54,7 @@ def check_strings(tensor: onnx.TensorProto, place: str) -> None:
 
 
 def check_type(tensor: onnx.TensorProto, place: str) -> ir.DataType:
-    """The tensor has an element type, and a shape that an array can have."""
+    """Checks that the tensor has an element type, and a shape that an array can have."""
     try:
         dtype = ir.DataType(tensor.data_type)
     except ValueError:
@@ -68,7 +68,7 @@ def check_type(tensor: onnx.TensorProto, place: str) -> ir.DataType:
 
 
 def check_external(tensor: onnx.TensorProto, place: str, folder: Path | None) -> None:
-    """The file that holds the tensor's data is there and long enough."""
+    """Checks that the file with the tensor's data exists and is long enough."""
     where = {entry.key: entry.value for entry in tensor.external_data}
     location = where.get("location", "")
     if not location:

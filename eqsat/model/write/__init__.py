@@ -1,1 +1,1 @@
-"""What files say that models in memory need not: bodies of our functions, operators that ONNX Runtime lacks, text."""
+"""Parts that files need and models in memory do not: bodies of eqsat's functions, missing operators, text."""

@@ -1,8 +1,9 @@
-"""What a file says of a node: its attributes without those that have their default.
+"""The attributes of a node in a file: those that differ from their default.
 
-In memory the normal form says everything (:mod:`eqsat.model.normalize`). A reader of files is better off without:
-ONNX Runtime 1.31 refuses a quantized AveragePool that states dilations, even of one, because it hands on all
-attributes to an operator of its own that has no dilations. What is left out is filled in when the file is loaded.
+In memory the normal form contains all attributes (:mod:`eqsat.model.normalize`). Readers of files are better off
+without defaults: ONNX Runtime 1.31 refuses a quantized AveragePool with explicit dilations, even of one, because it
+passes all attributes to an operator of its own without dilations. Missing attributes are filled in when the file is
+loaded.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from eqsat.schema.attributes import default_attrs, subgraphs, to_attrs
 from eqsat.schema.types import Attrs, AttrValue, OpKey
 
 _WINDOW = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
-"""Attributes of convolutions and pools that have one value a dimension, with the value that goes without saying."""
+"""Attributes of convolutions and pools that have one value per dimension, with their implicit value."""
 
 
 def concise(op: OpKey, attrs: Attrs) -> Attrs:
-    """The bundle without what is default; of operators of other domains than ONNX's all is kept."""
+    """The bundle without defaults; bundles of operators outside ONNX's domain are kept unchanged."""
     if op.domain:
         return attrs
     defaults = dict(default_attrs(op))
@@ -25,12 +26,12 @@ def concise(op: OpKey, attrs: Attrs) -> Attrs:
 
 
 def is_concise(model: ir.Model) -> bool:
-    """Whether no node of the model states a default."""
+    """Whether no node of the model contains a default."""
     return not any(_superfluous(node) for node in model.graph.all_nodes())
 
 
 def make_concise(model: ir.Model) -> None:
-    """Removes what is default from the nodes of the main graph and its subgraphs.
+    """Removes defaults from the nodes of the main graph and its subgraphs.
 
     Args:
         model: Changed in place.
@@ -43,7 +44,7 @@ def make_concise(model: ir.Model) -> None:
 def without_unit_dilations(op: OpKey, attrs: Attrs) -> Attrs:
     """The bundle of an average pool without dilations of one.
 
-    A composite's definition is shared by calls that differ in attributes, and has to say all others.
+    A composite's definition is shared by calls that differ in attributes, and must contain all others.
     """
     if op != OpKey("", "AveragePool"):
         return attrs

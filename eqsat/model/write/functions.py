@@ -1,6 +1,6 @@
 """Definitions of the operators that ONNX lacks, written into the files that call them.
 
-An operator of ours is an ONNX function; with its body in the file every ONNX tool can run it. The body may depend
+An operator of eqsat is an ONNX function; with its body in the file every ONNX tool can run it. The body may depend
 on the attributes in ways that references cannot express, so each combination of attributes is a function of its own.
 """
 
@@ -24,7 +24,7 @@ def with_definitions(model: ir.Model) -> ir.Model:
         model: Not changed.
 
     Returns:
-        The model itself where nothing is missing, else a copy.
+        The model itself if nothing is missing, otherwise a copy.
     """
     if not any(_is_missing(model, node) for node in _nodes(model)):
         return model
@@ -40,7 +40,7 @@ def with_definitions(model: ir.Model) -> ir.Model:
 
 
 class _Writer:
-    """Adds definitions to a model, those that others call before them."""
+    """Adds definitions to a model, callees before their callers."""
 
     def __init__(self, model: ir.Model) -> None:
         self.model = model
@@ -68,7 +68,7 @@ class _Writer:
         self.model.graph.opset_imports.setdefault(op.domain, 1)
 
     def bind(self, node: ir.Node) -> None:
-        """Makes a call one of the definition for its attributes."""
+        """Turns a call into one of the definition for its attributes."""
         op, attrs = _call(node)
         for attribute in from_attrs(attrs, op):
             # onnx.reference wants a value for everything that the function declares.
@@ -83,7 +83,7 @@ def define(op: OpKey, body: Body, inputs: tuple[str, ...] = (), attrs: Attrs = (
         op: Domain and name.
         body: What it computes.
         inputs: Names of its inputs.
-        attrs: Attributes that calls may state; their values are part of the body.
+        attrs: Attributes that calls may give; their values are part of the body.
     """
     names = inputs if len(inputs) == body.inputs else tuple(f"input_{i}" for i in range(body.inputs))
     formal = [ir.Value(name=name) for name in names]

@@ -1,4 +1,4 @@
-"""Which operators ONNX Runtime has kernels for, by element types.
+"""The operators for which ONNX Runtime has kernels, by element types.
 
 An operator without one runs through its definition in terms of others, and only while these are the same at the
 model's opset: at the pinned opset most definitions are out of date. ``kernels.json`` lists the kernels of the CPU
@@ -36,7 +36,7 @@ def has_kernel(op: OpKey, inputs: Types, outputs: Types = ()) -> bool:
 
     Args:
         op: The operator.
-        inputs: Types of its inputs, None for an absent or unknown one, which no kernel is refused for.
+        inputs: Types of its inputs, None for an absent or unknown one, which excludes no kernel.
         outputs: Types of its outputs.
     """
     if op in _NOTHING_OF_NOTHING and any(t is not None and t.elements == 0 for t in (*inputs, *outputs)):

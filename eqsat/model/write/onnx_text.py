@@ -18,7 +18,7 @@ def to_text(model: ir.Model, *, elide: int | None = ELIDE) -> str:
     Args:
         model: The model, not changed.
         elide: Initializers with more elements become inputs of the printed graph, so that the text stays
-            readable and parses still; None prints everything.
+            readable and can still be parsed; None prints everything.
 
     Raises:
         ModelError: The model is not consistent.
@@ -44,7 +44,7 @@ def to_text(model: ir.Model, *, elide: int | None = ELIDE) -> str:
 
 
 def _declare_once(graph: onnx.GraphProto) -> None:
-    """Drops declarations of what initializers and inputs declare already, here and in subgraphs."""
+    """Drops declarations of values that initializers and inputs already declare, here and in subgraphs."""
     declared = {t.name for t in graph.initializer} | {i.name for i in graph.input}
     others = [v for v in graph.value_info if v.name not in declared]
     del graph.value_info[:]

@@ -1,8 +1,9 @@
-"""Operators that ONNX Runtime has no kernel for, written out so that it runs the file.
+"""Replaces operators without a kernel in ONNX Runtime by their definitions, so that it runs the file.
 
-It runs such an operator through its definition, if what that consists of is the same at the opset of the model. The
-opset that eqsat writes is newer than most definitions; what ran at the opset of the input would not run any more. So
-the definition is written instead of the operator, with the types at hand. In memory the operator stays as it is.
+ONNX Runtime executes such an operator by its definition, if the operators in it are the same at the opset of the model.
+The opset that eqsat writes is newer than most definitions, so a model that ran at the opset of the input might not run
+any more. The definition is therefore written instead of the operator, for the given types. In memory the operator
+stays.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _CAST = OpKey("", "Cast")
 _CAST_LIKE = OpKey("", "CastLike")
 _RANGE = OpKey("", "Range")
 _DEEPEST = 8
-"""How many definitions may be nested."""
+"""Levels to which definitions may be nested."""
 
 
 def runs_alone(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> bool:
-    """Whether ONNX Runtime runs an operator as it is: by a kernel, or by a definition that is still up to date.
+    """Whether ONNX Runtime runs an operator itself: by a kernel, or by a definition that is still up to date.
 
     Args:
-        op: The operator. One of no domain of ONNX Runtime's is a function, which is asked for each of its operators.
+        op: The operator. An operator of another domain is a function, of which each operator is checked.
         attrs: Its attributes.
         inputs: Types of its inputs.
         outputs: Types of its outputs.
@@ -46,7 +47,7 @@ def runs_alone(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> b
 
 
 def written(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> Body | None:
-    """What is written instead of an operator, None where that is the operator itself.
+    """The program written instead of an operator, None for the operator itself.
 
     Args:
         op: The operator.
@@ -62,13 +63,13 @@ def written(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> Body
 
 
 def with_runnable(model: ir.Model) -> ir.Model:
-    """The model with every operator written out that ONNX Runtime would not run.
+    """The model with every operator replaced that ONNX Runtime would not run.
 
     Args:
         model: Not changed.
 
     Returns:
-        The model itself where there is none, else a copy.
+        The model itself if there is none, otherwise a copy.
     """
     types = function_types(model)
     if not any(_instead(node, types) for scope in _scopes(model) for node in scope):
@@ -86,7 +87,7 @@ def with_runnable(model: ir.Model) -> ir.Model:
 
 @lru_cache(maxsize=4096)
 def _defined(op: OpKey, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -> bool:
-    """Whether ONNX Runtime takes the definition of an operator: nothing in it has changed since it was written."""
+    """Whether ONNX Runtime accepts the definition of an operator: nothing in it has changed since it was written."""
     version = definition_opset(op)
     body = _definition(op, attrs, inputs) if version is not None else None
     if version is None or body is None:
@@ -104,7 +105,7 @@ def _flattened(op: OpKey, attrs: Attrs, inputs: tuple[TensorType | None, ...]) -
 
 
 def _flat(op: OpKey, attrs: Attrs, inputs: Types, depth: int) -> Body | None:
-    """A definition of operators that run alone, None if there is none."""
+    """A definition by operators that run themselves, None if there is none."""
     if op == _CAST_LIKE:
         return _cast(attrs, inputs)
     body = _definition(op, attrs, inputs) if depth < _DEEPEST else None
@@ -147,7 +148,7 @@ def _cast(attrs: Attrs, inputs: Types) -> Body | None:
 
 
 def _of_scalars(inputs: Types) -> Body | None:
-    """A Range of scalars, which it has to be: ONNX Runtime refuses vectors of one element whose value it finds out."""
+    """A Range of scalars: ONNX Runtime refuses vectors of one element whose value it can derive."""
     vectors = [i for i, t in enumerate(inputs) if t is not None and t.shape]
     if not vectors:
         return None
@@ -208,7 +209,7 @@ def _known(value: ir.Value | None, inner: _Inner) -> TensorType | None:
 
 
 def _instead(node: ir.Node, inner: _Inner) -> Body | None:
-    """What is written instead of a node; None where that is the node itself, or too little is known of it."""
+    """The nodes written instead of a node; None for the node itself, or if too little is known about it."""
     op = op_key(node)
     if op.domain not in opset.OPSETS or any(a.is_ref() for a in node.attributes.values()):
         return None
@@ -219,7 +220,7 @@ def _instead(node: ir.Node, inner: _Inner) -> Body | None:
 
 
 def _names(model: ir.Model) -> set[str]:
-    """Names of all values: those of subgraphs must not meet those around them."""
+    """Names of all values: those of subgraphs must differ from those around them."""
     found: set[str] = set()
     for scope in _scopes(model):
         found |= {v.name or "" for v in scope.inputs}
@@ -264,6 +265,6 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
     made[-1].metadata_props.update(node.metadata_props)
     made[-1].doc_string = node.doc_string
     for step in made[:-1]:
-        # The cost is that of all of them.
+        # The cost is that of all of them together.
         step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != "eqsat.cost"})
     ir.convenience.replace_nodes_and_values(scope, node, [node], made, kept, results)
