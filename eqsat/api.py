@@ -71,7 +71,7 @@ def optimize(
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds for saturation and extraction; then the best so far is the result.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of what the machine, its container or the limits of the process allow.
+            half of the memory that the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``, and of the numbers that the result is verified on.
@@ -80,7 +80,7 @@ def optimize(
             and its operands that returns the result with annotations.
         audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
             for models of up to some hundred operators.
-        verify: Execute the result against the input; ``summary.verification`` says how.
+        verify: Execute the result against the input; ``summary.verification`` gives the details.
 
     Raises:
         ModelError: The model is broken or not supported.
@@ -152,7 +152,7 @@ def quantize(
             each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
             output name. It holds for the result as measured on calibration samples, else there is an error. None takes
-            the cheapest program, whatever its error.
+            the cheapest program, regardless of its error.
         method, percentile, activation, symmetric, per_channel, balance: How ranges are found and what integers are; see
             :class:`~eqsat.quantization.options.Options`. The method ``"auto"`` is the one among all that is the most
             accurate on the samples, everything being rounded.
@@ -170,10 +170,10 @@ def quantize(
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
         check_samples: Samples on which the result is measured.
-        objective: ``"worst"`` and ``"random"`` take other programs, to test rules; the budget is no concern of theirs.
+        objective: ``"worst"`` and ``"random"`` choose other programs, to test rules; they ignore the budget.
         time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of what the machine, its container or the limits of the process allow.
+            half of the memory that the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
@@ -249,7 +249,7 @@ def run(
         backends: Further backends: objects, or Python files, which are executed.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of what the machine, its container or the limits of the process allow.
+            half of the memory that the machine, its container or the limits of the process allow.
         steps: Operators that may be executed, with each round of a loop counted; 5 million by default.
 
     Returns:
@@ -299,14 +299,14 @@ def write_c(
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
         numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
-        host: Name or file of the host that says what kernels there are and what they cost; ``c`` by default.
+        host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
         select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
         vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
             that there are by default.
         backends: Further backends: objects, or Python files, which are executed.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of what the machine, its container or the limits of the process allow.
+            half of the memory that the machine, its container or the limits of the process allow.
 
     Raises:
         CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
@@ -349,14 +349,14 @@ def compare(
     memory_limit: int | str | None = None,
     steps: int | None = None,
 ) -> Comparison:
-    """Executes two models on the same inputs and says where they first differ.
+    """Executes two models on the same inputs and reports where they first differ.
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of what the machine, its container or the limits of the process allow.
+            half of the memory that the machine, its container or the limits of the process allow.
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
 
     Raises:

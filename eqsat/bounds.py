@@ -1,4 +1,4 @@
-"""How much memory, time and work one call may take: what is counted before it is spent, in every stage.
+"""Limits on memory, time and work of a call: they are checked before memory is allocated or work done, in every stage.
 
 A model can ask in a few bytes for more than any machine has: a constant of 10^12 elements, a loop without an end,
 functions that call each other twice. Whoever is about to compute something says how large it will be, and gets one
@@ -33,9 +33,9 @@ STEPS = 5_000_000
 OPERATIONS = 10**13
 """Multiply-accumulates that one call may execute where it has no time limit; operators that are slower count more."""
 RATE = 4 * 10**10
-"""Of them for each second of a time limit: what a fast core does."""
+"""Operations per second of a time limit: the speed of a fast core."""
 FREE = 1 << 20
-"""Elements and operations that nobody asks for: less than a millisecond."""
+"""Elements and operations that are not checked: less than a millisecond."""
 FOLD_ELEMENTS = 1 << 24
 """Elements of a constant that is computed from others, unless the model itself has larger ones."""
 FOLD_OPERATIONS = 1 << 36
@@ -58,7 +58,7 @@ class Bounds:
         memory: Bytes of tensors that are held at the same time.
         seconds: Wall-clock time, None without end.
         steps: Operators that one execution may compute.
-        operations: Multiply-accumulates and the like; None for what the time allows.
+        operations: Multiply-accumulates and the like; None for a limit that follows from the time.
     """
 
     memory: int
@@ -68,11 +68,11 @@ class Bounds:
 
 
 class Meter:
-    """Counts what a call takes and raises where that is too much.
+    """Counts the use of a call and raises if it exceeds the limits.
 
     Args:
-        bounds: What it may take.
-        outer: The meter of the call around it: what is held there counts here as well.
+        bounds: The limits.
+        outer: The meter of the call around it: memory held there counts here as well.
     """
 
     def __init__(self, bounds: Bounds, outer: Meter | None = None) -> None:
@@ -192,7 +192,7 @@ def current() -> Meter:
 def metered(
     *, memory: int | None = None, seconds: float | None = None, steps: int | None = None, operations: int | None = None
 ) -> Iterator[Meter]:
-    """Opens a meter, inside of the one that is open; what is not given is as there.
+    """Opens a meter, inside of the one that is open; limits that are not given are those of the outer one.
 
     Steps and operations are counted anew; memory and time are also those of the meter around it.
     """
@@ -219,7 +219,7 @@ def bounded(
     """A public function's meter: also turns the machine's own refusals into one message.
 
     Args:
-        memory: Bytes, or a text such as ``"8GB"``; None for half of what the machine has.
+        memory: Bytes, or a text such as ``"8GB"``; None for half of the machine's memory.
         seconds: Until the last guard ends it.
         steps: Operators that one execution may compute.
         place: For messages.
@@ -246,7 +246,7 @@ def within_bounds(time: Callable[[float], float] = float) -> Callable[[Callable[
     """Decorates a public function with the keywords ``memory_limit`` and, perhaps, ``time_limit`` and ``steps``.
 
     Args:
-        time: What the last guard allows for a time limit.
+        time: The time of the last guard for a time limit.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -302,7 +302,7 @@ def to_bytes(size: int | str) -> int:
     """A number of bytes, given as such or as text: ``"500MB"``, ``"8 GiB"``, ``"1.5G"``.
 
     Raises:
-        OptimizationError: It is no size, or none above zero.
+        OptimizationError: It is not a size above zero.
     """
     number = 0.0
     if isinstance(size, str):

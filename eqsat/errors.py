@@ -31,7 +31,7 @@ class EqsatError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        # Names in it may come from the input, and who prints this may be a terminal.
+        # Names in it may come from the input, and this may be printed on a terminal.
         head = f"{name_of(self.place)}: " if self.place else ""
         found = f"; got {_lines(self.actual)}" if self.actual else ""
         excerpt = "".join(f"\n    {name_of(line)}" for line in self.excerpt.splitlines())
@@ -68,7 +68,7 @@ class AuditError(OptimizationError):
 
 
 class VerificationError(OptimizationError):
-    """A result that does not compute what its input computes: a rule, a folded constant or a kernel is wrong."""
+    """A result that differs from its input model: a rule, a folded constant or a kernel is wrong."""
 
 
 class QuantizationError(EqsatError):

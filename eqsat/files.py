@@ -1,7 +1,8 @@
-"""Writing: what is written is there whole or not at all, and only files are replaced.
+"""Writes files completely or not at all, and replaces nothing but files.
 
-Everything is made in a hidden folder beside its place and moved there by renaming. When that fails in between, what was
-moved goes back. A device, a pipe or an open stream (``/dev/null``, ``/dev/stdout``, a FIFO) is no file that could be
+Files are made in a hidden folder next to their place and moved there by renaming. If that fails in between, files
+already moved go back. A device, a pipe or an open stream (``/dev/null``, ``/dev/stdout``, a FIFO) is no file that could
+be
 replaced: it gets what was made as one piece.
 """
 
@@ -24,7 +25,7 @@ from typing import BinaryIO
 from eqsat.errors import EqsatError
 
 PATIENCE = 10.0
-"""Seconds in which somebody has to open a FIFO for reading."""
+"""Seconds within which a reader must open a FIFO."""
 _PREFIX = ".eqsat-"
 _LINKS = 40
 """Symbolic links in a row that are followed; as many as Linux follows."""
@@ -46,7 +47,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Path]:
-    """Where to make a file that is then moved to ``path``; what is made beside it is moved along.
+    """The place to make a file that is then moved to ``path``, together with other files made next to it.
 
     Args:
         path: May name a device, a pipe or a stream, which gets the contents.
@@ -94,7 +95,7 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
             part.mkdir()
             yield part
             if missing:
-                # In one step; file by file only if somebody else has made it in between.
+                # In one step; file by file only if another process made it in between.
                 try:
                     part.rename(place)
                     return
@@ -165,13 +166,13 @@ def _keep(file: Path, copy: Path) -> None:
         shutil.copy2(file, copy, follow_symlinks=False)
 
 
-# ---- what is no file ------------------------------------------------------------------------------------------
+# ---- targets that are not files --------------------------------------------------------------------------------
 
 
 def _own_stream(path: str | os.PathLike[str]) -> int | None:
     """The descriptor that a path such as ``/dev/stdout`` or ``/dev/fd/3`` stands for.
 
-    Opening the file behind it would begin at its beginning, and replacing it would cut it off from who reads it.
+    Opening its file would start at the beginning, and replacing it would cut it off from its reader.
     """
     at = Path(path)
     for _ in range(_LINKS):

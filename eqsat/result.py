@@ -66,7 +66,7 @@ class Result:
         stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ``"size limit"``, ...
         regions: In execution order, host pieces too.
         seconds: CPU seconds by stage.
-        summary: Everything a report says.
+        summary: The contents of a report.
         plan: The program before it became a model.
         choices: The program as the solver chose it.
     """

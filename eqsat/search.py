@@ -1,4 +1,4 @@
-"""The whole pipeline on one screen: a saturated and priced e-graph, from which one or more programs are extracted.
+"""The pipeline: a saturated and priced e-graph, from which one or more programs are extracted.
 
 load -> saturate -> price -> extract -> assemble -> export, see :mod:`eqsat.stages`.
 """
@@ -48,14 +48,14 @@ class Search:
     """A model's saturated and priced e-graph.
 
     A model that is too large for all of this falls back in steps, and the summary's notes say so: it is placed on the
-    targets but not rewritten, or left as it stands. The latter is also what is left when the time is over before there
+    targets but not rewritten, or left unchanged. The latter also happens when the time is over before there
     is an e-graph to extract from.
 
     Attributes:
         options: What was asked for.
         clock: The time that is left.
         loaded: The model, its targets and the rules.
-        found: The e-graph; None where the model is left as it stands.
+        found: The e-graph; None if the model is left unchanged.
         untouched: Why it is: ``"size limit"`` or ``"time limit"``; empty where it is not.
         notes: What was left out, a sentence each.
     """
@@ -94,7 +94,7 @@ class Search:
 
         Args:
             source: As for :func:`eqsat.optimize`.
-            options: What is searched, and for how long.
+            options: The programs to search, and the limits.
             approximations: Tensors that may be rounded; one then extracts from a problem that limits them.
             progress: Receives events.
 
@@ -145,7 +145,7 @@ class Search:
 
     @property
     def priced(self) -> Priced:
-        """The e-graph of a model that is not left as it stands."""
+        """The e-graph of a model that is not left unchanged."""
         assert self.found is not None
         return self.found
 
@@ -164,8 +164,9 @@ class Search:
     def audit(self, samples: int = SAMPLES) -> AuditReport:
         """Computes every e-node from the values of its operands' classes and compares it with the value of its class.
 
-        This tests all rules on this model at once, whether or not the chosen program uses what they made. Each
-        disagreement is told with the rule that made the e-node and the shortest chain of unions. Memory grows with the
+        This tests all rules on this model at once, whether or not the chosen program uses their results. Each
+        disagreement is reported with the rule that made the e-node and the shortest chain of unions. Memory grows with
+        the
         sum of all tensors; those of more than four million elements are left out.
 
         Args:
@@ -187,7 +188,7 @@ class Search:
         share: float = 1.0,
         verify: bool = True,
     ) -> Result:
-        """One program; the least costly within what is left of the time, or another one to test rules with.
+        """One program; the cheapest one within the remaining time, or another one to test rules with.
 
         Args:
             objective: Which one.
@@ -256,7 +257,7 @@ class Search:
         )
 
     def _verified(self, plan: Plan, model: ir.Model, seed: int, verify: bool) -> Verification:
-        # What is rounded is not what it was: quantization measures it instead.
+        # Rounded values differ from the input: quantization measures the difference instead.
         if self.saturation.approximations:
             return switched_off("rounding is measured instead")
         if not verify:
@@ -282,7 +283,7 @@ class Search:
         )
 
     def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
-        """Whether some of the rules alone make something else of a model."""
+        """Whether some of the rules alone change what a model computes."""
         try:
             suspects = [r for r in self.loaded.rules if r.name in rules]
             search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics))

@@ -1,6 +1,6 @@
-"""Text that somebody else wrote, made harmless for what reads it next.
+"""Escapes text from other authors for the programs that read it next.
 
-Names, documentation and strings of a model come from its author, and none of them is to be an instruction: to a
+Names, documentation and strings of a model come from its author, and must never act as an instruction to a
 compiler, to CMake, to a terminal, to a browser. Each medium has one function here that all text goes through on its way
 there.
 """
@@ -21,7 +21,7 @@ _OTHER = re.compile(r"[^0-9A-Za-z _.,:;+=()\[\]<>/-]")
 def plain(text: object) -> str:
     """Text for a comment or a string of C, or a comment of CMake: letters, digits and a few marks, one line.
 
-    Neither a comment nor a string can end in what is left, and no preprocessor finds a splice or a trigraph in it.
+    Neither a comment nor a string can end inside the result, and no preprocessor finds a splice or a trigraph in it.
     """
     kept = _OTHER.sub("_", str(text)[: LONGEST + 1])
     return kept if len(kept) <= LONGEST else f"{kept[: LONGEST - 3]}..."
@@ -35,12 +35,12 @@ def c_string(text: object) -> str:
 def c_bytes(text: str) -> str:
     """A string literal of C that holds exactly this text in UTF-8; what :func:`plain` would not leave is in octal."""
     encoded = text.encode("utf-8", "surrogatepass")
-    # Three digits, since a digit behind a shorter escape would belong to it.
+    # Three digits, because a digit after a shorter escape would belong to it.
     return '"' + "".join(f"\\{b:03o}" if _OTHER.match(chr(b)) else chr(b) for b in encoded) + '"'
 
 
 def shown(text: object) -> str:
-    """Text as people can read it, on one line: what a terminal or a page would obey or hide becomes an escape."""
+    """Readable text on one line: characters that a terminal or a page would obey or hide become escapes."""
     given = str(text)
     return given if given.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in given)
 
@@ -59,7 +59,7 @@ def shown_lines(text: object) -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON, indented, that can be printed: what is not printable is an escape of JSON."""
+    """JSON, indented, that can be printed: unprintable characters are escapes of JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     if text.isascii() and "\x7f" not in text:
         return text

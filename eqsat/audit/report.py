@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The findings of an audit."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Union:
 
     Attributes:
         rule: Its name, or ``constant folding``.
-        place: ``file:line`` of the rule, empty where it has none.
-        left: What it matched.
-        right: What it put beside it.
+        place: ``file:line`` of the rule, empty if it has none.
+        left: The expression that it matched.
+        right: The expression that it made.
     """
 
     rule: str
@@ -46,10 +46,10 @@ class Disagreement:
         found: The e-node as an expression.
         index: Position of the first element that differs.
         expected_value: The value of the class there.
-        found_value: What the e-node computes there.
+        found_value: The value that the e-node computes there.
         tolerance: How far both may be apart there.
         sample: Number of the sample.
-        chain: The shortest way over unions from an e-node that agrees to this one; empty where none is known.
+        chain: The shortest chain of unions from an e-node that agrees to this one; empty if none is known.
     """
 
     tensor: str

@@ -114,7 +114,7 @@ class _Audit:
         return not all(c is None or self.snapshot.constant[c] for c in node.children)
 
     def _fill(self, values: Values) -> _Given:
-        """Gives each class the value of the model's own e-node, and of rules' where there is none."""
+        """Gives each class the value of the model's own e-node, otherwise that of a rule's e-node."""
         given = _Given({}, [])
         nodes = self.snapshot.nodes
         computed = {n.eclass for n in nodes if n.rule == ORIGINAL and n.kind != "const" and self._is_claim(n)}
@@ -136,7 +136,7 @@ class _Audit:
                     if parts is not None:
                         values.of[node.eclass] = parts
                         given.by[node.eclass] = n
-                        # What the model computes itself comes before what rules make of it.
+                        # E-nodes of the model come before those that rules made.
                         own = True
             if not changed and not own:
                 break
@@ -156,7 +156,7 @@ class _Audit:
         return None
 
     def _is_beyond(self, node: ENode, values: Values) -> bool:
-        """Whether an operand has left even the wide types, so that nothing is known of what is made of it."""
+        """Whether an operand has left even the wide types, so that its readers are unknown."""
         operands = [values.of[c][0] for c in node.children if c is not None and not self.snapshot.constant[c]]
         return any(v is not None and v[0].dtype.kind == "f" and not np.isfinite(v[0]).all() for v in operands)
 
@@ -203,7 +203,8 @@ class _Audit:
             return np.asarray(units + 2 * moved + np.zeros_like(size))
         unit = float(ml_dtypes.finfo(kind.dtype.numpy()).eps)
         if numerics is not None and numerics.kind == "exact":
-            # What is computed from constants is a constant, rounded to its type; all else is rounded to float64 alone.
+            # A value computed from constants is a constant, rounded to its type; other values are only rounded to
+            # float64.
             folded = all(c is None or self.snapshot.constant[c] for c in node.children)
             rounding = unit if folded else float(np.finfo(np.float64).eps)
             least = float(ml_dtypes.finfo(kind.dtype.numpy()).smallest_normal) if folded else 0.0

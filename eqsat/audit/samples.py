@@ -1,4 +1,4 @@
-"""Inputs that reach both sides of what an e-graph compares: small ones, large ones, and numbers near its constants."""
+"""Inputs that reach both sides of what an e-graph compares: small and large ones, and numbers near its constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rule held which e-nodes of a class for equal: the e-graph's history, found again.
+"""Reconstructs the history of an e-graph: which rule united which e-nodes of a class.
 
 egglog keeps no proofs that Python can read. But a saturation that records its matches in full tells for each which
 e-node it started from, and with the answer to its signature also which one it made. E-nodes that are equal by
@@ -59,7 +59,7 @@ class Unions:
                 self._neighbours.setdefault(edge.right, []).append((edge.left, edge))
 
     def chain(self, start: int, good: Callable[[int], bool]) -> list[Edge]:
-        """The fewest unions from an e-node that is ``good`` to ``start``; empty where none leads there."""
+        """The fewest unions from an e-node that is ``good`` to ``start``; empty if there is no such chain."""
         came: dict[int, tuple[int, Edge] | None] = {start: None}
         waiting = deque([start])
         while waiting:
@@ -191,7 +191,7 @@ class Unions:
         instance = self.saturation.tables.composites[answer.columns[0]]
         return self._index.get(("composite", constructor.op, id(instance), _unordered(children)))
 
-    # ---- what is united without rules --------------------------------------------------------------
+    # ---- unions without rules --------------------------------------------------------------
 
     def _by_folding(self) -> Iterator[Edge]:
         """Constants and the constant expressions that they are."""

@@ -1,4 +1,4 @@
-"""A value for each class on one sample, and how uncertain rounding makes it.
+"""A value for each class on one sample, and its uncertainty by rounding.
 
 Floats are computed in a wider type than the model's, so that values between that would overflow do not hide anything,
 and only constants are as the model has them. How far roundings in the model's type could move a value is measured
@@ -29,7 +29,7 @@ Value = tuple[np.ndarray, ...]
 """One array a world."""
 
 Parts = tuple[Value | None, ...]
-"""The value of a class: one, or those of a tuple; None for an output that nobody reads."""
+"""The value of a class: one, or those of a tuple; None for an output without readers."""
 
 
 class Values:
@@ -128,7 +128,7 @@ class Values:
         return None if value is None else value[world]
 
     def _body(self, node: ENode, arguments: list[np.ndarray | None]) -> np.ndarray:
-        """A composite by its definition; what its nodes give is not disturbed, as it is one kernel."""
+        """A composite by its definition; the results of its nodes are not perturbed, because it is one kernel."""
         assert node.composite is not None
         body = node.composite.body
         values: list[np.ndarray | None] = [*arguments]
@@ -149,7 +149,7 @@ class Values:
         return [types[parts[k]] if k in parts else None for k in range(node.outputs)]
 
     def _disturbed(self, array: np.ndarray, kind: TensorType | None, world: int, *, stored: bool = False) -> np.ndarray:
-        """A value as roundings may change it; one that is stored has none but its type's digits, below normal, too."""
+        """A value with possible roundings; a stored one has only those of its type, including subnormal ones."""
         if world == 0 or kind is None or kind.dtype not in FLOATS:
             return array
         info = ml_dtypes.finfo(kind.dtype.numpy())
@@ -178,5 +178,5 @@ def spread(value: Value) -> np.ndarray:
     with np.errstate(all="ignore"):
         moved = np.max([np.abs(v.astype(np.float64) - base) for v in value[1:]], axis=0)
     moved = np.where(np.isfinite(moved), moved, 0.0)
-    # By chance an element may not have moved; the others show what is usual.
+    # By chance an element may not have moved; the others show the usual change.
     return np.maximum(moved, moved.mean()) if moved.size else moved

@@ -1,4 +1,4 @@
-"""What executes the regions of a target: the interface that libraries and users implement, and the shipped ones.
+"""Backends execute the regions of a target: the interface that libraries and users implement, and the shipped ones.
 
 A folder in here is a backend that eqsat ships. It offers ``BACKEND``; nothing lists it, and nothing else depends on it.
 """

@@ -1,4 +1,4 @@
-"""The interface of a backend: what is asked of it, in the order in which it is asked."""
+"""The interface of a backend: its methods, in the order in which they are called."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Loaded:
 class Backend:
     """Executes the regions of one target, from Python, in generated C, or in both.
 
-    A subclass overrides what it offers. What it refuses runs as it would without it: with numpy, or in portable C.
+    A subclass overrides what it offers. Kernels that it refuses run with numpy, or in portable C.
 
     Attributes:
         target: Name of the target whose regions it executes.
@@ -119,7 +119,7 @@ class Backend:
             compiler: Command of the C compiler.
 
         Raises:
-            EqsatError: What the program is linked with is not there.
+            EqsatError: A library that the program is linked with is missing.
         """
 
     def unavailable(self, loaded: Loaded) -> Mapping[str, str]:
@@ -127,5 +127,5 @@ class Backend:
         return {}
 
     def primitives(self, loaded: Loaded) -> list[Primitive]:
-        """What the library executes in a run of the program, in order, as far as it says so."""
+        """The primitives that the library executes in a run of the program, in order, if it reports them."""
         return []

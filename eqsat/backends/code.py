@@ -1,4 +1,4 @@
-"""What a backend writes: statements for each run, and what these stand on.
+"""The code that a backend writes: statements for each run, and the declarations they need.
 
 Around it eqsat writes the files of the program. For the target ``npu`` of a program ``net`` these are ``net_npu.h``,
 and ``net_npu.c`` where there is something to define; both are compiled where ``NET_USE_NPU`` is defined. Each run
@@ -32,7 +32,7 @@ class Code:
         header: Declarations for ``net_npu.h``.
         stateful: Whether there is a context: ``functions`` define ``struct net_npu`` and the functions
             ``net_npu_init``, ``_share``, ``_free`` and ``_status``. :func:`context_functions` writes these.
-        scratch: Bytes of working memory of each run; none where it is empty.
+        scratch: Bytes of working memory of each run; no memory if empty.
         flags: Further flags of the compiler.
         libraries: Further arguments of the linker: ``("-lnpu",)``.
         cmake: Commands for ``CMakeLists.txt`` that stand for ``libraries`` there.
@@ -53,7 +53,7 @@ class Code:
 
 
 class Writer(ABC):
-    """What the text of a backend may refer to.
+    """The names to which the text of a backend may refer.
 
     Attributes:
         name: Prefix of the program: ``net``.
@@ -77,7 +77,7 @@ class Writer(ABC):
     def pointer(self, run: Run, operand: Operand | None) -> str:
         """An operand or a result of a run's kernels as an expression of C.
 
-        Inputs and outputs are the parameters of the function, constants lie in the weights, what is between kernels in
+        Inputs and outputs are the parameters of the function, constants lie in the weights, tensors between kernels in
         ``inner``, which eqsat makes as large as necessary; an absent operand is ``NULL``.
         """
 
@@ -93,7 +93,7 @@ def context_functions(writer: Writer, *, state: str = "", init: str = "", free: 
         writer: As given to the backend.
         state: Members of the struct.
         init: Statements with ``context`` and ``weights`` that fill them in; ``return`` with a number fails.
-        free: Statements with ``context`` that release what they hold, also where init has failed.
+        free: Statements with ``context`` that release what they hold, also if init failed.
     """
     p, upper = writer.prefix, writer.name.upper()
     return f"""

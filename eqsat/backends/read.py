@@ -1,4 +1,4 @@
-"""What the nodes of a partitioned model say of kernels: name, operator, attributes, and which operands are constant."""
+"""Reads kernels from the nodes of a partitioned model: name, operator, attributes, and constant operands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_constant(node: ir.Node) -> bool:
 
 
 def operator_of(node: ir.Node, target: str) -> str:
-    """What a kernel is called: ``npu.conv_relu``, ``Add``."""
+    """The name of a kernel: ``npu.conv_relu``, ``Add``."""
     composite = node.metadata_props.get(COMPOSITE)
     return f"{target}.{composite.rpartition('.')[2]}" if composite else str(op_key(node))
 
@@ -65,7 +65,7 @@ def places_of(node: ir.Node, function: ir.Function | None) -> list[int]:
 
 
 def known_constants(call: ir.Node | None, function: ir.Function) -> dict[ir.Value, np.ndarray]:
-    """Values in a region's function that are constant: what the call passes, and what the function holds itself."""
+    """Values in a region's function that are constant: those that the call passes, and the function's own."""
     found: dict[ir.Value, np.ndarray] = {}
     if call is not None:
         for outer, inner in zip(call.inputs, function.inputs, strict=False):

@@ -1,4 +1,4 @@
-"""Where backends come from: eqsat's own folders, entry points of installed packages, objects, and files."""
+"""Finds backends: in eqsat's own folders, entry points of installed packages, objects, and files."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def named(target: str) -> Backend:
 
 
 def from_file(path: str | Path) -> Backend:
-    """The backend of a Python file, which is executed: whoever names a file here wants it to run.
+    """The backend of a Python file. The file is executed, because naming it here means to run it.
 
-    It is what the file calls ``BACKEND``, or the only subclass of ``Backend`` that it defines.
+    It is the file's ``BACKEND``, or the only subclass of ``Backend`` that it defines.
 
     Raises:
         BackendError: The file cannot be read or executed, or has no backend.
@@ -94,10 +94,10 @@ def from_file(path: str | Path) -> Backend:
 
 
 def checked(found: object, place: str = "backends") -> Backend:
-    """What is given as a backend.
+    """The backend of an argument.
 
     Raises:
-        BackendError: It is none.
+        BackendError: The argument is not a backend.
     """
     if not isinstance(found, Backend):
         raise BackendError("an eqsat.Backend is required", place=place, actual=repr(found)[:200])
@@ -133,7 +133,7 @@ def chosen(model: ir.Model, vendors: Collection[str] | None, backends: Sequence[
 
 
 def _shipped() -> Mapping[str, Backend]:
-    """Backends in folders beside this file, by target."""
+    """Backends in folders next to this file, by target."""
     folders = [m.name for m in pkgutil.iter_modules(home.__path__) if m.ispkg]
     found = [importlib.import_module(f"{home.__name__}.{folder}").BACKEND for folder in folders]
     return {backend.target: backend for backend in found}

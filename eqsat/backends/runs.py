@@ -1,4 +1,4 @@
-"""In what order the kernels of a region are executed: in as few runs as their dependences allow."""
+"""Orders the kernels of a region for execution, in as few runs as their dependences allow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K = TypeVar("K")
 
 
 def refusals(backend: Backend, region: Region) -> Mapping[Kernel, str]:
-    """What a backend says of the kernels of a region.
+    """The reasons why a backend refuses kernels of a region.
 
     Raises:
         BackendError: It fails.
@@ -31,7 +31,7 @@ def as_a_whole(backend: Backend, reasons: Mapping[K, str]) -> dict[K, str]:
 
 
 class asked:
-    """Around what a backend is asked: its failures become one message that names it.
+    """Context of a call of a backend: its failures become one message that names it.
 
     Args:
         backend: That is asked.

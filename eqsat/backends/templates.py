@@ -1,4 +1,4 @@
-"""Templates of C, wherever they lie."""
+"""Templates of C in any package."""
 
 from __future__ import annotations
 

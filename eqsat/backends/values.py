@@ -1,4 +1,4 @@
-"""What a backend is handed: the kernels of a region as plain values, whether they are to run from Python or in C."""
+"""The input of a backend: the kernels of a region as plain values, for execution from Python or in C."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tensor:
     """A value that exists at run time. Tensors are identities, compared as such.
 
     Attributes:
-        name: In the model; made up for what is inserted.
+        name: In the model; generated for inserted tensors.
         dtype: Element type.
         shape: Dimensions, all known.
     """
@@ -37,12 +37,12 @@ class Tensor:
 
 
 Operand = Tensor | np.ndarray
-"""What an operator reads: a tensor or a constant."""
+"""An operand of an operator: a tensor or a constant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dequantized:
-    """What a float constant was before it was dequantized.
+    """A float constant before it was dequantized.
 
     Attributes:
         array: The constant.
@@ -65,7 +65,7 @@ class Operator:
         operator: Domain and name; as text ``Conv`` or ``com.microsoft.QGemm``.
         attributes: All of them, defaults filled in.
         inputs: Tensors and constants, None where absent.
-        outputs: None where nobody reads them.
+        outputs: None for outputs without readers.
     """
 
     operator: OpKey
@@ -97,12 +97,13 @@ class Kernel:
         name: Of the node in the partitioned model.
         operator: ``npu.conv_relu`` for a composite of the target ``npu``; ``Add`` or ``com.microsoft.QGemm`` for an
             operator.
-        attributes: By name. Those of an operator are complete; those of a composite are what its operators were matched
+        attributes: By name. Those of an operator are complete; those of a composite are those with which its operators
+        matched
             with, named after the operator where two have the same (``pads``, ``max_pool_pads``).
         operands: In the order of the composite's pattern, or of the operator's inputs. Constants are arrays; None where
             an operand is absent.
-        results: None where nobody reads them.
-        operators: What it consists of, in order: standard operators with their literals. In generated C they are
+        results: None for results without readers.
+        operators: Its operators, in order: standard operators with their literals. In generated C they are
             spelled canonically; from Python as in the model.
         call: C call that the target's file gives, its holes still open; empty without one.
     """
@@ -129,7 +130,7 @@ class Region:
         name: Such as ``npu_0``.
         target: Name of the target.
         kernels: In an order of execution.
-        uses: How often each tensor is read, in the region and behind it.
+        uses: How often each tensor is read, in the region and after it.
         dequantized: Where float constants come from, by the identity of the array.
     """
 

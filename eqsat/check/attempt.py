@@ -1,6 +1,6 @@
-"""One instance of a clause: from the root down, each operator asks its operands for shapes that fit.
+"""One instance of a clause: from the root down, each operator requests operands of fitting shapes.
 
-What an operator asks for is a wish: a variable that occurs twice is what it was the first time. Whether all fits is
+A request is only a wish: a variable that occurs twice keeps its first value. Whether all fits is
 settled by type inference and by the rule's own conditions, and what does not is drawn again.
 """
 
@@ -239,7 +239,7 @@ class Attempt:
         return args
 
     def _required(self, pattern: Match) -> dict[str, Any]:
-        """Attributes that the pattern prescribes, as far as it is known by now."""
+        """Attributes that the pattern prescribes, as far as they are known by now."""
         required: dict[str, Any] = {}
         for bind in pattern.attrs:
             if bind.name is not None:

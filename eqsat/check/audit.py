@@ -1,4 +1,4 @@
-"""An instance through a real saturation: everything that the e-graph then claims to be equal is executed and compared.
+"""Runs an instance through a real saturation, and executes all expressions that the e-graph then holds to be equal.
 
 The left side is executed node by node. Each of its values sits in a class of the saturated e-graph; what the rule
 added there (an e-node with the rule's number, or another value of the left side) must compute the same.
@@ -36,11 +36,11 @@ class Claim:
 
     Attributes:
         name: The value of the left side.
-        left: What it is.
+        left: The value of the left side.
         program: The right side as text.
-        right: What the right side computes; None where executing it fails.
+        right: The value of the right side; None if executing it fails.
         failure: Why it does.
-        folded: Whether it only says that eqsat has folded a constant as this oracle would.
+        folded: Whether it only states that eqsat folded a constant as this oracle would.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Audit:
         """Values of the classes, and everything the rule claims.
 
         Args:
-            wide: Compute in float64 whatever is float16 or float32.
+            wide: Compute float16 and float32 in float64.
 
         Raises:
             Rejected: The left side cannot be executed or is not defined on its data.
@@ -186,7 +186,7 @@ class Audit:
         return values
 
     def _run(self, node: ENode, values: dict[int, Value], wide: bool) -> Value | str | None:
-        """What an e-node computes; a text where it fails, None where nothing can be said."""
+        """The value of an e-node; a text if it fails, None if it is unknown."""
         if node.kind == "const":
             constant = self.egraph.tables.constants[node.number].numpy()
             return None if constant is None else _widened(constant, wide)
@@ -211,7 +211,7 @@ class Audit:
     # ---- text -------------------------------------------------------------------------------------
 
     def program(self, eclass: int) -> str:
-        """What a class is, in the names of the left side."""
+        """A class as an expression, in the names of the left side."""
         if eclass in self._programs:
             return self._programs[eclass]
         return f"value {eclass}"
@@ -229,7 +229,7 @@ class Audit:
 
     @property
     def right_side(self) -> list[str]:
-        """What the rule added, as text."""
+        """The expression that the rule added, as text."""
         found = [self.text(n) for n in self.egraph.nodes if n.rule not in (ORIGINAL, COMMUTED)]
         return found or ["one value of the left side"]
 

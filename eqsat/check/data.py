@@ -1,4 +1,4 @@
-"""The data of instances: what a rule's own text speaks of, values that hide nothing, and the special ones."""
+"""The data of instances: values around numbers in the rule's text, values that hide nothing, and special ones."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def literals(rule: Rule) -> tuple[float, ...]:
 
 
 def is_dyadic(value: float) -> bool:
-    """Whether float32, and so an attribute, holds a number as it is."""
+    """Whether float32, and so an attribute, holds a number exactly."""
     with np.errstate(over="ignore"):
         return not math.isfinite(value) or float(np.float32(value)) == value
 

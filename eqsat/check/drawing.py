@@ -1,4 +1,4 @@
-"""What the attempts to draw an instance of a clause have in common, and what they learn from each other."""
+"""State that the attempts to draw an instance of a clause share, and learn from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eqsat.rules.expand import Clause
 
 @dataclass
 class _Demands:
-    """What a rule's text says of its leaves: which are constants, and of which the contents matter."""
+    """Facts about leaves in a rule's text: which are constants, and whose contents matter."""
 
     constants: frozenset[str]
     values: frozenset[str]
@@ -34,7 +34,7 @@ class _Demands:
 
 
 class Drawing:
-    """What the attempts for one clause share.
+    """State that the attempts for one clause share.
 
     Attributes:
         learned: By name, numbers with which the conditions held: they may be hard to meet again.

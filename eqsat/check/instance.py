@@ -43,7 +43,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What the pattern's operators do not produce: an input of the model, or a constant."""
+    """A value that no operator of the pattern produces: an input of the model, or a constant."""
 
     name: str
     array: np.ndarray

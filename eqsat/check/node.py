@@ -22,7 +22,7 @@ _SIMPLE = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 class _Asked(Protocol):
-    """What is asked of the attempt that a node belongs to (:class:`eqsat.check.attempt.Attempt`)."""
+    """The interface to the attempt to which a node belongs (:class:`eqsat.check.attempt.Attempt`)."""
 
     drawing: Drawing
     chance: Chance
@@ -37,7 +37,7 @@ class _Asked(Protocol):
 
 
 class PatternNode:
-    """An operator of the pattern; what it offers to samplers is described there."""
+    """An operator of the pattern; its interface for samplers is described there."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who says what an operator computes. Any implementation can be the judge; eqsat's own is always at hand."""
+"""Implementations that judge the value of an operator. Any implementation can be used; eqsat's is always available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Unrepresentable(Undefined):
 
 
 class NotANumber(Undefined):
-    """A NaN where the operator has to give an integer: whatever it gives, no rule is to blame."""
+    """A NaN where the operator must return an integer: no rule is to blame for the result."""
 
 
 class Oracle(Protocol):

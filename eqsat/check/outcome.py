@@ -1,4 +1,4 @@
-"""What checking a rule has shown."""
+"""The result of checking a rule."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def fires(self) -> bool:
-        """Whether an instance was found at all."""
+        """Whether any instance was found."""
         return self.instances > 0 or bool(self.counterexamples)
 
     @property

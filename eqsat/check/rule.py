@@ -122,7 +122,7 @@ class _Check:
             return
         scale = verdict.scale_of(values.values())
         if mood == "special" and self.rule.numerics.kind != "exact":
-            # Such data are beyond what the class claims; they only show whether it could claim more.
+            # Such data are beyond the claim of the class; they only show whether it could claim more.
             self._count(claims, scale)
             return
         wide: list[Claim] | None = None

@@ -1,4 +1,4 @@
-"""How two sides are compared: as strictly as a rule's numerics class claims.
+"""Compares two sides as strictly as a rule's numerics class claims.
 
 ``exact``: equal to the bit, the sign of zero included. ``real``: equal over the reals, which float64 shows to some 1e-9
 relative to the largest number on the way; in narrower floats the same program is judged in float64 where it differs by
@@ -74,7 +74,7 @@ def judge(numerics: Numerics, left: np.ndarray, right: np.ndarray, rtol: float, 
         return compare_values("", left, right, atol=math.inf)
     if left.dtype.kind != "f":
         return compare_values("", left, right, atol=float(numerics.lsb))
-    # Over the reals, what the left side does not define binds nobody.
+    # Over the reals, a left side that is undefined allows any right side.
     defined = np.isfinite(left)
     left, right = np.where(defined, left, 0), np.where(defined, right, 0)
     return compare_values("", left, right, atol=rtol * max(scale, 1e-300))

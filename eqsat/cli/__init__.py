@@ -102,7 +102,7 @@ class _Stopped(KeyboardInterrupt):
 
 @contextmanager
 def _ending_well() -> Iterator[None]:
-    """What asks a process to end, ends it as Ctrl-C does: nothing half-written is left."""
+    """Signals that ask a process to end act like Ctrl-C: no half-written files are left."""
 
     def stop(number: int, _frame: object) -> None:
         raise _Stopped(number)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @debug_option
 def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
     """Measure the machine that this runs on with generated C, and replace the numbers in the file of a host, `c` or one
-    of your own. Everything else in the file stays as it is. Best on a machine that does nothing else; it takes a
+    of your own. Everything else in the file stays unchanged. Best on a machine that does nothing else; it takes a
     minute or two.
 
     \b

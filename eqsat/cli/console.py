@@ -1,7 +1,7 @@
 """Printing: the one place from which text reaches the terminal.
 
 Names of models, files and rules are part of most lines. Whatever they contain, a terminal that shows them obeys nothing
-(escape sequences, directions of writing) and hides nothing; colours are given beside the text, never in it.
+(escape sequences, directions of writing) and hides nothing; colours are passed separately from the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def echo(
 
 
 def echo_json(value: Any) -> None:
-    """Print dictionaries, lists, strings and numbers, or dataclasses of them, as JSON; what is infinite is null."""
+    """Print dictionaries, lists, strings and numbers, or dataclasses of them, as JSON; infinite numbers are null."""
     from eqsat.report.as_json import plain
 
     click.echo(json_text(plain(value)))
@@ -49,7 +49,7 @@ def terminal(*, err: bool = False) -> Console:
 
 
 def never_fail() -> None:
-    """What the encoding of the terminal has no character for is printed as an escape."""
+    """Characters outside the terminal's encoding are printed as escapes."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

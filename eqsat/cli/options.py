@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 MODEL = click.Path(path_type=Path)
-"""A file to read: whether it is there, and is what it should be, is said by who reads it."""
+"""A file to read; the function that reads it reports whether it exists and has the right format."""
 
 
 EXECUTION_SECONDS = 60.0
@@ -83,7 +83,7 @@ def output_option(command: _Command) -> _Command:
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers in a range; ``nan`` compares as if it were in any, and infinity is no number to reckon with."""
+    """Numbers in a range; ``nan`` compares as if it were in any, and infinity is not accepted."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = super().convert(value, param, ctx)
@@ -128,7 +128,7 @@ def numerics_option(command: _Command) -> _Command:
 
 
 def rules_options(command: _Command) -> _Command:
-    """``--rules`` and ``--no-default-rules``; :func:`chosen_rules` says what they mean together."""
+    """``--rules`` and ``--no-default-rules``; :func:`chosen_rules` combines them."""
     return _stacked(
         click.option(
             "-r",
@@ -143,7 +143,7 @@ def rules_options(command: _Command) -> _Command:
 
 
 def limits_options(command: _Command) -> _Command:
-    """``--time-limit``, ``--iterations`` and ``--enodes``: what the search may take."""
+    """``--time-limit``, ``--iterations`` and ``--enodes``: the limits of the search."""
     return _stacked(
         click.option(
             "--time-limit",

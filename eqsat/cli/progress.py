@@ -1,4 +1,4 @@
-"""One line on stderr that says what the pipeline is doing, only where somebody is looking."""
+"""One line on stderr that shows what the pipeline is doing, only on a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DOING = {
 
 @contextmanager
 def showing_progress(quiet: bool) -> Iterator[Progress | None]:
-    """A receiver of events that keeps one line up to date; None where stderr is no terminal or ``quiet``."""
+    """A receiver of events that keeps one line up to date; None if stderr is not a terminal or with ``quiet``."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

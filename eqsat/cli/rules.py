@@ -1,4 +1,4 @@
-"""``eqsat rules``: which rules there are, what one says, what it compiles to, and its canonical form."""
+"""``eqsat rules``: lists rules, shows one and the program that it compiles to, and formats files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eqsat targets``: which accelerators there are, what one can do, and whether a file of one's own is right."""
+"""``eqsat targets``: lists accelerators, shows what one can do, and checks a user's file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @debug_option
 def check(files: tuple[Path, ...]) -> int:
-    """Read target files, check them against the operators' schemas, and say everything that is wrong."""
+    """Read target files, check them against the operators' schemas, and report every mistake."""
     from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
     from eqsat.targets.registry import read_target_file

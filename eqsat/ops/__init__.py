@@ -1,1 +1,1 @@
-"""What ONNX does not say about operators: kernels, MAC counts, algebraic properties, functions of our own."""
+"""Facts about operators that ONNX does not give: kernels, MAC counts, algebraic properties, functions of eqsat."""

@@ -70,7 +70,7 @@ class Node:
 
 
 def output_elements(node: Node) -> int:
-    """One an element of the output: elementwise operators, and whatever is not known better."""
+    """One per element of the output: elementwise operators, and all operators without a better count."""
     tensor = node.outputs[0] if node.outputs else None
     if tensor is not None and tensor.dtype == ir.DataType.STRING:
         return 0

@@ -1,7 +1,7 @@
 """Depthwise convolution: sums of shifted products, as BLAS has nothing to gain from one channel a group.
 
 Numpy is fast where the innermost axis is long and contiguous. Wide images are therefore processed as they are,
-with strides undone beforehand by splitting them into phases; small images with many channels are processed
+with strides undone first by splitting them into phases; small images with many channels are processed
 channels-last.
 """
 

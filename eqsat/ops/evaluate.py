@@ -129,7 +129,7 @@ def operation(
         place: Where the node is, for messages.
 
     Raises:
-        ExecutionError: Of the result when called: there is no implementation, or it refuses the inputs.
+        ExecutionError: Raised by the result when called: there is no implementation, or it refuses the inputs.
     """
     place = place or str(op)
     found = find(operator(op).kernels, since_version(op, version))
@@ -198,7 +198,7 @@ def may_fold(need: Need, largest: int = 0) -> bool:
 
 
 def try_need(op: OpKey, attrs: Mapping[str, AttrValue], inputs: Sequence[Value]) -> Need | None:
-    """What an operator needs, None where the inputs do not fit together: evaluating them says how."""
+    """The needs of an operator, None if the inputs do not fit together: evaluating them reports the reason."""
     try:
         return need_of(op, attrs, inputs)
     except Exception:  # counters do not check their operands, so those that do not fit raise anything
@@ -260,7 +260,7 @@ def _captured_names(graphs: Sequence[GraphAttr], inputs: int) -> list[str]:
 
 
 def _guarded(call: Operation, place: str) -> Operation:
-    """Turn whatever goes wrong inside an implementation into one message that says where and with what."""
+    """Turn any error inside an implementation into one message with the place and the inputs."""
 
     def guarded(inputs: Sequence[Value]) -> tuple[Value, ...]:
         try:

@@ -79,11 +79,13 @@ CHANNELS_FIRST = declare_function(
 )
 
 LAYOUTS = frozenset({CHANNELS_LAST.op, CHANNELS_FIRST.op})
-"""Identities that say how their result lies in memory; where kernels of generated code have both, rules move them."""
+"""Identities that record how their result lies in memory; where kernels of generated code have both layouts, rules move
+them.
+"""
 
 ANNOTATIONS = frozenset({CAST_HINT.op, STOP_FUSION.op})
-"""Identities that say something about a value. They are no work: they cost nothing, on whatever target they lie. No
-shipped rule sees through them, so that what is before one and what is behind it are different values to every rule
+"""Identities that annotate a value. They are no work and cost nothing on any target. No
+shipped rule looks through them, so that the values before and after one are different to every rule
 and composite; a rule may still rewrite either side."""
 
 
@@ -96,7 +98,7 @@ def _requantize(attrs: Mapping[str, AttrValue]) -> Body:
     )
     if attrs["dtype"] != ir.DataType.INT32:
         return straight_line(5, *real, ("Cast", (4,), {"to": attrs["dtype"]}), ("QuantizeLinear", (8, 3, 9), {}))
-    # QuantizeLinear gives 16 bits at most. float64 holds whatever int32 does, so that this saturates as exactly.
+    # QuantizeLinear gives 16 bits at most. float64 holds every int32, so that this saturates exactly as well.
     wide = int(ir.DataType.DOUBLE)
     low, high = -(2**31), 2**31 - 1
     return straight_line(

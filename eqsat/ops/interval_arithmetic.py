@@ -1,9 +1,9 @@
-"""What is known of the numbers in a constant that is too large to be computed during saturation: interval arithmetic.
+"""Bounds on the numbers in a constant that is too large to be computed during saturation: interval arithmetic.
 
 Weights are folded after extraction, and only those that are chosen. Whether a folded one would leave the range of its
 type must be known before, when the rule is applied that makes it. So each large constant has bounds of the magnitudes
-of its elements and of their scales (:mod:`eqsat.ops.wide`), and each operator that rules fold into weights says what
-the bounds of its result are. Where none is known, the rule does not apply.
+of its elements and of their scales (:mod:`eqsat.ops.wide`), and each operator that rules fold into weights gives
+the bounds of its result. If no bounds are known, the rule does not apply.
 """
 
 from __future__ import annotations

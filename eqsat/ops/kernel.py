@@ -1,9 +1,10 @@
-"""What a numpy kernel is.
+"""The interface of numpy kernels.
 
 A kernel computes one operator on numpy arrays: ``kernel(attrs, *inputs)`` with all attributes filled in and None
 for an absent optional input. It returns one array, or a tuple for several outputs. It raises ``Fallback`` for
-the rare case that it leaves to ``onnx.reference``. One that takes a keyword ``outputs`` is told how many of its outputs
-somebody reads.
+the rare case that it leaves to ``onnx.reference``. One that takes a keyword ``outputs`` receives how many of its
+outputs
+have readers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 Attributes = Mapping[str, Any]
-"""Attribute values by name, see ``AttrValue``; the schema says which kind each has."""
+"""Attribute values by name, see ``AttrValue``; the schema gives the kind of each."""
 Function = Callable[..., Any]
 Versions = Function | Mapping[int, Function | None]
 """A kernel for all versions of an operator, or kernels by the first version that they implement. None leaves versions,
@@ -37,9 +38,9 @@ class Kernel:
     """One implementation.
 
     Attributes:
-        run: The function; None says that this range of versions has no kernel of ours.
+        run: The function; None if this range of versions has no kernel in eqsat.
         since: First version of the operator that it implements.
-        counts_outputs: Whether it takes a keyword ``outputs``, the number of outputs that somebody reads.
+        counts_outputs: Whether it takes a keyword ``outputs``, the number of outputs that have readers.
     """
 
     run: Function | None

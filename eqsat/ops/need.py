@@ -1,4 +1,4 @@
-"""What an operator needs, and the arithmetic of shapes that its kinds share; see :mod:`eqsat.ops.needs`."""
+"""The needs of an operator, and the arithmetic of shapes that its kinds share; see :mod:`eqsat.ops.needs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Need(NamedTuple):
     """What computing one operator takes.
 
     Attributes:
-        elements: Of its results, and of what it allocates on the way.
+        elements: Elements of its results, and of temporary arrays.
         operations: As fast as those of a matrix product; slower ones count more than once.
     """
 
@@ -26,7 +26,7 @@ SLOW = 16
 
 Attributes = Mapping[str, Any]
 Operands = Sequence[Any]
-"""Arrays, or whatever has a shape; contents are asked of those inputs only that are shapes, counts and the like."""
+"""Arrays, or other objects with a shape; contents are read only from inputs that are shapes, counts and the like."""
 Rule = Callable[[Attributes, Operands], Need]
 
 

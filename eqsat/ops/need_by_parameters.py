@@ -1,4 +1,4 @@
-"""Needs of operators whose parameters say how large the result is."""
+"""Needs of operators whose parameters determine the size of the result."""
 
 from __future__ import annotations
 

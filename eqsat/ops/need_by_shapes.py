@@ -1,4 +1,4 @@
-"""Needs of windows, products and lookups: their operands' shapes say how large the result is."""
+"""Needs of windows, products and lookups, whose operands' shapes determine the size of the result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an operator needs before it is computed: the elements that it allocates, and its operations.
+"""The needs of an operator, known before it is computed: the elements that it allocates, and its operations.
 
 A few operators make much of little: an Expand of one number, a product of two vectors, a window in a sea of padding.
-Each declares a function, which looks at shapes and parameters alone and costs microseconds; all others need no more
+Each declares a function, which reads only shapes and parameters and costs microseconds; all others need no more
 than some times their operands. Sizes are Python's integers, so that nothing overflows.
 """
 
@@ -14,10 +14,10 @@ from eqsat.schema.types import OpKey
 
 
 def need_of(op: OpKey, attrs: Attributes, inputs: Operands) -> Need:
-    """What an operator needs on these operands; of those without a function here, their elements.
+    """The needs of an operator on these operands; for operators without a function here, their elements.
 
     Raises:
-        Exception: The inputs do not fit together; evaluating them says how.
+        Exception: The inputs do not fit together; evaluating them reports the reason.
     """
     found = operator(op).need
     if found is not None:

@@ -1,7 +1,7 @@
 """The normal form of a node's attributes and inputs, so that equal meanings are spelled equally.
 
 Against the schema's defaults (see :mod:`eqsat.schema.attributes`) these depend on the inputs: axes are counted from the
-front, windows say their strides, dilations and kernel, and attributes without effect have their default. The
+front, windows have explicit strides, dilations and kernel, and attributes without effect have their default. The
 declaration of an operator lists its forms; :mod:`eqsat.model.normalize` applies them.
 """
 
@@ -134,7 +134,7 @@ def saturation(given: Given) -> Changes:
 
 
 def storage_order(given: Given) -> Changes:
-    """The order in which positions are counted means nothing where nobody asks for them."""
+    """The order in which positions are counted has no meaning if the positions are not read."""
     return {"storage_order": 0} if given.outputs == 1 else _NOTHING
 
 
@@ -147,5 +147,5 @@ def parts(given: Given) -> Changes:
 
 def _counted(attrs: Attrs, rank: int) -> Changes:
     given = attr(attrs, "axis")
-    # What lies beyond the rank is left as it is, for the checks to refuse.
+    # Axes beyond the rank are left unchanged, so that the checks refuse them.
     return {"axis": given + rank} if isinstance(given, int) and -rank <= given < 0 else _NOTHING

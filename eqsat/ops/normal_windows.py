@@ -1,4 +1,4 @@
-"""The normal form of convolutions and pools: every window says its kernel, strides, dilations and pads.
+"""The normal form of convolutions and pools: every window has explicit kernel, strides, dilations and pads.
 
 ``auto_pad`` is resolved by the formulas in the ONNX specification of Conv, ConvTranspose and the pools.
 """
@@ -13,7 +13,7 @@ from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
 
 AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-"""The words that ``auto_pad`` may have; a node with another one is left as it is, for the checks to refuse."""
+"""The words that ``auto_pad`` may have; a node with another one is not changed, so that the checks refuse it."""
 
 
 def window(weight: int | None = None, *, transposed: bool = False) -> Form:
@@ -70,7 +70,7 @@ def _explicit_pads(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[int, ...] | None:
-    """``pads`` that mean what the attributes mean, None where they depend on what is not known."""
+    """``pads`` equivalent to the attributes, None if they depend on unknown values."""
     rank = len(strides)
     mode = attr(attrs, "auto_pad", "NOTSET")
     if mode == "NOTSET":

@@ -1,4 +1,4 @@
-"""What is known of an operator: look-ups in the table that the families fill."""
+"""Look-ups of facts about operators in the table that the families fill."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from eqsat.schema.types import OpKey
 
 
 def operator(op: OpKey) -> Operator:
-    """What is known of an operator; of one that nobody has declared, what holds for most."""
+    """The facts about an operator; for one that is not declared, those that hold for most."""
     found = TABLE.get(op)
     return Operator(op=op) if found is None else found
 

@@ -73,7 +73,7 @@ def is_data_movement(op: OpKey) -> bool:
 def contracted_inputs(op: OpKey) -> tuple[int, ...]:
     """Indices of the inputs whose elements are multiplied and summed up, as weights are.
 
-    What a small element is rounded by counts there beside the largest one of the sum.
+    The rounding of a small element is compared with the largest one of the sum.
     """
     return operator(op).contracted
 
@@ -82,7 +82,7 @@ def requires_finite(op: OpKey) -> bool:
     """Whether algebra over the reals needs the operator's operands to be finite.
 
     It does not where elements are moved, compared or selected: an infinite bound of ``Clip`` is as good as any. Neither
-    does it in sums, so that masks of ``-inf`` move freely: what is finite plus ``-inf`` is ``-inf`` in any order.
+    does it in sums, so that masks of ``-inf`` move freely: a finite number plus ``-inf`` is ``-inf`` in any order.
     """
     return not operator(op).traits & (Trait.MOVES | Trait.SELECTS | Trait.SUMS)
 

@@ -22,7 +22,7 @@ class Role:
         keeps: Whether it leaves most values as they are.
         selects: Whether every result is an element of one of its operands.
         by_number: Whether it has an integer form only where the second operand is one number.
-        result: The range of its results where integer operators have it fixed, whatever was seen.
+        result: The range of its results if integer operators have a fixed one, independent of calibration.
     """
 
     data: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""Operators without a kernel of ours, evaluated by ``onnx.reference``, the specification's own implementation."""
+"""Operators without a kernel in eqsat, evaluated by ``onnx.reference``, the specification's own implementation."""
 
 from __future__ import annotations
 

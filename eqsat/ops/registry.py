@@ -1,7 +1,7 @@
 """The table of operators: one record each, made by one declaration.
 
 An operator's home is the file of its family in ``eqsat/ops/families``, which declares it together with all that is
-known of it. What a declaration leaves out has the default that holds for most operators. Declarations are set as the
+known of it. Facets that a declaration omits have the default that holds for most operators. Declarations are set as the
 lines of a table, which the formatter leaves alone. Look-ups are in :mod:`eqsat.ops.operators`, which imports all
 families.
 """
@@ -29,7 +29,7 @@ from eqsat.schema.types import OpKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """What is known of an operator besides its schema; each field is a facet.
+    """The facts about an operator besides its schema; each field is a facet.
 
     Attributes:
         op: Domain and name.
@@ -38,9 +38,9 @@ class Operator:
         shaped_by: Inputs whose *value*, not only shape and type, determines the outputs' shapes or types.
         contracted: Inputs whose elements are multiplied and summed up, as weights are.
         macs: Counts multiply-accumulates.
-        need: Says what it needs before it is computed; None where that is no more than some times its operands.
-        checks: What its inputs and attributes must be, in the order in which it is checked.
-        normal_form: What its attributes are in normal form.
+        need: Computes its needs in advance; None if they are no more than some times its operands.
+        checks: Requirements on its inputs and attributes, in the order in which they are checked.
+        normal_form: The normal form of its attributes.
         axes: The input that lists axes.
         sampling: Draws operands for the checks of rules; None for operands of one shape.
         quantization: How it takes part in quantization; None if only where it is asked for.

@@ -20,7 +20,7 @@ class Wide:
         dtype: Its element type.
         values: In the wider type; as they are where ``dtype`` is not one of :data:`FLOATS`.
         scale: Of each element, at least its magnitude; None where ``dtype`` is not one of :data:`FLOATS`.
-        lost: Why it stands for less than what it was added up from; empty if it does not.
+        lost: Why the sum lost a term; empty if it did not.
     """
 
     dtype: ir.DataType

@@ -1,7 +1,7 @@
 """Named sets of operators, which rules and target files may name in the place of a list.
 
 A set holds the operators of ONNX's own domain, at the pinned opset, that declare a trait. So an operator that is
-declared later is in the sets that its traits say, without a change to any file.
+declared later is in the sets that its traits give, without a change to any file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class OperatorSet:
 
     Attributes:
         name: In rules and target files.
-        doc: What its operators have in common.
+        doc: The common property of its operators.
         operators: Sorted by name.
     """
 

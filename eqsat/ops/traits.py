@@ -25,13 +25,13 @@ class Trait(Flag):
     MOVES = 1 << 5
     """Moves, copies, generates or selects elements by place: no arithmetic on them."""
     FORWARDS = 1 << 6
-    """Hands on what it gets, without a copy, or says something about it that costs nothing."""
+    """Returns its operand, without a copy, or annotates it at no cost."""
     SELECTS = 1 << 7
-    """Compares elements, or chooses among them by comparison, so that infinities stay what they are."""
+    """Compares elements, or chooses among them by comparison, so that infinities stay unchanged."""
     SUMS = 1 << 8
-    """Adds, so that what is finite plus an infinity is that infinity in any order."""
+    """Adds, so that a finite number plus an infinity is that infinity in any order."""
     PARAMETRIC = 1 << 9
-    """A parameter says how much there is to do, however small the operands are."""
+    """A parameter determines the amount of work, however small the operands are."""
     RANDOM = 1 << 10
     """Draws random numbers."""
     BENDS = 1 << 11
@@ -45,9 +45,9 @@ class Trait(Flag):
     CONVERTS = 1 << 15
     """Rounds numbers to integers of a scale, or gives the numbers that such integers stand for."""
     INDEXES = 1 << 16
-    """An operand behind the first says where elements are read or written."""
+    """An operand after the first gives the positions where elements are read or written."""
     BY_TYPE = 1 << 17
-    """The type of its operand alone says what its result is."""
+    """The type of its operand alone determines its result."""
     POLES = 1 << 18
     """It is infinite or undefined somewhere, however small its operands are."""
     POSITIVE = 1 << 19

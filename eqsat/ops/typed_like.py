@@ -17,7 +17,7 @@ class Like:
         result: Position of the input whose element type the result has, or an element type.
         absent: The result's element type where that input is absent.
         integers: Positions of operands that are parameters and no data.
-        channels_last: Whether the data has its channels last, whatever an attribute of that name says.
+        channels_last: Whether the data has its channels last, independent of an attribute of that name.
     """
 
     standard: str

@@ -1,8 +1,8 @@
 """Constant expressions in a wider type than their own, with the scale that rounding errors are measured by.
 
 Each rule can be right over the reals and the constants that it computes be wrong: ``300 * 300`` is infinite in float16,
-``1e-4 * 1e-4`` is zero. So what a rule computes from constants is computed here in float64 (float64 itself in the
-widest type of the machine) and rounded once. :func:`misfit` says whether the element type can hold the result.
+``1e-4 * 1e-4`` is zero. Constants of a rule are therefore computed here in float64 (float64 itself in the
+widest type of the machine) and rounded once. :func:`misfit` tells whether the element type can hold the result.
 
 The *scale* of an element is the magnitude of the terms that it was computed from: ``|a| + |b|`` for ``a + b``, the
 product of both scales for ``a * b``. An error of half a unit in the last place of the scale is one that the operands
@@ -131,7 +131,7 @@ def wide_values(
     try:
         return evaluate(op, attrs, arrays, len(results))
     except EqsatError:
-        # Some implementations know no longdouble; what they compute in float64 is exact enough for float64 itself.
+        # Some implementations lack longdouble; their results in float64 are exact enough for float64 itself.
         narrow = [a.astype(np.float64) if a is not None and a.dtype == np.longdouble else a for a in arrays]
         return evaluate(op, attrs, narrow, len(results))
 
@@ -177,7 +177,7 @@ def _digits(dtype: ir.DataType) -> int:
 def residue_of(constant: Wide) -> np.ndarray | None:
     """What rounding a constant to its element type takes away from each element; None if nothing.
 
-    It is rounded to :func:`_digits` of the element, so that what is computed in another order is the same constant.
+    It is rounded to :func:`_digits` of the element, so that a computation in another order gives the same constant.
     """
     if constant.scale is None:
         return None
@@ -194,7 +194,7 @@ def residue_of(constant: Wide) -> np.ndarray | None:
 def misfit(constant: Wide, *, contracted: bool = False) -> str:
     """Why an element type cannot hold a constant; empty if it can.
 
-    It can if all elements are finite, and none that is not zero becomes zero or subnormal, unless by no more than
+    It can if all elements are finite, and no element other than zero becomes zero or subnormal, unless by no more than
     the error that it already has. As weights (``contracted``), small elements count beside the largest one of
     their slice, since they are only ever added to it. Nor must one of two constants be lost in their sum.
     """

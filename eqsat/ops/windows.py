@@ -20,7 +20,7 @@ class Windows:
         strides: Steps between windows.
         dilations: Steps between the elements of a window.
         begin: Padding before the first element.
-        end: Padding behind the last element.
+        end: Padding after the last element.
         out: Number of windows.
     """
 

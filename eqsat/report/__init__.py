@@ -1,1 +1,1 @@
-"""What an optimization did, said to people (table, page) and to programs (JSON)."""
+"""Reports what an optimization did, for people (table, page) and for programs (JSON)."""

@@ -1,7 +1,7 @@
-"""The report for programs. The schema is documented in ``docs/report.md``; what it promises is:
+"""The report for programs. The schema is documented in ``docs/report.md``; it promises:
 
 keys are never renamed or removed within one ``schema`` number, new ones may appear, numbers are SI units,
-and what is unknown or infinite is null.
+and unknown and infinite values are null.
 """
 
 from __future__ import annotations

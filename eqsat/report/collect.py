@@ -1,4 +1,4 @@
-"""Gathers what a report says from the parts of the pipeline."""
+"""Gathers the contents of a report from the parts of the pipeline."""
 
 from __future__ import annotations
 

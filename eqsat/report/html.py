@@ -32,7 +32,7 @@ def to_html(summary: Summary) -> str:
 
 
 def _visible(value: object) -> object:
-    """What a page would hide or obey besides markup, such as directions of writing; markup is escaped behind this."""
+    """Escapes characters that a page would hide or obey, such as text directions; markup is escaped afterwards."""
     return name_of(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
 
 

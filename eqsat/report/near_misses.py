@@ -1,4 +1,4 @@
-"""Composites that an operator nearly became: the pattern is there, and one condition of it does not hold.
+"""Composites that an operator nearly became: the pattern occurs, and one of its conditions does not hold.
 
 The match that gets furthest down its conditions is the reason.
 """
@@ -34,10 +34,10 @@ class NearMisses:
         Args:
             target: The target.
             node: The operator, as it was chosen.
-            otherwise: What to say if no composite has a pattern that is there.
+            otherwise: The reason if no composite's pattern occurs.
 
         Returns:
-            The reason, empty if there is none: some composite has its pattern and all conditions, and is dearer.
+            The reason, empty if there is none: some composite matches and meets all conditions, but costs more.
         """
         best: tuple[float, str] | None = None
         for found in self.occurrences.of(target.name, node):

@@ -1,4 +1,4 @@
-"""Everything a report says about one optimization, as plain data.
+"""The contents of a report about one optimization, as plain data.
 
 The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but the seconds depends on
 the machine or on the moment.
@@ -20,7 +20,7 @@ class Totals:
     Attributes:
         cost: Seconds by the targets' cost model.
         operators: Standard operators that run, also those inside composites.
-        composites: Coarse kernels, on whatever target.
+        composites: Coarse kernels, on any target.
         regions: Pieces of the program on accelerators; each is one launch from the host.
         host_operators: Standard operators that run on the host, also those inside its composites.
     """
@@ -184,7 +184,7 @@ class OutputError:
 
     Attributes:
         required: At least; None without a limit.
-        predicted: By the sum of the noise of what is rounded; infinite where nothing is.
+        predicted: By the sum of the noise of rounded tensors; infinite without any.
         actual: Measured on calibration samples.
     """
 
@@ -202,7 +202,7 @@ class QuantizedRow:
         kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
         dtype: Of the integers.
         rounded: Whether the program uses them.
-        noise: SQNR in dB of the worst output if this tensor alone is rounded; that of a bias counts with its weight.
+        noise: SQNR in dB of the worst output if only this tensor is rounded; that of a bias counts with its weight.
     """
 
     name: str
@@ -267,7 +267,7 @@ class Summary:
     regions: In execution order.
     rules: In the order of the rule files.
     notes: What was left out because the model is large or the time was short, a sentence each.
-    audit: None where none was asked for.
+    audit: None if none was requested.
     quantization: None for an optimization.
     """
 

@@ -141,7 +141,7 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
 
 
 def quantized(quantization: Quantization) -> Table:
-    """Every tensor that has integers, and what rounding it alone does to the worst output."""
+    """Every tensor that has integers, and the effect of rounding it alone on the worst output."""
     table = _table("tensor", "kind", "integers", "rounded", ">by itself")
     for row in quantization.tensors:
         used = "yes" if row.rounded else "no"

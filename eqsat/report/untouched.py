@@ -1,4 +1,4 @@
-"""The summary of a model that is left as it stands: it is too large for an e-graph, or the time was over too soon.
+"""The summary of a model that is left unchanged: it is too large for an e-graph, or the time was over too early.
 
 One walk over the operators that prices each of them on the host; nothing is listed by operator.
 """
@@ -28,7 +28,7 @@ def summarize_untouched(
     reason: str,
     notes: Sequence[str],
 ) -> report.Summary:
-    """The summary of a model that is executed on the host as it is.
+    """The summary of a model that is executed unchanged on the host.
 
     Args:
         reason: Why the search ended, as ``stop_reason`` of saturation and extraction.
@@ -71,7 +71,7 @@ def summarize_untouched(
 
 
 def _host_cost(model: ir.Model, costs: CostModel) -> tuple[float, int]:
-    """Seconds on the host, and how many operators run; what follows from constants alone does not."""
+    """Seconds on the host, and how many operators run; constant expressions do not."""
     fixed: set[ir.Value] = set(model.graph.initializers.values())
     types: dict[ir.Value, TensorType | None] = {}
     parts: list[float] = []

@@ -1,4 +1,4 @@
-"""A report as a file: the name says in which form."""
+"""A report as a file: the suffix of the name gives the form."""
 
 from __future__ import annotations
 

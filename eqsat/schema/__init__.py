@@ -1,1 +1,1 @@
-"""What an operator is by its standard: types, schemas, attributes, and the functions that eqsat adds."""
+"""What the standard specifies of operators: types, schemas, attributes, and the functions that eqsat adds."""

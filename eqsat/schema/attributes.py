@@ -35,7 +35,7 @@ PARAMETERS = (
 
 
 def op_key(node: ir.Node) -> OpKey:
-    """The operator of a node; overloads of functions are told apart by name (``name:overload``)."""
+    """The operator of a node; overloads of functions differ by name (``name:overload``)."""
     name = f"{node.op_type}:{node.overload}" if node.overload else node.op_type
     return OpKey(opset.canonical_domain(node.domain), name)
 
@@ -87,7 +87,7 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
                 hint=opset.did_you_mean(name, known) or f"its attributes: {', '.join(known) or 'none'}",
             )
         if function is not None and name == "dtype":
-            # Operators of ours call what is an element type so, and take it by any name.
+            # Operators of eqsat use this name for an element type, and accept any of its names.
             value = value if isinstance(value, int) else to_dtype(value, place=place)
         try:
             result[name] = _coerce(value, kinds.get(name))

@@ -1,4 +1,4 @@
-"""A small straight-line program of standard operators: what a composite or a function of ours computes.
+"""A small straight-line program of standard operators: the definition of a composite or of an eqsat function.
 
 It is the definition from which types, MAC counts, ONNX function bodies and fallback execution follow.
 """

@@ -1,6 +1,6 @@
-"""Operators that have a body in place of a schema: what they mean and what types they give follow from it.
+"""Operators that have a body instead of a schema: their meaning and their types follow from it.
 
-Here is where they are found. Those of eqsat itself are declared in :mod:`eqsat.ops.functions`; whoever needs them
+They are looked up here. Those of eqsat are declared in :mod:`eqsat.ops.functions`; a module that needs them
 imports that module, as the rooms ``model`` and ``rules`` do.
 """
 
@@ -22,7 +22,7 @@ class Function:
         inputs: Names of the inputs, in order; all are required.
         attributes: Names and default values, sorted by name.
         body: The definition for given attributes (defaults filled in).
-        doc: What it means.
+        doc: Its meaning.
     """
 
     op: OpKey

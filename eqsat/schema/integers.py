@@ -1,4 +1,4 @@
-"""Integer arithmetic as ONNX and C have it, for type inference and kernels alike."""
+"""Integer arithmetic of ONNX and C, for type inference and kernels."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def find_schema(op: OpKey) -> Schema | None:
     except defs.SchemaError:
         return None
     if found.deprecated and domain:
-        # Models keep their version of the other domains, so what a newer one removed there still exists.
+        # Models keep their version of the other domains, so operators that a newer one removed still exist.
         return defs.get_schema(op.name, found.since_version - 1, domain)
     return None if found.deprecated else found
 
@@ -111,7 +111,7 @@ def unknown_operator(op: OpKey, *, place: str = "") -> ModelError:
 
 
 def check_domain(domain: str, *, place: str = "") -> None:
-    """Refuses the domain of an operator that looks like a known one misspelt; any other may be somebody's own.
+    """Refuses the domain of an operator that looks like a known one misspelt; any other may be a custom domain.
 
     Raises:
         ModelError: It does.
@@ -151,7 +151,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(f'`{by_lower[c]}`' for c in close)}?" if close else ""
 
 
-# ---- what a schema says --------------------------------------------------------------------------
+# ---- reading schemas --------------------------------------------------------------------------
 
 
 @cache

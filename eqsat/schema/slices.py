@@ -1,4 +1,4 @@
-"""What ``Slice`` takes along one axis, said once for kernels, generated C and the values of shapes.
+"""The elements that ``Slice`` selects along one axis, for kernels, generated C and the values of shapes.
 
 The specification adds the length to negative bounds and then clamps them: with a positive step both to [0, n], with a
 negative one the start to [0, n - 1] and the end to [-1, n - 1]. Python's slices wrap around instead where a bound lies

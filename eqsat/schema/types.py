@@ -127,7 +127,7 @@ class GraphAttr:
     Attributes:
         graph: The body, as loaded.
         captured: Names of the outer values the body reads, in order of first use; the e-node that
-            carries this attribute has them as further inputs behind its own.
+            carries this attribute has them as further inputs after its own.
     """
 
     graph: ir.Graph

@@ -1,4 +1,4 @@
-"""The fifth and the last stage: the chosen program as a plan with regions, and that as an ONNX model."""
+"""The last stage: turns the chosen program into a plan with regions, and that into an ONNX model."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def assemble(
 
 
 def export(program: Program, original: ir.Model) -> ir.Model:
-    """Writes a program as an ONNX model; the original gives what the program does not say."""
+    """Writes a program as an ONNX model; the original supplies what the program does not contain."""
     return to_model(program.plan, program.regions, original)

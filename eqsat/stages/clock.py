@@ -1,4 +1,4 @@
-"""How much time a composition of stages has left, what each stage has taken, and who is told."""
+"""The remaining time of a composition of stages, the time each stage took, and the receiver of events."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done meanwhile does not count against the limit."""
+        """Work inside this context does not count against the limit."""
         left = self.left
         yield
         self._deadline = time.perf_counter() + left

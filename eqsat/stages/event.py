@@ -1,4 +1,4 @@
-"""What the pipeline says while it works, for progress displays and logs."""
+"""Events of the pipeline, for progress displays and logs."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ class Event:
 
 
 Progress = Callable[[Event], None]
-"""Receives the events in order; what it raises ends the run."""
+"""Receives the events in order; an exception from it ends the run."""

@@ -26,8 +26,8 @@ class Limited:
 
     Attributes:
         formulation: The problem.
-        solved: The problem in which what the budget limits has a price as well; it is solved for the cheapest program.
-        slack: What the price adds to a program's cost at most.
+        solved: The problem in which noise has a price as well; it is solved for the cheapest program.
+        slack: The largest amount by which that price raises a program's cost.
     """
 
     formulation: Formulation
@@ -36,7 +36,7 @@ class Limited:
 
 
 def check_objective(objective: str, seed: int) -> None:
-    """Raises OptimizationError for an objective that does not exist, or a seed that is none."""
+    """Raises OptimizationError for an objective that does not exist, or an invalid seed."""
     if objective not in get_args(Objective):
         names = ", ".join(get_args(Objective))
         raise OptimizationError(f"an objective ({names}) is required", place="objective", actual=repr(objective))
@@ -54,7 +54,7 @@ def extract(
     share: float = 1.0,
     original: dict[int, Choice] | None = None,
 ) -> Solution:
-    """Chooses a program within what is left of the time.
+    """Chooses a program within the remaining time.
 
     Args:
         formulation: The problem.

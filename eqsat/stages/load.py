@@ -1,4 +1,4 @@
-"""The first stage: a model, checked and without what constants settle, with its targets and the rules for it."""
+"""The first stage: loads a model, computes control flow that constants determine, and loads targets and rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eqsat.targets.registry import load_targets
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is searched.
+    """The input of the search.
 
     Attributes:
         model: Checked, normalised, with annotations that rules placed.
@@ -31,7 +31,7 @@ class Loaded:
         rules: All that were selected.
         rewriting: Those of them that add equal programs.
         egg: Commands of the user for egglog itself.
-        placed: What the rules did that place annotations.
+        placed: Statistics of the rules that place annotations.
     """
 
     model: ir.Model

@@ -1,4 +1,4 @@
-"""What a user can say about a search."""
+"""The options of a search."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class SearchOptions:
         time_limit: Seconds for saturation and extraction.
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
-        partition_functions: By the name of a composite, what annotates its calls.
+        partition_functions: Functions that annotate the calls of composites, by name of the composite.
 
     Raises:
-        OptimizationError: A limit is none.
+        OptimizationError: A limit is invalid.
     """
 
     targets: str | Sequence[str | Path | Target] = ()

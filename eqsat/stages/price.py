@@ -1,4 +1,4 @@
-"""The third stage: what every e-node costs on every target, as a problem for the solvers."""
+"""The third stage: the cost of every e-node on every target, as a problem for the solvers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def price(
 
     Args:
         saturated: The e-graph.
-        pricing: Who says what an e-node costs.
+        pricing: The costs of e-nodes.
         outputs: Values of the model that a program has to compute.
         clock: Of the composition.
         forbidden: E-nodes that no program may use.

@@ -1,1 +1,1 @@
-"""Targets: what a device runs, what it costs, and why it refuses an operator."""
+"""Targets: the operators that a device runs, their costs, and the reasons why it refuses an operator."""

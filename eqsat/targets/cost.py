@@ -1,4 +1,4 @@
-"""What a kernel costs on a target, in seconds: the roofline of the target file, or the expression it gives instead.
+"""The cost of a kernel on a target, in seconds: the roofline of the target file, or the expression of an entry.
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore architectures",
 CACM 52(4), 2009: a kernel is bound by arithmetic or by memory, whichever takes longer; each kernel costs its launch on
@@ -39,7 +39,7 @@ class CostModel:
         targets: The host first, as :func:`eqsat.targets.registry.load_targets` gives them.
         unknown_elements: Elements assumed of a tensor whose shape depends on data; best the number of elements of the
             model's largest tensor, as such tensors are selections from others.
-        bindable: Whether a symbol in a shape can be bound. Where the sizes of the inputs are known, none can: then it
+        bindable: Whether a symbol in a shape can be bound. If the sizes of the inputs are known, none can: then it
             is a name for what depends on data.
 
     >>> from eqsat.targets.registry import load_targets
@@ -79,7 +79,7 @@ class CostModel:
         Args:
             target: Index of the target.
             inputs: Facts of the operands, None where absent.
-            outputs: Types of the results, None for one that nobody reads.
+            outputs: Types of the results, None for one without readers.
             place: Where the operator is, for messages; its name by default.
 
         Raises:
@@ -95,7 +95,7 @@ class CostModel:
         return self._operators[key]
 
     def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
-        """Family of kernels that computes a plain operator; empty where the target's file names none."""
+        """Family of kernels that computes a plain operator; empty if the target's file names none."""
         if not self._entries[target].name_families:
             return ""
         entry = self._entry(target, op, attrs, inputs, outputs)
@@ -151,7 +151,7 @@ class CostModel:
 
         Args:
             target: Index of the target.
-            env: What the pattern's names are bound to.
+            env: The values of the pattern's names.
             body: Its definition with the attributes that matched.
             inputs: Facts or types of its inputs; facts where a shape inside depends on an input's value.
             output: Type of its result.
@@ -320,7 +320,7 @@ def priced(cost: Expr, env: Mapping[str, object], what: str) -> float:
     """Value of a cost expression.
 
     Raises:
-        TargetError: It has none, or one that is no cost.
+        TargetError: It has no value, or one that is not a cost.
     """
     requirement = f"the cost of {what} must be a number of seconds, 0 or more"
     try:

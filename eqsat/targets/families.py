@@ -1,9 +1,9 @@
-"""What a kernel of generated code costs: the ``family`` entries of a host.
+"""The cost of a kernel of generated code: the ``family`` entries of a host.
 
 Generated code fuses more than patterns say and has kernels that no pattern describes, such as chains of elementwise
 operators. A host therefore gives one expression for each family of kernels, over the work of the kernel as a whole.
 The same entry prices a ``kernel`` when programs are extracted and a kernel that was generated, so that what decides can
-be compared with what is measured.
+be compared with measurements.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from eqsat.schema.types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a kernel does as a whole.
+    """The work of a kernel as a whole.
 
     Attributes:
-        macs: Multiply-accumulates, elementwise operators behind its anchor included.
-        bytes: Of the tensors that cross its border, each as often as it is an operand; what is repeated counts once.
+        macs: Multiply-accumulates, including elementwise operators after its anchor.
+        bytes: Of the tensors that cross its border, each as often as it is an operand; repeated elements count once.
         functions: Elementary functions evaluated.
-        scattered: Bytes of operands in which what is side by side in the result lies lines of the cache apart.
+        scattered: Bytes of operands in which neighbours of the result lie in different cache lines.
     """
 
     macs: float
@@ -40,7 +40,7 @@ def family_entry(target: Target, name: str, env: Mapping[str, object]) -> Family
 
     Args:
         name: As in the file.
-        env: What the entry's expressions are evaluated over, see :mod:`eqsat.targets.names`.
+        env: The names in the entry's expressions, see :mod:`eqsat.targets.names`.
     """
     entries = (f for f in target.families if not f.names or name in f.names)
     return next((f for f in entries if holds(f.where, env) is None), None)

@@ -1,7 +1,7 @@
 """The names that conditions and costs of a ``supports`` entry may use.
 
 ``x`` is the first operand, ``y`` the first result, ``node`` the node with its attributes. Operands and results also
-go by their names in the operator's schema (``Conv``: ``X W B Y``; a result that nobody reads is absent); a variadic
+go by their names in the operator's schema (``Conv``: ``X W B Y``; a result without readers is absent); a variadic
 operand is the list of all that there are (``Concat``: ``inputs``).
 """
 

@@ -1,7 +1,7 @@
-"""The numbers that a target file states, where they stand, and the same text with other numbers.
+"""The numbers in a target file, their positions, and the same text with other numbers.
 
 Measured are a host's own settings, and numbers that have a name: ``let conv_rate = 58e9``. What stands inside an
-expression (the 16 of a vector's lanes) is structure and stays as it is.
+expression (the 16 of a vector's lanes) is structure and stays unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Numeral:
     Attributes:
         name: ``"bandwidth"``, ``"peak float32"``, or that of a ``let``.
         is_let: Whether it is a ``let``.
-        value: What it says.
+        value: Its value.
         text: How it is written.
         place: Where.
     """
@@ -53,7 +53,7 @@ def numerals(text: str, name: str, host: str) -> list[Numeral]:
         host: Name of the host.
 
     Raises:
-        RuleError: It is no target file.
+        RuleError: It is not a target file.
     """
     source, sources = Sources.of(text, name)
     sources.in_target = True

@@ -1,7 +1,7 @@
 """Finding targets: the shipped files by name, any file by path, with numbers changed on the way.
 
 A target is asked for as ``"dnnl"``, ``"my/npu.target"`` or, as TVM's command line had it, as a composite string
-``"ethos_n, dnnl -launch=5e-6 -peak.float32=60e9, cpu"``. The host comes first in the result whatever the order asked
+``"ethos_n, dnnl -launch=5e-6 -peak.float32=60e9, cpu"``. The host comes first in the result whatever order was given
 for; the accelerators keep theirs.
 """
 
@@ -21,7 +21,7 @@ from eqsat.schema.opset import did_you_mean
 from eqsat.targets.validate import NUMBERS, validate
 
 HOST = "cpu"
-"""The host where none is named: a runtime that has a kernel for each operator."""
+"""The default host: a runtime that has a kernel for each operator."""
 GENERATED = "c"
 """The host on which a model runs as generated C."""
 SUFFIX = ".target"
@@ -103,7 +103,7 @@ def read_target_file(path: str | Path) -> tuple[Target, ...]:
     """All targets that a file declares.
 
     Raises:
-        TargetError, RuleError: It cannot be read, or declares none.
+        TargetError, RuleError: It cannot be read, or declares no target.
     """
     (content,) = read_unchanged([path], targets=True)
     if not content.targets:
@@ -172,7 +172,7 @@ def _with_options(target: Target, options: Sequence[tuple[str, str | None]]) -> 
         try:
             validate(target)
         except TargetError as error:
-            # The file may be right; what is not is the number given here.
+            # The file may be right; the number given here is wrong.
             raise TargetError(error.requirement, place=place, actual=error.actual, hint=error.hint) from None
     return target
 

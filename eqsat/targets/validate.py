@@ -1,4 +1,4 @@
-"""What a target must fulfil beyond its grammar, so that each plan for it has a finite and meaningful cost."""
+"""Requirements on a target beyond its grammar, so that each plan for it has a finite and meaningful cost."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _families(target: Target) -> Iterator[TargetError]:
 
 
 class _Behind(Generic[_Name]):
-    """Which entries stand behind one without conditions, so that they never apply."""
+    """Finds entries after one without conditions, which never apply."""
 
     def __init__(self) -> None:
         self.taken: dict[_Name, str] = {}

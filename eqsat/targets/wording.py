@@ -1,4 +1,4 @@
-"""Expressions of a target file in words: the condition as it could be written, and what was found instead."""
+"""Expressions of a target file in words: the condition, and the values that were found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _literal(value: object) -> str:
 
 
 def findings(expr: ast.Expr, env: Mapping[str, object]) -> str:
-    """What an expression looked at, as ``x.dtype is int8, node.group is 2``; each thing once, in order."""
+    """The values that an expression read, as ``x.dtype is int8, node.group is 2``; each thing once, in order."""
     seen: dict[str, str] = {}
     for part in _looked_at(expr, frozenset()):
         name = flat(part)

@@ -89,7 +89,7 @@ def test_duplicates_in_a_target_made_by_hand() -> None:
 def test_entries_that_can_never_apply(entries: str) -> None:
     (message,) = messages(read(entries))
     assert message.startswith("npu.target:7:")
-    assert "behind npu.target:6:" in message
+    assert "after npu.target:6:" in message
 
 
 def test_conditions_make_room_for_further_entries() -> None:

@@ -1,4 +1,4 @@
-"""Which kernels oneDNN executes, and the C that makes and executes their primitives."""
+"""Decides which kernels oneDNN executes, and writes the C that makes and executes their primitives."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Integers:
 
 
 def integers_of(m: Mapper, x: Operand | None, w: Operand | None) -> Integers | None:
-    """The integers behind dequantized operands; None if they are floats."""
+    """The integers of dequantized operands; None if they are floats."""
     known = m.quantized.get(x) if isinstance(x, Tensor) else None
     origin = m.context.dequantized.get(id(w)) if isinstance(w, np.ndarray) else None
     if (
@@ -62,7 +62,7 @@ def integers_of(m: Mapper, x: Operand | None, w: Operand | None) -> Integers | N
 
 
 def scale_sums(op: Operation, found: Integers) -> None:
-    """What an operation on integers multiplies its sums with, and the zero points."""
+    """The factors of an integer operation's sums, and the zero points."""
     if (found.scales != 1).any():
         op.scales = constant(found.scales.reshape(-1))
     op.numbers |= {"src_zero": found.zero, "weights_zero": found.weights_zero}
@@ -91,7 +91,7 @@ def conv(m: Mapper, node: Operator) -> None:
 
 
 def _real_bias(m: Mapper, op: Operation, b: Operand | None, out: Tensor) -> None:
-    """A float bias behind a product of integers."""
+    """A float bias after a product of integers."""
     if isinstance(b, np.ndarray):
         op.bias = constant(b.astype(np.float32).ravel())
         m.add(op)
@@ -197,7 +197,7 @@ def conv_transpose(m: Mapper, node: Operator) -> None:
 def _transposed_pads(
     node: Operator, x: Tensor, w: Operand, out: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What is cut off the full result on both sides: by the pads, or whatever is too much for the output's shape."""
+    """The elements cut off the full result on both sides, given by the pads or by the output's shape."""
     spatial = len(x.shape) - 2
     mode = str(attribute(node, "auto_pad", "NOTSET"))
     shaped = bool(integers(node.attributes, "output_shape", ()))

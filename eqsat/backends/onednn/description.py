@@ -1,4 +1,4 @@
-"""What the generated program knows of a region: tensors, operations on them, and post-operations, in oneDNN's terms."""
+"""The description of a region for the generated program, in oneDNN's terms: tensors, operations, post-operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VIEWS = ("RESHAPE", "PERMUTE", "SLICE")
 
 
 class Refused(Exception):
-    """A kernel that oneDNN has no primitives for; says why."""
+    """Raised for a kernel without oneDNN primitives; gives the reason."""
 
 
 @dataclass(eq=False, slots=True)
@@ -73,7 +73,7 @@ class Operation:
     Attributes:
         kind: As in ``enum kind`` of the generated program.
         dst: Its result.
-        src: What it reads.
+        src: The tensor that it reads.
         weights: Second operand.
         bias: One float32 an output channel, in the result's scale.
         scales: Of the sum of products of integers: one, or one an output channel.

@@ -11,7 +11,7 @@ from pathlib import Path
 from eqsat.errors import CodegenError
 
 LIBRARIES = ("-ldnnl",)
-"""What a program is linked with."""
+"""Libraries to link."""
 INSTALL = "apt-get install libdnnl-dev"
 """The command that installs it on Debian and Ubuntu."""
 
@@ -54,7 +54,7 @@ def has_onednn(compiler: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4)
 def _probe(command: tuple[str, ...]) -> tuple[str, str]:
-    """Version, and if there is none the compiler's or the program's last words."""
+    """Version, or, without one, the last line of the compiler's or the program's output."""
     with tempfile.TemporaryDirectory(prefix="onednn-") as folder:
         (Path(folder) / "probe.c").write_text(_PROBE, "utf-8")
         steps = [[*command, "probe.c", "-o", "probe", *LIBRARIES], ["./probe"]]

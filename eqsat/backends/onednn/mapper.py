@@ -1,7 +1,7 @@
 """The operators of one kernel become operations: memories for tensors, views, and chains of post-operations.
 
-An elementwise operator joins the operation that computes its operand, if nobody else reads that and it is computed
-last. What a chain holds is a float: integers in between are made by rounding and clipping, links of their own. Where
+An elementwise operator joins the operation that computes its operand, if that has no other readers and is computed
+last. The value of a chain is a float: integers in between are made by rounding and clipping, links of their own. Where
 the last value is an integer, writing it rounds and clips.
 """
 
@@ -51,7 +51,7 @@ class Joined:
 
 @dataclass
 class Context:
-    """What the kernels of a program share.
+    """Data that the kernels of a program share.
 
     Attributes:
         memories: Of tensors.
@@ -133,7 +133,7 @@ class Mapper:
             strides = memory.strides or _dense(memory.shape)
             return Memory(memory.dtype, shape, array=memory.array, strides=tuple(strides[p] for p in perm))
         made = Memory(memory.dtype, shape)
-        # oneDNN wants to know where each axis goes, ONNX says where it comes from.
+        # oneDNN needs the destination of each axis, ONNX gives the origin.
         order = tuple(int(i) for i in np.argsort(np.asarray(perm)))
         self.add(Operation("PERMUTE", made, memory, numbers={"order": order}))
         return made
@@ -165,7 +165,7 @@ class Mapper:
         """Apply post-operations to an operand, as links of a chain or as an operation of their own.
 
         Args:
-            x: What they apply to.
+            x: The value that they apply to.
             links: They, given the operation before which views of operands have to stand.
             out: The result.
         """
@@ -201,14 +201,14 @@ class Mapper:
         if operation is not None and memory in self.producers:
             at = self.operations.index(self.producers[memory])
             if at > self.operations.index(operation):
-                # It is computed later: the chain, which nobody reads yet, waits.
+                # It is computed later: the chain, which has no readers yet, waits.
                 self.operations.remove(operation)
                 self.operations.insert(self.operations.index(self.producers[memory]) + 1, operation)
         return self.view(memory, _shape(shape), operation)
 
 
 def merged(posts: Sequence[Post]) -> list[Post]:
-    """Linear functions behind each other are one, and those that do nothing go."""
+    """Merges consecutive linear functions, and removes those that do nothing."""
     found: list[Post] = []
     for post in posts:
         last = found[-1] if found else None
@@ -278,7 +278,7 @@ def value(operand: Operand | None) -> np.ndarray:
 
 
 def number(operand: Operand | None, default: float = 0.0) -> float:
-    """A parameter of one element, that all elements may share.
+    """A parameter of one element, or of equal elements.
 
     Raises:
         Refused: It has several, or is computed at run time.

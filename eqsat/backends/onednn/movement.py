@@ -1,4 +1,4 @@
-"""Data movement: other looks at a tensor, which cost nothing until somebody needs another layout, and concatenation."""
+"""Data movement: views of a tensor, which cost nothing until a reader needs another layout, and concatenation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def concat(m: Mapper, node: Operator) -> None:
 
 
 def shuffle(m: Mapper, nodes: Sequence[Operator]) -> bool:
-    """Channels of groups interleaved, if that is what a kernel's nodes say."""
+    """Channels of groups interleaved, if a kernel's nodes do that."""
     if [n.operator for n in nodes] != [_RESHAPE, nodes[1].operator if len(nodes) == 3 else None, _RESHAPE]:
         return False
     first, middle, last = nodes

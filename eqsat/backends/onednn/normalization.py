@@ -1,4 +1,4 @@
-"""Softmax, layer normalization and what can be made of it, and local response normalization."""
+"""Softmax, layer normalization and operators expressed by it, and local response normalization."""
 
 from __future__ import annotations
 

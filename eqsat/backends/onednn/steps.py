@@ -119,7 +119,7 @@ def _binary(m: Mapper, algorithm: str, a: Operand, b: Operand, out: Tensor) -> N
             m.emit(b, lambda m, o: [Post(LINEAR, -1.0), *_second(m, "add", negative, out, o)], out)
             return
         elif tuple(a.shape) != out.shape:
-            # What is divided or subtracted from is smaller than the result.
+            # The dividend or minuend is smaller than the result.
             smaller = a
             if algorithm == "sub":
                 m.emit(b, lambda m, o: [Post(LINEAR, -1.0), *_second(m, "add", smaller, out, o)], out)
@@ -147,7 +147,7 @@ def _second(m: Mapper, algorithm: str, r: Operand, out: Tensor, operation: Opera
             Post(LINEAR, scale, -sign * known.zero * scale),
         ]
     if known is not None and operation is not None:
-        # A chain waits for what it reads.
+        # A chain waits for its operands.
         m.memory(r)
     if isinstance(r, np.ndarray) and r.dtype == np.int32:
         r = r.astype(np.float32)
@@ -253,7 +253,7 @@ def _through_floats(m: Mapper, x: Operand, parameters: list[Operand | None], mid
 
 
 def _quantized_binary(m: Mapper, name: str, x: list[Operand | None], out: Tensor) -> None:
-    """QLinearAdd and QLinearMul: one operand carries the chain, the other one is read as it is."""
+    """QLinearAdd and QLinearMul: one operand carries the chain, the other one is read directly."""
     a, b = _present(x[0]), _present(x[3])
     pa, pb = (number(x[1]), number(x[2])), (number(x[4]), number(x[5]))
     scale, zero = number(x[6]), number(x[7] if len(x) > 7 else None)

@@ -1,4 +1,4 @@
-"""Attributes outside of what the specification allows: words that name nothing, axes beyond the rank, sizes of zero.
+"""Checks attributes against the specification: unknown words, axes beyond the rank, sizes of zero.
 
 See :mod:`eqsat.ops.checks.check`. ONNX's schemas do not know the allowed words, and its inference looks at some axes
 only.

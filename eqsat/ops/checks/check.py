@@ -1,4 +1,4 @@
-"""Contradictions that ONNX's shape inference lets pass: what a runtime would only find when it executes the node.
+"""Contradictions that ONNX's shape inference does not detect: a runtime would find them only during execution.
 
 Each check follows the operator's specification and looks at what is known; a symbol or an unknown dimension
 contradicts nothing. Here is what the checks share: :mod:`eqsat.ops.checks.attributes` has those of attributes,

@@ -64,7 +64,7 @@ def convolution(*, transposed: bool = False) -> Check:
 
 
 def _output_shape(node: Operands) -> None:
-    """An output_shape can only be smaller than what the strides and the kernel give: the rest is padding."""
+    """An output_shape can only be smaller than the size that strides and kernel give: the rest is padding."""
     wanted, shape, kernel = node.attr("output_shape"), node.shape(0), node.shape(1)
     if not isinstance(wanted, tuple) or shape is None or kernel is None or len(kernel) != len(shape):
         return
@@ -146,7 +146,7 @@ def quantize(node: Operands) -> None:
     zero = node.shape(2)
     single = node.inputs[1] is not None and node.inputs[1].elements == 1
     if single and zero is not None and all(same(d, 1) for d in zero):
-        zero = scale  # one number, whatever its rank
+        zero = scale  # one number of any rank
     if zero is not None and (len(zero) != len(scale) or not all(map(same, zero, scale))):
         raise Mismatch("scale and zero point differ in shape")
     block = node.int_attr("block_size")
@@ -168,7 +168,7 @@ def quantize(node: Operands) -> None:
 
 
 def instance_normalization(node: Operands) -> None:
-    """Scale and bias have one number a channel."""
+    """Scale and bias have one number per channel."""
     _channelwise(node, 1, 2)
 
 

@@ -34,7 +34,7 @@ def prelu(attrs: Attributes, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
 
 
 def prelu_by_channel(attrs: Attributes, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Before version 7 a slope of more than one element is one a channel."""
+    """Before version 7 a slope of more than one element is one per channel."""
     return prelu(attrs, x, slope.reshape(-1, *(1,) * max(x.ndim - 2, 0)) if slope.size > 1 else slope)
 
 

@@ -166,7 +166,7 @@ def transposed_padding(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[list[int], list[int]]:
-    """Padding before the output (what is cropped there) and the output's spatial shape."""
+    """Padding before the output (the elements cropped there) and the output's spatial shape."""
     rank = len(spatial)
     pads = integers(attrs, "pads", (0,) * (2 * rank))
     extra = integers(attrs, "output_padding", (0,) * rank)

@@ -32,7 +32,7 @@ def dropout_by_attribute(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) 
 
 
 def dropout_first(attrs: Attributes, x: np.ndarray, *, outputs: int = 1) -> np.ndarray | tuple[np.ndarray, ...]:
-    """Before version 7 an attribute says whether it is inference; the mask then has the input's type."""
+    """Before version 7 an attribute tells whether it is inference; the mask then has the input's type."""
     if not attrs.get("is_test"):
         raise Fallback
     return x if outputs == 1 else (x, np.ones(x.shape, x.dtype))

@@ -1,4 +1,4 @@
-"""ONNX Runtime's fused floating-point operators (``com.microsoft``): what its optimizer leaves in saved models."""
+"""ONNX Runtime's fused floating-point operators (``com.microsoft``), which its optimizer writes into saved models."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def batch_normalization_spatial(
 
 
 def batch_normalization_first(attrs: Attributes, x: np.ndarray, *rest: np.ndarray, outputs: int = 1) -> Arrays:
-    """Before version 7 an attribute says whether it is inference."""
+    """Before version 7 an attribute tells whether it is inference."""
     if not attrs.get("is_test"):
         raise Fallback
     return batch_normalization_spatial(attrs, x, *rest, outputs=1)
@@ -139,7 +139,7 @@ def layer_normalization(
         y = y + bias
     if outputs == 1:
         return y
-    # The statistics have the type of the first stage, whatever the tensor has.
+    # The statistics have the type of the first stage, not that of the tensor.
     stash = numpy_dtype(attrs.get("stash_type", 1))
     with np.errstate(over="ignore"):
         return (y, mean.astype(stash), inverse.astype(stash))[:outputs]

@@ -70,7 +70,7 @@ def _indices(attrs: Attributes, x: np.ndarray, at: Windows, best: np.ndarray, ra
     spatial = x.shape[2:]
     columns_first = bool(attrs.get("storage_order", 0))
     steps = [math.prod(spatial[:i] if columns_first else spatial[i + 1 :]) for i in range(rank)]
-    # What the windows' places and the planes contribute is known beforehand, and so is what each tap does.
+    # The contributions of the windows' positions, of the planes and of each tap are known in advance.
     base = (np.arange(x.shape[0] * x.shape[1]) * math.prod(spatial)).reshape(*x.shape[:2], *(1,) * rank)
     taps_at = np.zeros(1, np.int64)
     for i in range(rank):
@@ -144,7 +144,7 @@ def _root(x: np.ndarray, p: float) -> np.ndarray:
 
 
 def max_unpool(attrs: Attributes, x: np.ndarray, where: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
-    """Put each value where its index says, zeros elsewhere.
+    """Put each value at its index, zeros elsewhere.
 
     Indices count in the array that the pooling saw; ``output_shape`` may be larger, its surplus is at the end.
     """

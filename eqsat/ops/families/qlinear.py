@@ -26,7 +26,7 @@ _Optional = np.ndarray | None
 
 
 def scale_of(v: np.ndarray) -> np.floating:
-    """A scale as a float32, or as it is where it is wider: what is computed over the reals must not be rounded."""
+    """A scale as a float32, or unchanged if it is wider: computations over the reals must not round."""
     return at_least_single(v).type(v.reshape(()))
 
 

@@ -4,7 +4,7 @@ Rounding is half to even and results saturate, as ONNX specifies; divisions and 
 operations in the order of ONNX Runtime, so that the integers agree with it to the bit.
 
 No model has a scale that is wider than float32. Such a scale comes from a computation over the reals (``ops/wide.py``,
-``verify/ranges.py``), which rounds nothing to float32, whatever type an attribute states.
+``verify/ranges.py``), which rounds nothing to float32, whatever type an attribute gives.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """An activation with its parameters, which are 0 where it takes none.
+    """An activation with its parameters, which are 0 if it has none.
 
     Attributes:
         name: As given; case does not matter.

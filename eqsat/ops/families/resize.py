@@ -64,7 +64,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a resizing does to an input of known shape.
+    """The steps of a resizing of an input of known shape.
 
     Attributes:
         axes: Axes that change, in the order in which they are resized.

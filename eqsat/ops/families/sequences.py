@@ -82,7 +82,7 @@ def optional_has_element(attrs: Attributes, x: Any = None) -> np.ndarray:
 
 
 def optional_get_element(attrs: Attributes, x: Any) -> Any:
-    """What there is."""
+    """The value of the optional."""
     if x is None:
         raise ValueError("the optional is empty")
     return x

@@ -158,7 +158,7 @@ def center_crop_pad(attrs: Attributes, x: np.ndarray, shape: np.ndarray) -> np.n
 
 
 def reverse_sequence(attrs: Attributes, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The first elements of each sequence in reverse order, the rest as it is."""
+    """The first elements of each sequence in reverse order, the rest unchanged."""
     time, batch = attrs["time_axis"], attrs["batch_axis"]
     y = x.copy()
     for i, length in enumerate(ints(lengths)):

@@ -1,4 +1,4 @@
-"""Operators on strings whose reference implementation is not what the specification says.
+"""Operators on strings whose reference implementation differs from the specification.
 
 ``onnx.reference`` strips accents in StringNormalizer and sets the locale of the whole process.
 """
@@ -17,7 +17,7 @@ _CASES = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
 
 
 def string_normalizer(attrs: Attributes, x: np.ndarray) -> np.ndarray:
-    """Remove stop words, then change case; what is left of nothing is one empty string."""
+    """Remove stop words, then change case; an empty result becomes one empty string."""
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ValueError("the input has the shape [C] or [1, C]")
     change = _CASES[str(attrs.get("case_change_action", "NONE"))]

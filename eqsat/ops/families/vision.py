@@ -1,4 +1,4 @@
-"""Operators of image processing without a kernel of ours: grids, regions, boxes."""
+"""Operators of image processing without a kernel in eqsat: grids, regions, boxes."""
 
 from __future__ import annotations
 

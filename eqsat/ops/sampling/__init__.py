@@ -1,4 +1,4 @@
-"""How operands of an operator are drawn that it is defined for, by family: what the checks of rules sample with.
+"""Draws operands for which an operator is defined, by family, for the checks of rules.
 
 An operator that declares nothing takes operands of one shape.
 """

@@ -77,7 +77,7 @@ class Chance:
         if kind == 2:
             return shape[-1:]
         if kind == 3 and rank >= 3:
-            # One value a channel.
+            # One value per channel.
             return self.one_of(((shape[1], *(1,) * (rank - 2)), (1, shape[1], *(1,) * (rank - 2))))
         if kind == 4:
             return shape[self.number(0, rank) :]

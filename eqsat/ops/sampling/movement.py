@@ -1,4 +1,4 @@
-"""Operators that move data: their operands besides the first are constants that say where to."""
+"""Operators that move data: their operands after the first are constants with the destination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One operator while its operands are drawn: what a sampler reads and decides."""
+"""One operator while its operands are drawn: the values that a sampler reads and decides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.ops.sampling.chance import Chance, Shape
 from eqsat.schema.types import OpKey
 
 Fill = Literal["any", "positive", "nonzero", "unit"]
-"""What an operand must hold for the operator to be defined: anything, more than 0, other than 0, between 0 and 1."""
+"""The values for which the operator is defined: anything, more than 0, other than 0, between 0 and 1."""
 
 Kind = Literal["known", "node", "input", "constant", "number"]
 
@@ -24,7 +24,7 @@ class Node(Protocol):
         op: The operator.
         chance: Where randomness comes from.
         shape: The result that is wished for, None where any will do.
-        attrs: Decided so far; what the pattern prescribes is there from the start.
+        attrs: The attributes decided so far; those that the pattern prescribes are present from the start.
         required: Names of the attributes that the pattern prescribes.
         outputs: Number of outputs.
         count: Number of operands, absent ones included.
@@ -68,7 +68,7 @@ class Node(Protocol):
         Args:
             i: Its position.
             shape: Its shape.
-            fill: What it must hold.
+            fill: The values that it must hold.
             values: Makes a leaf a constant of these contents.
             dtype: Its element type.
         """
@@ -87,7 +87,7 @@ class Node(Protocol):
         ...
 
     def attr(self, name: str, value: Any) -> Any:
-        """Decides an attribute unless the pattern prescribes it; returns what it is."""
+        """Decides an attribute unless the pattern prescribes it; returns its value."""
         ...
 
     def real(self, name: str, *usual: float) -> float:

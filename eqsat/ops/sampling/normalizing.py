@@ -1,4 +1,4 @@
-"""Normalisations: one value a channel, or one along the last axes."""
+"""Normalisations: one value per channel, or one along the last axes."""
 
 from __future__ import annotations
 

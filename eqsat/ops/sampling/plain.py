@@ -1,4 +1,4 @@
-"""Operands of one shape, and attributes that need no thought: what an operator without a sampler of its own has."""
+"""Operands of one shape, and arbitrary attributes, for operators without a sampler of their own."""
 
 from __future__ import annotations
 

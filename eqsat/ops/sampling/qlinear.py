@@ -17,7 +17,7 @@ _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 def _byte(node: Node, i: int) -> ir.DataType:
-    """The element type of a quantized operand: what is known of it, else one of the two."""
+    """The element type of a quantized operand: the known one, otherwise one of the two."""
     if node.kind(i) == "known":
         return node.dtype(i)
     wished = node.result()
@@ -25,7 +25,7 @@ def _byte(node: Node, i: int) -> ir.DataType:
 
 
 def _parameters(node: Node, scale: int, dtype: ir.DataType, own: Shape = ()) -> None:
-    """Draws a scale, and the zero point behind it."""
+    """Draws a scale, and the zero point after it."""
     found = node.draw(scale, own, fill="positive", dtype=ir.DataType.FLOAT)
     if node.has(scale + 1):
         node.draw(scale + 1, found, dtype=dtype)

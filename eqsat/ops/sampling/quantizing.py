@@ -1,4 +1,4 @@
-"""Quantization: scales are positive, zero points have the quantized type; one for all or one a channel."""
+"""Quantization: scales are positive, zero points have the quantized type; one for all or one per channel."""
 
 from __future__ import annotations
 
