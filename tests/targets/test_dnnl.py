@@ -262,7 +262,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]], str]] = [
     ("gemm_eltwise", {}, {"Gemm": {"beta": 0.5}}, "factorless"),
     ("gemm_sum", {"r": (2, 4, 6)}, {}, "adds"),
     ("inner_product", {"s": np.array([2, -1]), "x": (4, 1, 3, 3)}, {}, "all but the batch"),
-    ("inner_product", {"b": (1, 6)}, {}, "one value a channel"),
+    ("inner_product", {"b": (1, 6)}, {}, "one value per channel"),
     ("scale_shift", {"t": (2, 2, 6, 7, 7)}, {}, "adds"),
     ("eltwise_binary", {"x": (2, 6, 1, 1)}, {}, "adds"),
     ("pooling_eltwise", {}, {"MaxPool": {"kernel_shape": [2, 2], "ceil_mode": 1}}, "beyond the padding"),
