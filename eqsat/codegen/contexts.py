@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from eqsat.backends.backend import Loaded
-from eqsat.codegen.served import Served
+from eqsat.codegen.backend_code import Served
 from eqsat.errors import CodegenError
 
 _DECLARATIONS = """

@@ -17,6 +17,8 @@ import onnx_ir as ir
 
 from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
+from eqsat.codegen.backend_code import Served, Text
+from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halo
@@ -24,10 +26,8 @@ from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel, Task, View
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
-from eqsat.codegen.place import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.placed import Layout
+from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
-from eqsat.codegen.served import Served, Text
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.text import plain

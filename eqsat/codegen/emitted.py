@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eqsat.backends.values import Coverage
+from eqsat.codegen.backend_code import Served
 from eqsat.codegen.kernel import Task
 from eqsat.codegen.memory import MemoryPlan
-from eqsat.codegen.served import Served
 
 if TYPE_CHECKING:
     from eqsat.codegen.select import Selection

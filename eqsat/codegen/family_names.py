@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.codegen.kernels.shared.registry import families, operators
-from eqsat.codegen.marks import entry_name
+from eqsat.codegen.plan_marks import entry_name
 from eqsat.errors import TargetError
 from eqsat.rules.ast import Target
 from eqsat.schema.opset import did_you_mean

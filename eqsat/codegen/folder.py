@@ -13,12 +13,12 @@ import onnx_ir as ir
 
 from eqsat.backends.registry import Given, chosen
 from eqsat.codegen import dtypes
+from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.compiler import FLAGS
 from eqsat.codegen.emitted import Argument, Emitted
 from eqsat.codegen.expressions import conversions
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import ALL, find
-from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.codegen.chosen import family_of
+from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Step
 from eqsat.codegen.kernels.shared.registry import find
-from eqsat.codegen.pieces import is_piece
 from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.view_operators import is_piece
 from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")

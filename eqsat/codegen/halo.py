@@ -7,7 +7,7 @@ axes. A slab is one piece of memory for each index of the outer axes.
 from __future__ import annotations
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.place import Buffer
+from eqsat.codegen.buffers import Buffer
 
 
 def fill_halo(buffer: Buffer, pointer: str) -> list[str]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.codegen.chosen import family_of
+from eqsat.codegen.buffers import Buffer, Place, memory_order
+from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Want, Wants
-from eqsat.codegen.pieces import is_piece, pieces
-from eqsat.codegen.place import Buffer, Place, memory_order
-from eqsat.codegen.placed import Layout
+from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
-from eqsat.codegen.satisfied import same_order, satisfies
+from eqsat.codegen.view_operators import is_piece, pieces
+from eqsat.codegen.wants import same_order, satisfies
 from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")

@@ -16,12 +16,12 @@ from eqsat.backends.read import plain
 from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.canonical import canonical, is_known
-from eqsat.codegen.chosen import decide, family_of
+from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.kernels.shared.registry import families, find
-from eqsat.codegen.marks import FAMILY, INSIDE, NAME, ORDER, entry_name
+from eqsat.codegen.plan_marks import FAMILY, INSIDE, NAME, ORDER, entry_name
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
 from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion
-from eqsat.codegen.satisfied import same_order
+from eqsat.codegen.wants import same_order
 from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
 from eqsat.model.inference.infer import infer_types

@@ -3,8 +3,8 @@
 ``ChannelsLast`` and ``ChannelsFirst`` are identities that record how a tensor lies in memory, so that each rule about
 layouts is a rule about equal values (``rules/kernels``). The e-graph contains both layouts of a tensor, the kernels
 that compute one from the other, and conversions, which cost a pass over memory; the cheapest program has the kernels
-and the conversions that pay. It is recorded in the model as marks (:mod:`eqsat.codegen.marks`), which lowering follows.
-A model that was optimized for this host has been searched already, and its plan is used unchanged.
+and the conversions that pay. It is recorded in the model as marks (:mod:`eqsat.codegen.plan_marks`), which lowering
+follows. A model that was optimized for this host has been searched already, and its plan is used unchanged.
 
 Anderson and Gregg, "Optimal DNN primitive selection with partitioned boolean quadratic programming", CGO 2018, choose
 kernels and layouts of a fixed graph in this way; here elementwise operators may also move across conversions.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.backends.read import called_regions
-from eqsat.codegen.marks import mark
+from eqsat.codegen.plan_marks import mark
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution

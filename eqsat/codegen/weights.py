@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.place import ALIGNMENT, SLACK
+from eqsat.codegen.buffers import ALIGNMENT, SLACK
 
 Form = Literal["string", "incbin", "blob"]
 FORMS: tuple[Form, ...] = ("string", "incbin", "blob")

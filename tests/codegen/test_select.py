@@ -20,7 +20,7 @@ from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import AVX2
 from eqsat.codegen.kernels.shared.registry import families
-from eqsat.codegen.marks import entry_name
+from eqsat.codegen.plan_marks import entry_name
 from eqsat.codegen.runtime import CModel
 from eqsat.codegen.select import choices
 from eqsat.execute.executor import Executor

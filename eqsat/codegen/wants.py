@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from eqsat.codegen.buffers import memory_order
 from eqsat.codegen.kernel import View, Want
-from eqsat.codegen.place import memory_order
 
 
 def satisfies(view: View, want: Want) -> bool:

@@ -14,8 +14,8 @@ from eqsat.backends.code import Code, Writer
 from eqsat.backends.runs import asked
 from eqsat.backends.values import Operand, Run, Tensor
 from eqsat.codegen import dtypes
+from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.memory import Block, plan_memory
-from eqsat.codegen.place import ALIGNMENT
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.errors import BackendError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from eqsat.codegen.buffers import Buffer, Place
 from eqsat.codegen.kernel import Family, Task, View
-from eqsat.codegen.place import Buffer, Place
 from eqsat.codegen.program import Node, Tensor
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from eqsat.codegen.buffers import Buffer, Place, memory_order, reshaped_strides
 from eqsat.codegen.kernel import View, dense_strides
-from eqsat.codegen.place import Buffer, Place, memory_order, reshaped_strides
 from eqsat.codegen.program import Tensor
 
 F = ir.DataType.FLOAT

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.codegen.place import Place
+from eqsat.codegen.buffers import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
 from eqsat.schema.slices import taken
 
