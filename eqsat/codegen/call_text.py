@@ -1,4 +1,4 @@
-"""The backends of targets without a library: they execute kernels and regions for which the target's file gives a C call.
+"""The backends of targets without a library: they execute kernels and regions whose C call the target's file gives.
 
 The author of the text decides whether it may become C. A target file is trusted like a program of its author, and its
 calls become C unchanged. A model that eqsat partitioned in this process has its calls from there. A model that was read

@@ -119,7 +119,7 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
 def is_put_together(programs: Programs, arrays: Mapping[str, Value], right: list[Value]) -> bool:
     """Whether the kernels, executed one by one, compute what the result computes as a whole.
 
-    Values that follow from a float that the integer type cannot hold, such as the cast of an infinity, are not compared.
+    Not compared are values that follow from a float that the integer type cannot hold, such as the cast of an infinity.
     """
     values: dict[int, Value] = {c: arrays[value.name or ""] for c, value in programs.plan.inputs}
     last = {c: i for i, kernel in enumerate(programs.kernels) for c in kernel.inputs if c is not None}
