@@ -82,7 +82,7 @@ def test_family_is_a_name_elsewhere():
 
 def test_entries_that_cannot_apply():
     (problem,) = problems(core("    family a cost launch\n    family a, b cost launch\n"))
-    assert "one behind core.target:7:5, which takes each `a`" in str(problem)
+    assert "one after core.target:7:5, which takes each `a`" in str(problem)
     (problem,) = problems(core("    family * cost launch\n    family b cost launch\n"))
     assert "which takes everything" in str(problem)
     assert not list(problems(core("    family a where x.rank == 4 cost launch\n    family a cost launch\n")))
