@@ -89,7 +89,7 @@ def test_an_unsound_rule_is_caught_and_nothing_is_written(capsys: Capture) -> No
     assert main(arguments) == 1
     out, err = capsys.readouterr()
     assert "verified" not in out
-    assert err.startswith("error: tensor 'z': a result that computes what its input does is required on ")
+    assert err.startswith("error: tensor 'z': the result must compute what the input model computes on ")
     assert "`wrong`" in err
     assert not Path("out.onnx").exists()
     assert main([*arguments, "--no-verify"]) == 0

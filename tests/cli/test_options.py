@@ -68,7 +68,7 @@ def test_arrays(given: tuple[str, ...], names: list[str], expected: dict[str, np
     [
         (("a.npy",), ["x", "y"], "say which input this is"),
         (("z=a.npy",), ["x"], "no input 'z'; it has x"),
-        (("x=missing.npy",), ["x"], "'missing.npy' is no file"),
+        (("x=missing.npy",), ["x"], "'missing.npy' is not a file"),
         (("both.npz",), ["a"], "no input 'b'"),
         (("x=both.npz",), ["x"], "names its arrays itself"),
         (("x=a.npy", "x=a.npy"), ["x"], "given twice"),
