@@ -84,9 +84,9 @@ def test_what_the_machine_refuses_is_one_message() -> None:
     def deeper() -> int:
         return deeper() + 1
 
-    with pytest.raises(LimitError, match="nested less deeply"), bounds.bounded(place="m"):
+    with pytest.raises(LimitError, match="less deeply nested"), bounds.bounded(place="m"):
         deeper()
-    with pytest.raises(LimitError, match="more memory"), bounds.bounded(place="m"):
+    with pytest.raises(LimitError, match="memory of this process"), bounds.bounded(place="m"):
         raise MemoryError
 
 
