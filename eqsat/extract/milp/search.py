@@ -1,10 +1,11 @@
 """Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
-The relaxation is solved again and again with the rows it violates (``eqsat.extract.milp.implied``, ``acyclic``,
-``launches``). On networks it mostly ends in a program, and that program is optimal. Otherwise zones and e-nodes that no
-program better than the incumbent can use are dropped, and HiGHS branches on the rest. A solution that turns out cyclic,
-or whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on the way is priced
-exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its gap.
+The relaxation is solved repeatedly with the rows that it violates (``eqsat.extract.milp.implied``, ``acyclic``,
+``launches``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise zones and
+e-nodes that no program better than the incumbent can use are dropped, and HiGHS branches on the rest. A solution that
+turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on
+the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its
+gap.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ INTEGRAL = 1e-6
 STALLED_ROUNDS = 3
 STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
-problem, the dearer a round."""
+problem, the more expensive a round."""
 LEAST_PROBE_GAIN = 0.02
 """Of what is missing to the cutoff, per round."""
 
