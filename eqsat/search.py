@@ -105,7 +105,7 @@ class Search:
         with clock.stage("load"):
             loaded = load(source, options)
         size = len(loaded.model.graph)
-        untouched, notes = "", []
+        untouched, notes = "", [*loaded.notes]
         found: Priced | None = None
         if size > MOST_PLACED:
             untouched = "size limit"

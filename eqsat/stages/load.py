@@ -20,6 +20,9 @@ from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets
 
+MOST_NAMES = 5
+"""Composites that a note lists."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -32,6 +35,7 @@ class Loaded:
         rewriting: Those of them that add equal programs.
         egg: Commands of the user for egglog itself.
         placed: Statistics of the rules that place annotations.
+        notes: What was left out, a sentence each.
     """
 
     model: ir.Model
@@ -40,6 +44,7 @@ class Loaded:
     rewriting: tuple[Rule, ...]
     egg: tuple[str, ...]
     placed: tuple[RuleStatistics, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -57,20 +62,40 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     if is_partitioned(model):
         model = load_model(inline(model, operators=False))
     model = settled(model)
-    targets = [_within(target, options.numerics) for target in load_targets(options.targets, options.host)]
-    check_names(dict(options.partition_functions or {}), targets)
+    declared = load_targets(options.targets, options.host)
+    check_names(dict(options.partition_functions or {}), declared)
+    targets = [_within(target, options.numerics) for target in declared]
+    notes = [_left_out(*pair, options.numerics) for pair in zip(declared, targets, strict=True) if pair[0] != pair[1]]
     selected = select_rules(options.rules, options.numerics)
     rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
     placing, rewriting = split(rules)
     model, placed = place(model, placing)
     require_static_types(model.graph.inputs)
-    return Loaded(model, tuple(targets), tuple(rules), tuple(rewriting), tuple(selected.egg), tuple(placed))
+    return Loaded(
+        model,
+        tuple(targets),
+        tuple(rules),
+        tuple(rewriting),
+        tuple(selected.egg),
+        tuple(placed),
+        tuple(filter(None, notes)),
+    )
 
 
 def _within(target: Target, numerics: NumericsClass) -> Target:
     """A target without the composites that change values further than is allowed."""
     kept = tuple(c for c in target.composites if allowed(c.numerics, numerics))
     return target if len(kept) == len(target.composites) else replace(target, composites=kept)
+
+
+def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
+    """The note on an accelerator's composites that are not offered; a host has other kernels for the same operators."""
+    names = [c.name for c in declared.composites if c not in target.composites]
+    if declared.is_host or not names:
+        return ""
+    shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    subject, verb = ("composite", "is") if len(names) == 1 else ("composites", "are")
+    return f"{len(names)} {subject} of {declared.name} {verb} left out, beyond the numerics class {numerics!r}: {shown}"
 
 
 def _rules_of(targets: Sequence[Target], known: Sequence[Rule], numerics: NumericsClass) -> list[Rule]:

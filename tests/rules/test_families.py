@@ -149,6 +149,28 @@ def test_a_rule_that_was_selected_anyhow_runs_once(tmp_path: Path) -> None:
     assert sum(rule.name == "twice" for rule in search.loaded.rules) == 1
 
 
+def test_a_report_says_which_composites_are_left_out(tmp_path: Path) -> None:
+    """Of accelerators: users would look for the reason in vain."""
+    npu = """target npu
+    peak float32 = 1e15
+    bandwidth = 1e15, launch = 0, dispatch = 0
+    link bandwidth = 1e15, latency = 0
+    composite fast_tanh : approximate
+        Tanh(x)
+    composite rectify : exact
+        Relu(x)
+"""
+    (tmp_path / "npu.target").write_text(npu, "utf-8")
+    graph = eqsat.graph(eqsat.op.Tanh(eqsat.op.Relu(eqsat.input("x", (2, 3)))))
+    found = eqsat.optimize(graph, targets=tmp_path / "npu.target", rules=[])
+    assert found.summary.notes == ("1 composite of npu is left out, beyond the numerics class 'real': fast_tanh",)
+    assert str(found).count("fast_tanh") == 1
+    assert [str(n.op) for n in found.plan.nodes] == ["npu.rectify", "Tanh"]
+    loose = eqsat.optimize(graph, targets=tmp_path / "npu.target", rules=[], numerics="approximate")
+    assert loose.summary.notes == ()
+    assert [str(n.op) for n in loose.plan.nodes] == ["npu.rectify", "npu.fast_tanh"]
+
+
 def test_composites_beyond_the_numerics_class_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "tiny.target").write_text(
         HOST.replace("direct_convolution : exact", "direct_convolution : real"), "utf-8"
