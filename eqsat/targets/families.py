@@ -2,7 +2,7 @@
 
 Generated code fuses more than patterns say and has kernels that no pattern describes, such as chains of elementwise
 operators. A host therefore gives one expression for each family of kernels, over the work of the kernel as a whole.
-The same entry prices a ``kernel`` when programs are extracted and a kernel that was generated, so that what decides can
+The same entry prices a composite when programs are extracted and a kernel that was generated, so that predictions can
 be compared with measurements.
 """
 
