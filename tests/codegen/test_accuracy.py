@@ -206,7 +206,7 @@ def test_sums_of_products(m: int, k: int, n: int, isa: Isa):
     exact = {"MatMul": (wa @ wb, size, k), "Gemm": (wa @ wb + wc, size + np.abs(wc), k + 1)}
     exact |= {"ReduceSum": (wa.sum(1), np.abs(wa).sum(1), k), "ReduceMean": (wa.mean(1), np.abs(wa).mean(1), k)}
     for (name, (y, magnitude, count)), output in zip(exact.items(), "pqst", strict=True):
-        assert table()[name] == ("1 + √n", "2⁻²⁴ of the sum of the products' magnitudes, of which there are n")
+        assert table()[name] == ("1 + √n", "2⁻²⁴ of the sum of the magnitudes of the n products")
         most = 1 + math.sqrt(count)
         assert_within(name, y.ravel(), found[output].ravel(), y.ravel(), UNIT * magnitude.ravel(), most)
 

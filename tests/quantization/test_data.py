@@ -138,7 +138,7 @@ def test_batch_that_does_not_divide():
 
 
 def test_unfit_files(tmp_path: Path):
-    with pytest.raises(QuantizationError, match="a subfolder for each input, is required; got none of them"):
+    with pytest.raises(QuantizationError, match="a subfolder for each input, is required; got none of these"):
         CalibrationData(tmp_path, two())
     (tmp_path / "bad.npz").write_bytes(b"PK not a zip file")
     with pytest.raises(QuantizationError, match=r"bad.npz': a .npz or .npy file of plain arrays is required"):
