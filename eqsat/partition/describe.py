@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.functions import ANNOTATIONS, LAYOUTS
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.schema.types import OpKey
 
 _CONSTANT = OpKey("", "Constant")
+_NO_WORK = ANNOTATIONS | LAYOUTS
+"""Identities that say something about a value, or where it lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def describe(plan: Plan, regions: Sequence[Region]) -> list[RegionDescription]:
 
 
 def operators(node: PlanNode) -> tuple[str, ...]:
-    """The operators that a kernel computes; annotations compute nothing."""
+    """The operators that a kernel computes; annotations and layouts compute nothing."""
     if node.body is None:
-        return () if node.op in ANNOTATIONS else (str(node.op),)
-    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != _CONSTANT and inner.op not in ANNOTATIONS)
+        return () if node.op in _NO_WORK else (str(node.op),)
+    return tuple(str(inner.op) for inner in node.body.nodes if inner.op != _CONSTANT and inner.op not in _NO_WORK)

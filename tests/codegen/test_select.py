@@ -357,6 +357,14 @@ def test_values_of_a_plan_with_all_rules() -> None:
             np.testing.assert_allclose(results[output], expected, rtol=1e-5, atol=5e-6 * scale)
 
 
+def test_the_report_counts_operators_without_layouts() -> None:
+    """A layout says where a result lies: three convolutions, three activations and what stands between them."""
+    summary = optimize(model("residual"), host="c").summary
+    assert summary.after.operators == summary.before.operators
+    assert all("ChannelsLast" not in kernel.operators for kernel in summary.kernels)
+    assert any(kernel.op == "eqsat.ChannelsLast" for kernel in summary.kernels)
+
+
 def test_a_plan_for_another_host_is_searched() -> None:
     found = generate(optimize(model("residual")).model, isas=())
     assert found.selection is not None and found.selection.stop_reason == "optimal"
