@@ -205,12 +205,24 @@ class _Audit:
         if numerics is not None and numerics.kind == "exact":
             # A value computed from constants is a constant, rounded to its type; other values are only rounded to
             # float64.
-            folded = all(c is None or self.snapshot.constant[c] for c in node.children)
+            folded = self._computes_constants(node)
             rounding = unit if folded else float(np.finfo(np.float64).eps)
             least = float(ml_dtypes.finfo(kind.dtype.numpy()).smallest_normal) if folded else 0.0
             # Values have been moved by the unit of their type.
             return 8 * rounding * size + 16 * _moved(expected, found) * (rounding / unit) + least
         return 16 * _moved(expected, found) + (32 + units) * unit * size
+
+    def _computes_constants(self, node: ENode) -> bool:
+        """Whether an e-node, or a node in the body of its composite, has only constants as operands."""
+        known = [c is None or self.snapshot.constant[c] for c in node.children]
+        if all(known) or node.composite is None:
+            return all(known)
+        for inner in node.composite.body.nodes:
+            of_constants = all(i is None or known[i] for i in inner.inputs)
+            if of_constants and inner.inputs:
+                return True
+            known += [of_constants] * inner.outputs
+        return False
 
     @cached_property
     def _weakest(self) -> Numerics | None:

@@ -177,6 +177,16 @@ def test_what_exact_rules_build_of_constants_is_rounded_to_its_type() -> None:
     assert search.audit().ok
 
 
+def test_constants_inside_a_composite_are_rounded_to_their_type() -> None:
+    """A kernel of ``x * k + t`` takes over a product of constants, which is a constant where it stands alone."""
+    rng = np.random.default_rng(0)
+    k, t = (rng.standard_normal((3, 4)).astype(np.float32) for _ in range(2))
+    x = eqsat.input("x", (3, 4))
+    search = Search.of(eqsat.graph(x * k + op.Mul(t, k)), "dnnl", rules=[])
+    assert any(node.op.name == "scale_shift" for node in search.snapshot.nodes)
+    assert search.audit().ok
+
+
 def test_dequantization_is_computed_over_the_reals() -> None:
     """An operator that rounded to float32 would differ from arithmetic that does not."""
     x = eqsat.input("x", (2, 3), "int8")

@@ -1,8 +1,8 @@
 """Random graphs as C: ``python -m tests.codegen.graphs START COUNT [--how WAY ...] [--kind KIND]``.
 
-Networks of the fuzzer, its cases of all kinds and types (as they are, and optimized), or networks with what layouts,
-halos and memory plans have to cope with. All graphs of a call are one library. A difference that the fuzzer's judge
-does not explain is a failure.
+Networks of the fuzzer, its cases of all kinds and types (as they are, and optimized for either host), or networks with
+what layouts, halos and memory plans have to cope with (as they are, and planned by an optimization for generated C).
+All graphs of a call are one library. A difference that the fuzzer's judge does not explain is a failure.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from tests.fuzz.progress import Progress
 from tests.fuzz.values import Value
 
 BATCH = 20
+HOSTS = {"cases": (None, "cpu", None, "c"), "networks": (None, None, None, "c")}
+"""By kind the host that every fourth graph is optimized for before it becomes C."""
 KINDS = {"fuzzer": generator.generate, "networks": random_model}
 
 
@@ -61,16 +63,16 @@ def prepare(seed: int, way: Way, kind: str = "fuzzer") -> Judged | None:
     """A random graph as C; None if C cannot hold it, or nobody can judge it."""
     case = case_of(seed, kind)
     model = load(case.model)
-    optimized = kind == "cases" and seed % 2 == 1
-    if optimized:
-        model = Search.of(case.model, time_limit=30.0, iterations=6, enodes=4000).extract("best").model
+    host = HOSTS.get(kind, (None,) * 4)[seed % 4]
+    if host is not None:
+        model = Search.of(case.model, host=host, time_limit=30.0, iterations=6, enodes=4000).extract("best").model
     try:
         emitted = generate(model, name=f"graph{seed}", isas=way.isas, embedded=False)
         judge = Judge(case)
-        program = judge.program(ir.to_proto(model), lsb=True) if optimized else None
+        program = judge.program(ir.to_proto(model), lsb=True) if host is not None else None
     except (CodegenError, UnjudgedError):
         return None
-    return Judged(nodes.Prepared(str(seed), emitted, dict(case.feeds), []), judge, program, optimized)
+    return Judged(nodes.Prepared(str(seed), emitted, dict(case.feeds), []), judge, program, host is not None)
 
 
 def failures(seeds: Sequence[int], how: str = "native", kind: str = "fuzzer") -> tuple[int, list[str]]:
