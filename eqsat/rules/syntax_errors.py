@@ -102,6 +102,8 @@ def _hint(token: Token, expected: set[str]) -> str:
         return f"`{token}` is a reserved word and cannot be a name"
     if token.type in ("PAREN_LINE", "SQUARE_LINE"):
         return "a bracket that begins a line does not continue the line before"
+    if token.type == "COLON" and expected == {"EQUAL"}:
+        return "coarse kernels are declared by `composite NAME : CLASS`, what computes them in C by `by FAMILY`"
     if token.type == "COLON" and "=>" not in token:
         return "`name: Operator(...)` binds a node; put it into parentheses inside a larger term"
     if token.type in ("RULE", "WHERE", "LET") and "ARROW" in expected:

@@ -100,6 +100,7 @@ def test_by_is_a_name_elsewhere() -> None:
         (("host tiny", "target tiny"), "belongs to a host"),
         (("    peak", '    rules "none.rules"\n    peak'), "(?s)path of a rule file.*none.rules"),
         (("    peak", '    text "none"\n    peak'), "`summary` or `rules` is required"),
+        (("    composite direct", "    kernel direct"), r"(?s)`=` is required; got `:`.*`composite NAME : CLASS`"),
     ],
 )
 def test_mistakes(change: tuple[str, str], message: str) -> None:
