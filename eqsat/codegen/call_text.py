@@ -101,9 +101,13 @@ class Call:
             INPUTS: ", ".join(f"{{{i}}}" for i in range(len(run.inputs))),
             OUTPUTS: ", ".join(f"{{result{i}}}" for i in range(len(run.outputs))),
         }
-        for hole, listed in lists.items():
-            text = text.replace(hole, listed) if listed else re.sub(rf"{re.escape(hole)}(\s*,\s*)?", "", text)
-        return Call(text, run.inputs, run.outputs)
+
+        def one(found: re.Match[str]) -> str:
+            listed = lists.get(found[1] or "")
+            return found[0] if listed is None else f"{listed}{found[2] or ''}" if listed else ""
+
+        pattern = rf"\{{\{{|\}}\}}|({re.escape(INPUTS)}|{re.escape(OUTPUTS)})(\s*,\s*)?"
+        return Call(re.sub(pattern, one, text), run.inputs, run.outputs)
 
     def operand(self, hole: str) -> tuple[Operand | None, bool]:
         """The tensor of a hole, None if it is absent, and whether it is written."""
@@ -191,18 +195,19 @@ def _common(kinds: list[str]) -> str:
 # ---- which calls to trust ------------------------------------------------------------------------------
 
 
-def trusted_call(node: ir.Node, target: str) -> str:
+def trusted_call(node: ir.Node, target: str, *, region: bool = False) -> str:
     """The text of a node's call.
 
     Args:
-        node: With a call: of a kernel, or of a whole region.
-        target: Whose it is.
+        node: The node with the call.
+        target: Name of the target.
+        region: Whether it is the call of a whole region, and not that of a kernel.
 
     Raises:
         CodegenError: The text comes from a file and is more than a call of the target's function.
     """
     text = node.metadata_props[CALL]
-    if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target):
+    if node.meta.get(TRUSTED_CALL) == text or is_plain_call(text, target, region=region):
         return text
     raise CodegenError(
         "a call that comes from a file must be one function of its target, with tensors and constants",
@@ -213,10 +218,17 @@ def trusted_call(node: ir.Node, target: str) -> str:
     )
 
 
-def is_plain_call(text: str, target: str) -> bool:
-    """Whether a text calls a function of the target on holes, numbers, names of the target, and harmless strings."""
+def is_plain_call(text: str, target: str, *, region: bool = False) -> bool:
+    """Whether a text calls a function of the target on holes, numbers, names of the target, and harmless strings.
+
+    Args:
+        text: The call.
+        target: Name of the target.
+        region: Whether it is the call of a whole region, which has other holes.
+    """
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", target) or _SYSTEM.fullmatch(target) or len(text) > _LONGEST:
         return False
     own = rf"(?i:{target}_)[0-9A-Za-z_]+"
-    argument = rf" *(?:\{{(?:\d+|result|inputs|outputs)\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
+    holes = "inputs|outputs" if region else r"\d+|result"
+    argument = rf" *(?:\{{(?:{holes})\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
     return re.fullmatch(rf" *{own} *\((?: *|{argument}(?:,{argument})*)\) *;? *", text, re.ASCII) is not None

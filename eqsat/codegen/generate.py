@@ -50,9 +50,9 @@ def generate(
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
         numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
-        host: The host whose file lists the kernels and their costs; the shipped ``c`` by default. select: Whether
-        extraction chooses families and layouts. Otherwise, and for anything that extraction leaves open,
-            the most specialised family is used, and conversions are inserted where it requires another layout.
+        host: The host whose file lists the kernels and their costs; the shipped ``c`` by default.
+        select: Whether extraction chooses families and layouts. Otherwise, and for anything that extraction leaves
+            open, the most specialised family is used, and conversions are inserted where it requires another layout.
         backends: The backends that execute regions, by target; see :func:`eqsat.backends.registry.chosen`.
         unavailable: Kernels that a backend is known to lack on this machine.
 

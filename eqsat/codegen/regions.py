@@ -139,7 +139,7 @@ class _Marking:
             name, target = function.metadata_props[REGION], function.metadata_props.get(TARGET, "")
             backend = self.backends.get(target)
             if backend is None and CALL in node.metadata_props:
-                self.texts.setdefault(target, {})[name] = trusted_call(node, target)
+                self.texts.setdefault(target, {})[name] = trusted_call(node, target, region=True)
                 backend = RegionCallText(target, self.texts[target])
             node.metadata_props.pop(CALL, None)
             called_by_text = any(CALL in inner.metadata_props for inner in function)

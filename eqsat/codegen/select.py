@@ -12,6 +12,7 @@ kernels and layouts of a fixed graph in this way; here elementwise operators may
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] |
 
     Returns:
         The model with marks, and a summary of them. None if nothing was chosen for this host, or not for the whole
-            model, because regions of other targets have to be taken apart.
+        model: regions of other targets have to be taken apart.
     """
     targets = model.metadata_props.get(TARGETS, "").split(",")
     if targets[0] != host.name or any(TARGET in f.metadata_props for _, f in called_regions(model)):
@@ -118,10 +119,19 @@ def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] |
     chosen = model.clone()
     nodes = list(chosen.graph)
     names = Counter(name for node in nodes if (name := node.metadata_props.get(COMPOSITE)))
-    costs = [float(node.metadata_props.get(COST, 0)) for node in nodes]
+    costs = list(map(_seconds, nodes))
     conversions = sum(op_key(node) in LAYOUTS and cost > 0 for node, cost in zip(nodes, costs, strict=True))
     mark(chosen, host.name)
     return chosen, Selection(dict(sorted(names.items())), conversions, sum(costs), 0.0, "given")
+
+
+def _seconds(node: ir.Node) -> float:
+    """The cost that a model states for a node. It is only reported, so a text that is no cost counts as none."""
+    try:
+        cost = float(node.metadata_props.get(COST, 0))
+    except ValueError:
+        return 0.0
+    return cost if 0 <= cost < math.inf else 0.0
 
 
 def choices(composites: Iterable[Composite]) -> set[OpKey]:

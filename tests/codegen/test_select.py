@@ -346,6 +346,18 @@ def test_a_plan_is_written_as_it_is(name: str, tmp_path: Path) -> None:
     assert Counter(k.family for k in found.kernels) == Counter(k.family for k in searched.kernels)
 
 
+def test_a_text_that_is_no_cost_stops_nothing() -> None:
+    """What a model from a file says of costs is reported and decides nothing."""
+    planned = optimize(model("residual"), host="c", rules=[]).model
+    expected = generate(planned, isas=())
+    for node, text in zip(planned.graph, ("abc", "nan", "-1", "1e999", ""), strict=False):
+        node.metadata_props["eqsat.cost"] = text
+    found = generate(planned, isas=())
+    assert found.source == expected.source
+    assert found.selection is not None and expected.selection is not None
+    assert 0 <= found.selection.cost < expected.selection.cost
+
+
 def test_values_of_a_plan_with_all_rules() -> None:
     for name in ("normalized", "scaled_input", "quantized"):
         network = model(name)
