@@ -27,6 +27,7 @@ from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.save import save
+from eqsat.search import Search
 from eqsat.targets.registry import load_host
 
 MODELS: dict[str, tuple[str, str]] = {}
@@ -453,3 +454,16 @@ def test_a_vendors_kernels_stay(tmp_path: Path) -> None:
     assert compiled.emitted.selection is not None
     assert compiled.emitted.selection.kernels["direct_convolution"] == 2
     assert "kiwi_conv(" in compiled.emitted.source
+
+
+def test_an_accelerator_keeps_out_of_the_hosts_layout() -> None:
+    """It reads and writes tensors as ONNX has them; what lies with its channels innermost has no cost there."""
+    formulation = Search.of(model("residual"), "dnnl", host="c").formulation
+    nodes = [
+        (formulation.snapshot.nodes[n], cost)
+        for n, cost in zip(formulation.node, formulation.problem.cost[:, 1], strict=True)
+    ]
+    inner = {node.eclass for node, _ in nodes if node.op.name == "ChannelsLast"}
+    assert inner
+    assert all(np.isinf(cost) for node, cost in nodes if node.eclass in inner)
+    assert any(np.isfinite(cost) for _, cost in nodes)
