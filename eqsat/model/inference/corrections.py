@@ -148,9 +148,7 @@ def _least(size: ir.SymbolicDim, end: int) -> ir.SymbolicDim:
     return ir.SymbolicDim(f"Min({end}, {size.value})") if size.value is not None else size
 
 
-def _steps(
-    context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int, step: int
-) -> int | ir.SymbolicDim:
+def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int, step: int) -> int | ir.SymbolicDim:
     """How often one can step from a start to an end that is not before the beginning."""
     if last.value is None:
         return context.new_symbolic_dim()

@@ -18,6 +18,7 @@ from eqsat.model.read.converted import drop_leftovers, element_types, flattened,
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
+from eqsat.schema.versions import BECAME_INPUT, means_same
 
 METADATA = "eqsat."
 """Prefix of the metadata keys by which eqsat knows its own functions."""
@@ -31,8 +32,8 @@ def upgrade(source: Source) -> None:
     """
     model = source.proto
     functions = list(model.functions)
-    version = _version(model)
-    changed = sorted({op.name for op in _operators(model) if not _unchanged(op, version)})
+    version = opset_of(model)
+    changed = sorted({op.name for op in _operators(model) if not means_same(op, version)})
     if version > opset.PINNED_OPSET and changed:
         names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         raise ModelError(
@@ -72,15 +73,14 @@ def inline_foreign(source: Source) -> None:
     """
     model = source.proto
     pinned = opset.PINNED_OPSET
+    for function in filter(is_own, model.functions):
+        _make_inputs(function)
 
     def stays(function: onnx.FunctionProto) -> bool:
         if not is_own(function):
             return False
         versions = {e.domain: e.version for e in function.opset_import}
-        # Identity gained element types with each opset and never changed; annotations consist of it.
-        nodes = [n for n in function.node if n.domain == "" and n.op_type != "Identity"]
-        version = versions.get("", pinned)
-        return all(_unchanged(OpKey("", n.op_type), version) for n in nodes)
+        return all(means_same(op, versions.get("", pinned)) for op in _operators_of(function.node))
 
     foreign = [f for f in model.functions if not stays(f)]
     if not foreign:
@@ -103,9 +103,26 @@ def inline_foreign(source: Source) -> None:
     _replace(source.proto.opset_import, kept)
 
 
+def _make_inputs(function: onnx.FunctionProto) -> None:
+    """Makes inputs of the attributes of a function's nodes that are inputs by now."""
+    version = next((e.version for e in function.opset_import if not e.domain), opset.PINNED_OPSET)
+    nodes: list[onnx.NodeProto] = []
+    for node in function.node:
+        name, since = BECAME_INPUT.get(node.op_type, ("", 0)) if not node.domain else ("", 0)
+        attribute = next((a for a in node.attribute if a.name == name), None) if version < since else None
+        if attribute is not None and not attribute.ref_attr_name:
+            constant = onnx.helper.make_node("Constant", [], [f"{node.output[0]}_{name}"], value_ints=attribute.ints)
+            nodes.append(constant)
+            node.attribute.remove(attribute)
+            node.input.append(constant.output[0])
+        nodes.append(node)
+    if len(nodes) > len(function.node):
+        _replace(function.node, nodes)
+
+
 def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) -> None:
     """A function may import a newer opset than the model; then the model must be converted first."""
-    version = _version(source.proto)
+    version = opset_of(source.proto)
     newest = max([version, *(e.version for f in foreign for e in f.opset_import if not e.domain)])
     if newest <= version:
         return
@@ -200,30 +217,27 @@ def _reason(error: Exception) -> str:
     return re.sub(r"^\S+\.(cc|h):\d+: \w+: ", "", text)[:300]
 
 
-def _version(model: onnx.ModelProto) -> int:
+def opset_of(model: onnx.ModelProto) -> int:
+    """The opset of the default domain that a model imports, the pinned one if it imports none."""
     return next((e.version for e in model.opset_import if not e.domain), opset.PINNED_OPSET)
 
 
 def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:
     """Every operator of the graph, its subgraphs and, unless told otherwise, its functions."""
-
-    def visit(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
-        for node in nodes:
-            yield OpKey(node.domain, node.op_type)
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    yield from visit(attribute.g.node)
-                for graph in attribute.graphs:
-                    yield from visit(graph.node)
-
-    yield from visit(model.graph.node)
+    yield from _operators_of(model.graph.node)
     if functions:
         for function in model.functions:
-            yield from visit(function.node)
+            yield from _operators_of(function.node)
 
 
-def _unchanged(op: OpKey, version: int) -> bool:
-    return bool(op.domain) or opset.is_same(op, version, opset.PINNED_OPSET)
+def _operators_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
+    for node in nodes:
+        yield OpKey(opset.canonical_domain(node.domain), node.op_type)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _operators_of(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _operators_of(graph.node)
 
 
 def _replace(field: MutableSequence[Any], entries: list) -> None:
