@@ -17,6 +17,7 @@ from eqsat.cli.options import (
     limits_options,
     memory_option,
     numerics_option,
+    opset_option,
     output_option,
     report_options,
     rules_options,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
 @click.argument("model", type=MODEL)
 @output_option
+@opset_option
 @targets_option
 @host_option
 @rules_options
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 def optimize(
     model: Path,
     output: Path | None,
+    opset: int | None,
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
@@ -113,7 +116,7 @@ def optimize(
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output)
+        result.save(output, opset=opset)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -82,6 +82,19 @@ def output_option(command: _Command) -> _Command:
     )(command)
 
 
+OPSETS = (7, 26)
+"""The opsets that can be written. What says so (``eqsat.model.write.older``) takes long to import; a test compares."""
+
+
+def opset_option(command: _Command) -> _Command:
+    """``--opset``: the newest opset of the file."""
+    return click.option(
+        "--opset",
+        type=click.IntRange(*OPSETS),
+        help="The newest ONNX opset to write; without it that of MODEL, or the least newer one that the result needs.",
+    )(command)
+
+
 class FiniteRange(click.FloatRange):
     """Numbers in a range; ``nan`` compares as if it were in any, and infinity is not accepted."""
 

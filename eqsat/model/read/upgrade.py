@@ -46,6 +46,8 @@ def upgrade(source: Source) -> None:
     if changed:
         _convert(source, version, changed)
         source.proto.functions.extend(functions)
+    for function in source.proto.functions:
+        _respell(function)
     for target in (source.proto, *source.proto.functions):
         for entry in target.opset_import:
             if not entry.domain:
@@ -73,14 +75,16 @@ def inline_foreign(source: Source) -> None:
     """
     model = source.proto
     pinned = opset.PINNED_OPSET
-    for function in filter(is_own, model.functions):
-        _make_inputs(function)
 
     def stays(function: onnx.FunctionProto) -> bool:
         if not is_own(function):
             return False
         versions = {e.domain: e.version for e in function.opset_import}
-        return all(means_same(op, versions.get("", pinned)) for op in _operators_of(function.node))
+        version = versions.get("", pinned)
+        moved = {node.output[0] for node, _, _ in _attributes_that_moved(function, version)}
+        moved |= {node.output[0] for node in function.node if _is_old_split(node, version)}
+        rest = [node for node in function.node if not node.output or node.output[0] not in moved]
+        return all(means_same(op, version) for op in _operators_of(rest))
 
     foreign = [f for f in model.functions if not stays(f)]
     if not foreign:
@@ -103,21 +107,36 @@ def inline_foreign(source: Source) -> None:
     _replace(source.proto.opset_import, kept)
 
 
-def _make_inputs(function: onnx.FunctionProto) -> None:
-    """Makes inputs of the attributes of a function's nodes that are inputs by now."""
-    version = next((e.version for e in function.opset_import if not e.domain), opset.PINNED_OPSET)
-    nodes: list[onnx.NodeProto] = []
+def _attributes_that_moved(
+    function: onnx.FunctionProto, version: int
+) -> Iterator[tuple[onnx.NodeProto, onnx.AttributeProto, str]]:
+    """Nodes of a function with an attribute that is an input by now, and the name of that attribute."""
     for node in function.node:
         name, since = BECAME_INPUT.get(node.op_type, ("", 0)) if not node.domain else ("", 0)
-        attribute = next((a for a in node.attribute if a.name == name), None) if version < since else None
-        if attribute is not None and not attribute.ref_attr_name:
-            constant = onnx.helper.make_node("Constant", [], [f"{node.output[0]}_{name}"], value_ints=attribute.ints)
-            nodes.append(constant)
-            node.attribute.remove(attribute)
-            node.input.append(constant.output[0])
-        nodes.append(node)
-    if len(nodes) > len(function.node):
-        _replace(function.node, nodes)
+        for attribute in node.attribute:
+            if attribute.name == name and version < since and not attribute.ref_attr_name:
+                yield node, attribute, name
+
+
+def _is_old_split(node: onnx.NodeProto, version: int) -> bool:
+    return node.op_type == "Split" and not node.domain and version < 18
+
+
+def _respell(function: onnx.FunctionProto) -> None:
+    """Makes inputs of such attributes, and gives a Split without sizes the number of its parts."""
+    version = next((e.version for e in function.opset_import if not e.domain), opset.PINNED_OPSET)
+    for node in function.node:
+        if _is_old_split(node, version) and len(node.input) < 2 and not any(a.name == "split" for a in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("num_outputs", len(node.output)))
+    constants: dict[str, onnx.NodeProto] = {}
+    for node, attribute, name in list(_attributes_that_moved(function, version)):
+        made = onnx.helper.make_node("Constant", [], [f"{node.output[0]}_{name}"], value_ints=attribute.ints)
+        constants[node.output[0]] = made
+        node.attribute.remove(attribute)
+        node.input.append(made.output[0])
+    if constants:
+        nodes = [[constants.get(node.output[0]) if node.output else None, node] for node in function.node]
+        _replace(function.node, [node for pair in nodes for node in pair if node is not None])
 
 
 def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) -> None:

@@ -64,6 +64,9 @@ def with_source_opset(model: ir.Model, bound: int | None = None) -> ir.Model:
         ModelError: An operator needs a newer opset than the bound and has no definition.
     """
     wanted, ir_version = source_versions(model)
+    if bound is not None and bound not in range(OLDEST, opset.PINNED_OPSET + 1):
+        limits = f"from {OLDEST} to {opset.PINNED_OPSET}"
+        raise ModelError(f"an opset {limits} is required", place="opset", actual=repr(bound))
     if bound is not None:
         wanted = min(wanted, bound)
     model = model.clone()
@@ -201,9 +204,32 @@ def _scattered(node: ir.Node, types: Mapping[ir.Value, TensorType | None], versi
 
 
 def _pooled(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
-    """Before opset 19 it was not clear what an average with padding counts in a window beyond the end."""
+    """Before opset 22 a last window that begins in the padding counted, and before 19 it was not clear how."""
     attrs = _complete(node)
-    return version >= 19 or not (attrs.get("ceil_mode", 0) and attrs.get("count_include_pad", 0))
+    if version >= 22 or not attrs.get("ceil_mode", 0):
+        return True
+    if version < 19 and attrs.get("count_include_pad", 0):
+        return False
+    known, result = _type(node.inputs[0], types), _type(node.outputs[0], types)
+    if known is None or known.shape is None or result is None or result.shape is None or not result.is_static:
+        return False
+    kernel, rank = attrs.get("kernel_shape"), len(known.shape) - 2
+    if not isinstance(kernel, tuple) or attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return False
+    strides, dilations = (_window(attrs, name, 1, rank) for name in ("strides", "dilations"))
+    pads = _window(attrs, "pads", 0, 2 * rank)
+    for i, (size, made) in enumerate(zip(known.shape[2:], result.shape[2:], strict=True)):
+        if not isinstance(size, int):
+            return False
+        free = size + pads[i] + pads[i + rank] - (int(kernel[i]) - 1) * dilations[i] - 1
+        if made != -(-free // strides[i]) + 1:
+            return False
+    return True
+
+
+def _window(attrs: Mapping[str, AttrValue], name: str, default: int, count: int) -> list[int]:
+    given = attrs.get(name)
+    return [int(x) for x in given] if isinstance(given, tuple) and given else [default] * count
 
 
 _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], int], bool]] = {
@@ -213,7 +239,7 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
     **dict.fromkeys(("ScatterElements", "ScatterND"), _scattered),
     **dict.fromkeys(("Min", "Max", "Mean", "Sum"), _since(8)),
     **dict.fromkeys(("Gather", "OneHot"), _since(11)),  # negative indices
-    "AveragePool": _pooled,
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "BatchNormalization": _inference,
     "Clip": _since(11),
     "Dropout": _since(12),
