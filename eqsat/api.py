@@ -12,6 +12,7 @@ from eqsat.bounds import GRACE, within_bounds
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source, load
+from eqsat.model.read.dims import Size
 from eqsat.model.save import save
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization.data import DataSource
@@ -45,7 +46,7 @@ def optimize(
     *,
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     numerics: NumericsClass = "real",
     objective: Objective = "best",
     time_limit: float = 30.0,
@@ -66,7 +67,9 @@ def optimize(
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
             each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
+            of the range; costs are taken at the typical one.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds for saturation and extraction; then the best so far is the result.
@@ -85,7 +88,7 @@ def optimize(
     Raises:
         ModelError: The model is broken or not supported.
         RuleError, TargetError: A rule or target file is.
-        OptimizationError: Sizes are unknown.
+        OptimizationError: The rank of an input is unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
         AuditError: The e-graph contradicts itself, so a rule is wrong.
         VerificationError: The result computes something else than the input.
@@ -95,6 +98,7 @@ def optimize(
         host=host,
         rules=rules,
         dims=dims,
+        free_sizes=True,
         numerics=numerics,
         time_limit=time_limit,
         iterations=iterations,

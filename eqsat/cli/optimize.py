@@ -12,7 +12,6 @@ from eqsat.cli.options import (
     MODEL,
     chosen_rules,
     debug_option,
-    dims_option,
     host_option,
     limits_options,
     memory_option,
@@ -22,6 +21,7 @@ from eqsat.cli.options import (
     report_options,
     rules_options,
     seed_option,
+    sizes_option,
     targets_option,
 )
 from eqsat.cli.progress import showing_progress
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @targets_option
 @host_option
 @rules_options
-@dims_option
+@sizes_option
 @numerics_option
 @click.option(
     "--objective",
@@ -66,7 +66,7 @@ def optimize(
     host: str | None,
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
-    dims: dict[str, int],
+    dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     numerics: NumericsClass,
     objective: Literal["best", "worst", "random"],
     time_limit: float,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.execute.settle import settled
-from eqsat.extract.from_egraph import require_static_types
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
+from eqsat.model.read.dims import split as split_dims
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets
 
@@ -36,6 +38,7 @@ class Loaded:
         egg: Commands of the user for egglog itself.
         placed: Statistics of the rules that place annotations.
         notes: What was left out, a sentence each.
+        sizes: Of the inputs, as far as they stay free.
     """
 
     model: ir.Model
@@ -45,6 +48,7 @@ class Loaded:
     egg: tuple[str, ...]
     placed: tuple[RuleStatistics, ...]
     notes: tuple[str, ...] = ()
+    sizes: FreeSizes = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -58,7 +62,8 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    model = load_model(source, dims=options.dims)
+    bound, ranges = split_dims(options.dims)
+    model = load_model(source, dims=bound)
     if is_partitioned(model):
         model = load_model(inline(model, operators=False))
     model = settled(model)
@@ -70,7 +75,10 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
     placing, rewriting = split(rules)
     model, placed = place(model, placing)
-    require_static_types(model.graph.inputs)
+    require_ranks(model.graph.inputs)
+    sizes = free_sizes(model, ranges)
+    if not options.free_sizes:
+        require_bound(model.graph.inputs, sizes)
     return Loaded(
         model,
         tuple(targets),
@@ -79,6 +87,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         tuple(selected.egg),
         tuple(placed),
         tuple(filter(None, notes)),
+        sizes,
     )
 
 

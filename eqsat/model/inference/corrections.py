@@ -25,8 +25,8 @@ ENDLESS = 10**9
 def _keep_broadcasts_sound() -> None:
     """Wraps the package's rules of operators that broadcast.
 
-    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither, and a rewrite that swaps the
-    operands must not change the type.
+    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither but the greater of them, and a
+    rewrite that swaps the operands must not change the type.
     """
     osi.registry.collect()
     for name in (*(o.op.name for o in standard() if Trait.BROADCASTS in o.traits), "MatMul"):
@@ -38,7 +38,7 @@ def _keep_broadcasts_sound() -> None:
 
 
 def _sound(rule: _Rule, inner: int) -> _Rule:
-    """The rule with open dimensions where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
+    """The rule with the greatest dimension where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
 
     def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         output = node.outputs[0]
@@ -53,11 +53,20 @@ def _sound(rule: _Rule, inner: int) -> _Rule:
             met = {s[-i] for s in shapes if s is not None and len(s) >= max(i, inner)} - {1}
             declared = before is not None and len(before) == len(dims) and before[-i] == dims[-i]
             if len(met) > 1 and not any(isinstance(d, int) for d in met) and not declared:
-                dims[-i] = context.new_symbolic_dim()
+                dims[-i] = _greatest(context, met)
         if dims != list(shape):
             output.shape = ir.Shape(dims)
 
     return sound
+
+
+def _greatest(context: osi.ShapeInferenceContext, sizes: set[int | ir.SymbolicDim]) -> int | ir.SymbolicDim:
+    """The size to which several broadcast: they are equal or 1, so it is the greatest of them, if none can be 0."""
+    names = [str(d.value) for d in sizes if isinstance(d, ir.SymbolicDim) and d.value is not None]
+    symbols = {name for d in sizes if isinstance(d, ir.SymbolicDim) for name in d.free_symbols()}
+    if len(names) < len(sizes) or any(map(context.is_generated_symbol, symbols)):
+        return context.new_symbolic_dim()
+    return ir.SymbolicDim(f"Max({', '.join(sorted(names))})") + 0
 
 
 def _keep_ranks_sound() -> None:
