@@ -56,8 +56,8 @@ def sizes_option(command: _Command) -> _Command:
         multiple=True,
         metavar="NAME=SIZE|FROM..TO[@TYPICAL]",
         callback=_sizes,
-        help="Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are taken. "
-        "One without --dim stays free. May be repeated.",
+        help="Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are "
+        "taken. One without --dim stays free. May be repeated.",
     )(command)
 
 

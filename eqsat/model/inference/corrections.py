@@ -38,7 +38,7 @@ def _keep_broadcasts_sound() -> None:
 
 
 def _sound(rule: _Rule, inner: int) -> _Rule:
-    """The rule with the greatest dimension where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
+    """The rule with the greatest of distinct symbols that meet; the last ``inner`` dimensions do not broadcast."""
 
     def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         output = node.outputs[0]
