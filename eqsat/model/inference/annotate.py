@@ -262,6 +262,8 @@ def _check_outputs(graph: ir.Graph, declared: Mapping[ir.Value, TensorType], pla
             raise ModelError(f"an output of the declared type {said} is required", place=where, actual=str(found))
         if said.shape is None or found.shape is None or may_change:
             continue
+        if not said.is_static and not found.is_static:
+            continue  # What is declared of open sizes is a note of the exporter's; ONNX Runtime takes it for a hint.
         same = len(said.shape) == len(found.shape) and all(map(same_dim, said.shape, found.shape))
         if not same:
             raise ModelError(f"an output of the declared shape {said} is required", place=where, actual=str(found))
