@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal as Words
 
 from eqsat.rules.tree import Node, Place, Span, without_places
+from eqsat.schema.functions import Operator
 from eqsat.schema.types import Attrs, OpKey
 
 # ---- terms -------------------------------------------------------------------------------------
@@ -336,6 +337,7 @@ class Rule(Node):
         left: Operators, or alternatives of operators.
         doc: The comment lines right above or below the header, without the comment sign.
         span: Its lines in the file.
+        operators: Declared operators that it may name.
     """
 
     name: str
@@ -346,6 +348,7 @@ class Rule(Node):
     place: Place
     doc: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
+    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
 class Composite(Node):
@@ -418,6 +421,7 @@ class Target(Node):
         families: Of a host, what kernels of generated code cost.
         region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
         rules: Paths of rule files that belong to it: they make what its composites are written in.
+        operators: Declared operators that it may name.
     """
 
     name: str
@@ -436,6 +440,7 @@ class Target(Node):
     families: tuple[Family, ...] = ()
     rules: tuple[str, ...] = ()
     region_call: str = ""
+    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
 class RuleFile(Node):
@@ -445,3 +450,4 @@ class RuleFile(Node):
     rules: tuple[Rule, ...] = ()
     targets: tuple[Target, ...] = ()
     egg: str | None = None
+    operators: tuple[Operator, ...] = ()

@@ -203,6 +203,16 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
 
     composite = rule
 
+    def operand(self, meta: Meta, c: list[Any]) -> s.Formal:
+        return s.Formal(str(c[0]), c[1] if len(c) > 1 else None, None, self._place(meta))
+
+    def attribute(self, meta: Meta, c: list[Any]) -> s.Formal:
+        return s.Formal(str(c[0]), None, c[-1], self._place(meta))
+
+    def operator(self, meta: Meta, c: list[Any]) -> s.Operator:
+        _, (name, place), _, *formals, body = c
+        return s.Operator(name, _given(formals), body, place, self._span(meta))
+
     def supports(self, meta: Meta, c: list[Any]) -> s.Entry:
         word, names, *clauses = c
         listed = None if isinstance(names, Token) else names
