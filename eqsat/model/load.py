@@ -16,6 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
+from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind, name_dims
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.sources import ModelSource, read
@@ -77,6 +78,7 @@ def _without_collection() -> Iterator[None]:
 def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     check(source)
+    use_declarations(source)
     inline_foreign(source)
     validate(source)
     upgrade(source)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
-from eqsat.schema.functions import function_body
+from eqsat.schema.functions import find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
@@ -39,6 +39,8 @@ def value_inputs(op: OpKey) -> tuple[int, ...]:
 def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> bool:
     """Whether equal inputs give equal outputs, so that two such nodes are the same value.
 
+    An operator that is declared by a Python function is taken to be one: the declaration says so.
+
     A seed does not make a generator deterministic: it starts a stream, whose state each run advances.
 
     Args:
@@ -50,6 +52,8 @@ def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> 
     body = function_body(op, attrs)
     if body is not None:
         return all(is_deterministic(node.op, node.attrs) for node in body.nodes)
+    if find_reference(op) is not None:
+        return True
     if op.domain not in _KNOWN_DOMAINS or has(op, Trait.RANDOM):
         return False
     if op == OpKey("", "Dropout"):

@@ -19,8 +19,8 @@ _BEFORE = {"BY": ("NAME",), "FAMILY": ("NAME", "STAR"), "OPERATOR": ("NAME",)}
 class Layout(PostLex):
     """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
 
-    ``family`` and ``operator`` begin an entry and a declaration where they begin a line before a name, ``by`` a clause where a name follows on its line;
-    elsewhere they are names.
+    ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``by`` a clause
+    where a name follows on its line; elsewhere they are names.
     """
 
     always_accept = ()
