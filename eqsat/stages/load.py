@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -16,9 +17,11 @@ from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import operators_of
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.stages.options import SearchOptions
-from eqsat.targets.registry import load_targets
+from eqsat.schema.functions import Operator, declared, declared_here
+from eqsat.targets.registry import load_targets, target_files
 
 MOST_NAMES = 5
 """Composites that a note lists."""
@@ -36,6 +39,7 @@ class Loaded:
         egg: Commands of the user for egglog itself.
         placed: Statistics of the rules that place annotations.
         notes: What was left out, a sentence each.
+        operators: All that the options, the targets and the rules declare.
     """
 
     model: ir.Model
@@ -45,6 +49,7 @@ class Loaded:
     egg: tuple[str, ...]
     placed: tuple[RuleStatistics, ...]
     notes: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -52,24 +57,28 @@ class Loaded:
 
 
 def load(source: Source, options: SearchOptions) -> Loaded:
-    """Loads a model, its targets and rules.
+    """Loads targets and rules, and then the model, in which the operators that they declare may stand.
 
     Raises:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    model = load_model(source, dims=options.dims)
-    if is_partitioned(model):
-        model = load_model(inline(model, operators=False))
-    model = settled(model)
-    declared = load_targets(options.targets, options.host)
-    check_names(dict(options.partition_functions or {}), declared)
-    targets = [_within(target, options.numerics) for target in declared]
-    notes = [_left_out(*pair, options.numerics) for pair in zip(declared, targets, strict=True) if pair[0] != pair[1]]
-    selected = select_rules(options.rules, options.numerics)
-    rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
-    placing, rewriting = split(rules)
-    model, placed = place(model, placing)
+    with declared(operators_of((*options.declarations, *(options.rules or ()), *own_files(options)))):
+        available = load_targets(options.targets, options.host)
+        with declared(operators_of(path for target in available for path in target.rules)):
+            selected = select_rules(options.rules, options.numerics)
+            targets = [_within(target, options.numerics) for target in available]
+            rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
+            known = operators_of((*declared_here(), *available, *rules))
+    check_names(dict(options.partition_functions or {}), available)
+    notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
+    with declared(known):
+        model = load_model(source, dims=options.dims)
+        if is_partitioned(model):
+            model = load_model(inline(model, operators=False))
+        model = settled(model)
+        placing, rewriting = split(rules)
+        model, placed = place(model, placing)
     require_static_types(model.graph.inputs)
     return Loaded(
         model,
@@ -79,7 +88,13 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         tuple(selected.egg),
         tuple(placed),
         tuple(filter(None, notes)),
+        known,
     )
+
+
+def own_files(options: SearchOptions) -> list[Path | Target]:
+    """The targets of the options that are files of the user, or were read: only those declare operators."""
+    return [*target_files(options.targets), *target_files(() if options.host is None else options.host)]
 
 
 def _within(target: Target, numerics: NumericsClass) -> Target:

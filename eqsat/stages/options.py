@@ -11,6 +11,7 @@ from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass
 
 Objective = Literal["best", "worst", "random"]
@@ -30,6 +31,7 @@ class SearchOptions:
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
         partition_functions: Functions that annotate the calls of composites, by name of the composite.
+        declarations: What declares operators, besides the targets and rules.
 
     Raises:
         OptimizationError: A limit is invalid.
@@ -44,6 +46,7 @@ class SearchOptions:
     iterations: int | None = None
     enodes: int | None = None
     partition_functions: Mapping[str, PartitionFunction] | None = field(default=None)
+    declarations: Sequence[Declaration] = ()
 
     def __post_init__(self) -> None:
         check_seconds(self.time_limit)
