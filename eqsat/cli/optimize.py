@@ -12,6 +12,7 @@ from eqsat.cli.options import (
     MODEL,
     chosen_rules,
     debug_option,
+    declarations_option,
     dims_option,
     host_option,
     limits_options,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @host_option
 @rules_options
 @dims_option
+@declarations_option
 @numerics_option
 @click.option(
     "--objective",

@@ -47,6 +47,28 @@ def dims_option(command: _Command) -> _Command:
     )(command)
 
 
+def declarations_option(command: _Command) -> _Command:
+    """``--declarations``, any number of times: what the files declare is known while the command runs."""
+
+    @wraps(command)
+    def knowing(*args: Any, declarations: tuple[Path, ...], **kwargs: Any) -> Any:
+        if not declarations:
+            return command(*args, **kwargs)
+        from eqsat.rules.operators import declarations as declaring
+
+        with declaring(*declarations):
+            return command(*args, **kwargs)
+
+    return click.option(
+        "--declarations",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A rule or target file that declares operators of a domain of your own, or a Python file that does, which "
+        "is run. May be repeated.",
+    )(cast(_Command, knowing))
+
+
 def vendors_option(what: str) -> Callable[[_Command], _Command]:
     """``--vendor``, any number of times."""
     return click.option("--vendor", "vendors", multiple=True, metavar="TARGET", help=what)

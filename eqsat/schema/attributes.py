@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.schema import opset
 from eqsat.schema.dtypes import to_dtype
-from eqsat.schema.functions import Operator, find_declared
+from eqsat.schema.functions import Declared, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 
 _Kind = ir.AttributeType
@@ -179,7 +179,7 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 # ---- single values -------------------------------------------------------------------------------
 
 
-def declared_kinds(operator: Operator | None) -> dict[str, ir.AttributeType]:
+def declared_kinds(operator: Declared | None) -> dict[str, ir.AttributeType]:
     """Types of the attributes of a declared operator: those of their defaults. An empty list may become any."""
     attributes = () if operator is None else operator.attributes
     return {name: _list_kind(v) if isinstance(v, tuple) else _guess(v) for name, v in attributes if v != ()}

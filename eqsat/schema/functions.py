@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import onnx_ir as ir
 
@@ -83,6 +83,7 @@ class Reference(Declared):
 
 
 Operator = Function | Reference
+_Operator = TypeVar("_Operator", bound=Operator)
 
 _FUNCTIONS: dict[OpKey, Function] = {}
 _scope: ContextVar[Mapping[OpKey, Operator]] = ContextVar("declared operators")
@@ -109,13 +110,13 @@ def declared(operators: Iterable[Operator]) -> Iterator[None]:
         _scope.reset(token)
 
 
-def merged(operators: Iterable[Operator]) -> Mapping[OpKey, Operator]:
+def merged(operators: Iterable[_Operator]) -> Mapping[OpKey, _Operator]:
     """Declarations by operator; one that is made twice in the same way counts once.
 
     Raises:
         RuleError: An operator is declared in two ways.
     """
-    found: dict[OpKey, Operator] = {}
+    found: dict[OpKey, _Operator] = {}
     for operator in operators:
         first = found.setdefault(operator.op, operator)
         if first != operator:

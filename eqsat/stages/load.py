@@ -19,8 +19,8 @@ from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import operators_of
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
-from eqsat.stages.options import SearchOptions
 from eqsat.schema.functions import Operator, declared, declared_here
+from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files
 
 MOST_NAMES = 5

@@ -85,8 +85,10 @@ def target_files(targets: str | Path | Target | Sequence[str | Path | Target]) -
     """The files among what :func:`load_targets` takes, without those that are shipped, and the targets already read."""
     found: list[Path | Target] = []
     for item in targets if isinstance(targets, list | tuple) else [targets]:
-        if not isinstance(item, str):
+        if isinstance(item, Path | Target):
             found.append(item)
+        elif not isinstance(item, str):
+            continue  # :func:`load_targets` refuses it.
         elif _is_path(item):
             found.append(Path(item))
         else:
