@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.ops.properties import is_commutative
+from eqsat.schema.functions import result_count
 from eqsat.schema.opset import Schema, find_schema
 from eqsat.schema.types import OpKey
 
@@ -79,6 +80,10 @@ class Constructor:
     @cached_property
     def name(self) -> str:
         domain = "".join(c if c.isalnum() else "_" for c in self.op.domain)
+        if not self.composite:
+            # `a.b` and `a_b` are two domains; targets have no dots in their names.
+            domain = "_".join(part.replace("_", "_u") for part in self.op.domain.split("."))
+            domain = "".join(c if c.isalnum() else "_" for c in domain)
         head = f"composite__{domain}__" if self.composite else f"{domain}__" if domain else ""
         tail = f"_{self.outputs}" if self.outputs else ""
         return f"{head}{self.op.name}_{self.inputs}{tail}"
@@ -120,7 +125,9 @@ class Constructor:
 def has_variadic_outputs(op: OpKey) -> bool:
     """Whether the number of outputs is part of the operator's meaning (Split, TopK, If, Loop)."""
     schema = find_schema(op)
-    if schema is None or not schema.outputs:
+    if schema is None:
+        return result_count(op) > 1
+    if not schema.outputs:
         return False
     return schema.min_output > 1 or schema.outputs[-1].option == Schema.FormalParameterOption.Variadic
 

@@ -232,7 +232,8 @@ class _Compiler:
         bundle = tuple(sorted(plain.items()))
         body = function_body(op, bundle)
         if body is not None:
-            return (lambda given: evaluate_body(body, given)), inputs, True
+            results = len(node.outputs)
+            return (lambda given: evaluate_body(body, given)[:results]), inputs, True
         implied = 1 if domain == opset.MICROSOFT or find_declared(op) is not None else None
         version = self._opsets.get(domain, implied)
         if version is None:

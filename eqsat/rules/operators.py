@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.build_operator import MOST_RESULTS, read_signature
 from eqsat.rules.parse import parse
-from eqsat.rules.reader import read_operators, read_text
+from eqsat.rules.reader import file_stamp, read_operators, read_text
 from eqsat.rules.scope import Frame
 from eqsat.rules.source import Sources
 from eqsat.schema.functions import Function, Operator, Reference, declared, merged
@@ -57,7 +59,8 @@ def operator(
         >>> y.shape
         (2, 3)
     """
-    name = "<operator>"
+    caller = sys._getframe(1)
+    name = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     source, sources = Sources.of(f"operator {declaration}", name)
     found = parse(source, sources).declarations
     if len(found) != 1 or not isinstance(found[0], s.Operator):
@@ -83,9 +86,7 @@ def operator(
             hint="types=lambda x: eqsat.TensorType(x.dtype, x.shape)",
         )
     stated = _like_first if types is None else types
-    return Reference(
-        signature.op, signature.inputs, signature.attributes, reference, stated, results, dtypes, f"Python, {name}"
-    )
+    return Reference(signature.op, signature.inputs, signature.attributes, reference, stated, results, dtypes, name)
 
 
 def _like_first(first: TensorType, *others: TensorType, **attributes: object) -> TensorType:
@@ -108,7 +109,7 @@ def operators_of(declarations: Iterable[Declaration]) -> tuple[Operator, ...]:
         elif not isinstance(given, str | os.PathLike):
             raise RuleError("a file, an operator, a rule or a target is required", actual=repr(given)[:200])
         elif Path(given).suffix == ".py":
-            found += _of_python(Path(given))
+            found += _of_python(Path(given), file_stamp(Path(given)))
         else:
             found += read_operators([given])
     return tuple(merged(found).values())
@@ -128,8 +129,9 @@ def declarations(*given: Declaration) -> Iterator[None]:
         yield
 
 
-def _of_python(path: Path) -> tuple[Operator, ...]:
-    """The operators among the names of a Python file."""
+@lru_cache(maxsize=64)
+def _of_python(path: Path, stamp: tuple[int, int] | None) -> tuple[Operator, ...]:
+    """The operators among the names of a Python file, which is executed once as long as it stays as it is."""
     module = execute_file(path, "eqsat_operators", "a Python file with operators", RuleError)
     found = tuple(v for v in vars(module).values() if isinstance(v, Function | Reference))
     if not found:

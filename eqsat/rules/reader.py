@@ -77,7 +77,7 @@ def read_operators(paths: Iterable[str | os.PathLike[str]]) -> tuple[Operator, .
     Raises:
         RuleError, TargetError: A file cannot be read, or a declaration is wrong.
     """
-    stamped = tuple((Path(path), _stamp(Path(path))) for path in paths if not Path(path).is_fifo())
+    stamped = tuple((Path(path), file_stamp(Path(path))) for path in paths if not Path(path).is_fifo())
     return _read_operators_once(stamped, declared_here())
 
 
@@ -86,7 +86,7 @@ def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 
     Reading the shipped ones takes longer than optimizing a small model.
     """
-    return _read_once(tuple((Path(path), _stamp(Path(path))) for path in paths), targets, declared_here())
+    return _read_once(tuple((Path(path), file_stamp(Path(path))) for path in paths), targets, declared_here())
 
 
 @lru_cache(maxsize=64)
@@ -104,7 +104,7 @@ def _read_operators_once(
     return tuple(operator for text in texts for operator in _operators(text))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def file_stamp(path: Path) -> tuple[int, int] | None:
     """What changes when a file does; None for a file that is not there, which reading it says."""
     try:
         status = path.stat()

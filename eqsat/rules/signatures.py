@@ -13,7 +13,7 @@ from onnx import defs
 
 import eqsat.ops.functions  # noqa: F401
 from eqsat.schema import opset
-from eqsat.schema.functions import Dtypes, Function, Operator, find_declared, functions
+from eqsat.schema.functions import Dtypes, Operator, find_declared, functions, result_count
 from eqsat.schema.types import OpKey
 
 _Option = defs.OpSchema.FormalParameterOption
@@ -121,11 +121,8 @@ def _of_declared(operator: Operator) -> Signature:
         Parameter(name, False, False, f"any {i}", _type_names(known), True)
         for i, (name, known) in enumerate(zip(operator.inputs, dtypes, strict=True))
     )
-    if isinstance(operator, Function):
-        results = len(operator.body(dict(operator.attributes)).results)
-    else:
-        results = operator.results
-    outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
+    results = range(result_count(operator.op))
+    outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in results)
     return Signature(operator.op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
 
 

@@ -157,6 +157,14 @@ def function_body(op: OpKey, attrs: Attrs = ()) -> Body | None:
     return None if found is None else found.body(dict(found.complete(attrs)))
 
 
+def result_count(op: OpKey) -> int:
+    """How many results a declared operator has, 0 for anything else."""
+    found = find_declared(op)
+    if isinstance(found, Function):
+        return len(found.body(dict(found.attributes)).results)
+    return 0 if found is None else found.results
+
+
 def functions() -> tuple[OpKey, ...]:
     """All declared operators, sorted."""
     return tuple(sorted({*_FUNCTIONS, *_scope.get(_NONE)}))

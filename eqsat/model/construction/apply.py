@@ -16,7 +16,7 @@ from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.functions import find_declared, find_reference, function_body
+from eqsat.schema.functions import find_declared, result_count
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -101,11 +101,8 @@ def _default_outputs(
     if branches:
         # The body of a Loop also returns whether to continue.
         return len(branches[0][1].outputs) - (1 if op.name == "Loop" else 0)
-    body = function_body(op, attrs)
-    if body is not None:
-        return len(body.results)
-    if (reference := find_reference(op)) is not None:
-        return reference.results
+    if results := result_count(op):
+        return results
     if opset.find_schema(op) is None:
         return 1
     if op == OpKey("", "Split"):

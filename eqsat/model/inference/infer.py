@@ -93,7 +93,7 @@ def infer_types(
         if isinstance(declared, Reference):
             return _stated_types(declared, inputs, attrs, outputs, place)
         body = declared.body(dict(declared.complete(attrs)))
-        return _infer_function(op, body, inputs, values, place)
+        return _infer_function(op, body, inputs, values, place)[:outputs]
     if op.domain == opset.MICROSOFT:
         return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types)
     if opset.canonical_domain(op.domain) not in _OPSETS:

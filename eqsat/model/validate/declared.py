@@ -8,13 +8,13 @@ import onnx
 
 from eqsat.errors import ModelError
 from eqsat.schema.attributes import declared_kinds
-from eqsat.schema.functions import Operator
+from eqsat.schema.functions import Operator, result_count
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import TensorType
 
 
 def check_declared(node: onnx.NodeProto, operator: Operator, place: str) -> None:
-    """Checks the number of operands and the attributes of a node.
+    """Checks the number of operands and results and the attributes of a node.
 
     Raises:
         ModelError: They are not those of the declaration.
@@ -30,6 +30,12 @@ def check_declared(node: onnx.NodeProto, operator: Operator, place: str) -> None
             place=place,
             actual=f"{len(given)}{absent}",
             hint=hint,
+        )
+    most = result_count(op)
+    if not 1 <= len(node.output) <= most:
+        what = "1 result" if most == 1 else f"1 to {most} results"
+        raise ModelError(
+            f"{what} of {op} is required", place=place, actual=f"{len(node.output)}", hint=_where(operator)
         )
     kinds = declared_kinds(operator)
     known = [name for name, _ in operator.attributes]
