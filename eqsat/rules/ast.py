@@ -335,9 +335,8 @@ class Rule(Node):
 
     Attributes:
         left: Operators, or alternatives of operators.
-        doc: The comment lines right above or below the header, without the comment sign.
-        span: Its lines in the file.
-        operators: Declared operators that it may name.
+        doc, span: The comment lines right above or below the header, without their sign; its lines in the file.
+        operators: Declared operators that it may name; likewise of a target.
     """
 
     name: str
@@ -355,8 +354,7 @@ class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
-        pattern: Its definition, an operator or alternatives of operators; the leaves in order of first
-            occurrence are its inputs.
+        pattern: Its definition, an operator or alternatives; the leaves in order of first occurrence are its inputs.
         family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
         cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means the cost of the
             family, or ``launch + max(macs / peak, bytes / bandwidth)``.
@@ -421,7 +419,6 @@ class Target(Node):
         families: Of a host, what kernels of generated code cost.
         region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
         rules: Paths of rule files that belong to it: they make what its composites are written in.
-        operators: Declared operators that it may name.
     """
 
     name: str
