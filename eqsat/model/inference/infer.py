@@ -29,7 +29,7 @@ from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
-from eqsat.schema.functions import Reference, find_declared
+from eqsat.schema.functions import Reference, declared_here, find_declared
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
 MAX_VALUE = 4096
@@ -113,9 +113,11 @@ def infer_types(
     present = tuple(t is not None for t in inputs[:own])
     make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
     node = make(op, attrs, present, outputs)
+    # Subgraphs may hold declared operators.
+    opsets = _OPSETS if not captured else _OPSETS | {declared.op.domain: 1 for declared in declared_here()}
     try:
         # The public function would serialize what is cached here.
-        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)
+        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
     except _THROWN as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))
         if not any(map(_is_vague_parameter, inputs[1:own])):
