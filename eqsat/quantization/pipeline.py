@@ -28,11 +28,10 @@ from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.schemes import most_accurate, scheme_of
 from eqsat.quantization.share import kernel_macs
 from eqsat.quantization.within_budget import WithinBudget
-from eqsat.rules.operators import operators_of
 from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
-from eqsat.stages.load import own_files
+from eqsat.stages.load import operators_of_options
 from eqsat.stages.options import Objective, SearchOptions
 
 EFFORT = 200_000_000_000
@@ -51,7 +50,7 @@ def quantize(
     progress: Progress | None = None,
 ) -> QuantizationResult:
     """See :func:`eqsat.quantize`."""
-    with declared(operators_of((*search.declarations, *(search.rules or ()), *own_files(search)))):
+    with declared(operators_of_options(search)):
         return _quantized(source, calibration, options, search, objective=objective, seed=seed, progress=progress)
 
 

@@ -16,6 +16,7 @@ from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.build_expression import ExpressionBuilder
+from eqsat.rules.build_pattern import MOST_OPERATORS
 from eqsat.rules.build_rule import build_rule
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.classify import is_tensor
@@ -25,9 +26,10 @@ from eqsat.rules.kinds import ATTRIBUTE_KINDS, Kind
 from eqsat.rules.operator_body import TemplateBody
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tree import walk
+from eqsat.rules.tree import DEEPEST, walk
 from eqsat.schema import opset
 from eqsat.schema.attributes import declared_kinds, make_attrs
+from eqsat.schema.body import Body
 from eqsat.schema.functions import Declared, Dtypes, Function, declared, find_function
 from eqsat.schema.types import Attrs, AttrValue, OpKey
 
@@ -102,7 +104,7 @@ def build_operator(declaration: s.Operator, frame: Frame, source: Source, source
         str(declaration.place),
     )
     try:
-        function.body(dict(function.attributes))
+        count, depth = _extent(function.body(dict(function.attributes)))
     except EqsatError as error:
         place = error.place if error.place.startswith(f"{source.name}:") else ""
         raise sources.error(
@@ -111,6 +113,12 @@ def build_operator(declaration: s.Operator, frame: Frame, source: Source, source
             actual=" ".join(filter(None, (error.actual, f"at {place}" if place else ""))),
             hint=error.hint,
         ) from None
+    if count > MOST_OPERATORS or depth > DEEPEST:
+        raise sources.error(
+            declaration.place,
+            f"a body of at most {MOST_OPERATORS} operators, nested at most {DEEPEST} deep, is required",
+            actual=f"{count if count <= MOST_OPERATORS else 'more'}, nested {depth} deep, with all bodies written out",
+        )
     return function
 
 
@@ -142,6 +150,25 @@ def definition_rule(
     with declared([function]):
         (rule,) = build_rule(written, frame, source, sources)
     return replace(rule, doc=function.doc)
+
+
+def _extent(body: Body, left: int = MOST_OPERATORS) -> tuple[int, int]:
+    """How many operators a body has with the bodies of its operators written out, and how deep these are nested.
+
+    Args:
+        left: Where counting ends.
+    """
+    count, depth = 0, 1
+    for node in body.nodes:
+        function = find_function(node.op)
+        if function is None or not function.place:
+            count += 1
+        else:
+            inner, deep = _extent(function.body(dict(function.complete(node.attrs))), left - count)
+            count, depth = count + inner, max(depth, 1 + deep)
+        if count > left:
+            break
+    return count, depth
 
 
 # ---- details -------------------------------------------------------------------------------------

@@ -69,16 +69,20 @@ def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False
         return [_read_text(text, known) for text in texts]
 
 
-def read_operators(paths: Iterable[str | os.PathLike[str]]) -> tuple[Operator, ...]:
+def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[Operator, ...]:
     """The operators that rule and target files declare, before anything else in them is read.
 
     A pipe can be read once only, and is left to :func:`read_files`.
+
+    Args:
+        paths: The files.
+        targets: As for :func:`read_files`.
 
     Raises:
         RuleError, TargetError: A file cannot be read, or a declaration is wrong.
     """
     stamped = tuple((Path(path), file_stamp(Path(path))) for path in paths if not Path(path).is_fifo())
-    return _read_operators_once(stamped, declared_here())
+    return _read_operators_once(stamped, targets, declared_here())
 
 
 def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
@@ -98,9 +102,9 @@ def _read_once(
 
 @lru_cache(maxsize=64)
 def _read_operators_once(
-    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], known: tuple[Operator, ...]
+    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
 ) -> tuple[Operator, ...]:
-    texts = (_Text.of(path, is_target=path.suffix == ".target") for path, _ in stamped)
+    texts = (_Text.of(path, is_target=targets or path.suffix == ".target") for path, _ in stamped)
     return tuple(operator for text in texts for operator in _operators(text))
 
 

@@ -18,6 +18,7 @@ from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import operators_of
+from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.functions import Operator, declared, declared_here
 from eqsat.stages.options import SearchOptions
@@ -63,7 +64,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    with declared(operators_of((*options.declarations, *(options.rules or ()), *own_files(options)))):
+    with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
         with declared(operators_of(path for target in available for path in target.rules)):
             selected = select_rules(options.rules, options.numerics)
@@ -92,9 +93,17 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     )
 
 
-def own_files(options: SearchOptions) -> list[Path | Target]:
-    """The targets of the options that are files of the user, or were read: only those declare operators."""
-    return [*target_files(options.targets), *target_files(() if options.host is None else options.host)]
+def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
+    """The operators that the declarations, rules and targets of a search declare.
+
+    Raises:
+        RuleError, TargetError: A file cannot be read, or a declaration is wrong.
+    """
+    targets = [*target_files(options.targets), *target_files(() if options.host is None else options.host)]
+    files = [target for target in targets if isinstance(target, Path)]
+    others = (target for target in targets if isinstance(target, Target))
+    found = operators_of((*options.declarations, *(options.rules or ()), *others))
+    return (*found, *read_operators(files, targets=True))
 
 
 def _within(target: Target, numerics: NumericsClass) -> Target:

@@ -181,8 +181,11 @@ def test_a_mistake_has_one_message_with_its_place(text: str, message: str) -> No
         "\n".join(f"operator a.B{i}(x) = Relu(x)" for i in range(2_000)),
         "operator a.B(x) = " + "Relu(" * 100 + "x" + ")" * 100,
         "operator a.B(x) = " + " + ".join(["x"] * 3_000),
+        "operator a.B0(x) = Relu(x)\n"
+        + "\n".join(f"operator a.B{i}(x) = a.B{i - 1}(x) + a.B{i - 1}(-x)" for i in range(1, 40)),
+        "operator a.B0(x) = Relu(x)\n" + "\n".join(f"operator a.B{i}(x) = Relu(a.B{i - 1}(x))" for i in range(1, 900)),
     ],
-    ids=["operands", "digits", "operators", "nesting", "terms"],
+    ids=["operands", "digits", "operators", "nesting", "terms", "doubling", "chain"],
 )
 def test_files_of_anybody_end_with_a_message(text: str) -> None:
     with pytest.raises(EqsatError):
