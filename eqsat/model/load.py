@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import onnx
 import onnx_ir as ir
 
 from eqsat import bounds
@@ -86,6 +87,7 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
         model = ir.from_proto(source.proto)
     except Exception as error:  # onnx_ir has no common base of its errors
         raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
+    _type_operands(model, source.proto)
     model.ir_version = opset.IR_VERSION
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
@@ -94,3 +96,14 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     bound = bind(model, dims or {}, source.place)
     annotate(model, source.place, outputs_may_change=bound)
     return model
+
+
+def _type_operands(model: ir.Model, proto: onnx.ModelProto) -> None:
+    """Gives the inputs of functions the types that the file states; onnx_ir reads those of the other values only."""
+    for function, written in zip(model.functions.values(), proto.functions, strict=True):
+        stated = {info.name: info.type for info in written.value_info}
+        for value in function.inputs:
+            kind = stated.get(value.name or "")
+            if kind is not None and value.type is None:
+                read = ir.serde.deserialize_type_proto_for_type(kind)
+                value.type, value.shape = read, ir.serde.deserialize_type_proto_for_shape(kind)

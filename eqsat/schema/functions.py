@@ -139,6 +139,18 @@ def find_declared(op: OpKey) -> Operator | None:
     return _FUNCTIONS.get(op) or (_scope.get(_NONE).get(op) if op.domain else None)
 
 
+def declared_name(op: OpKey) -> OpKey:
+    """The operator of a user that a function of this name defines; any other name as it is.
+
+    Files number the functions of one operator for several combinations of attributes: ``Scale``, ``Scale_1``.
+    """
+    base, _, number = op.name.rpartition("_")
+    if find_declared(op) is None and number.isdigit():
+        found = find_declared(OpKey(op.domain, base))
+        return op if found is None or not found.place else found.op
+    return op
+
+
 def find_function(op: OpKey) -> Function | None:
     """The declared function with a body, None for anything else."""
     found = find_declared(op)

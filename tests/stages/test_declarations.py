@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.backends import Run
+from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
 from eqsat.rules.reader import read_file
@@ -101,6 +104,8 @@ def test_targets_support_declared_operators(files: tuple[Path, Path], tmp_path: 
     check(with_onnxruntime(saved))
     eqsat.write_c(saved, folder, declarations=[rules])
     assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (folder / "model.c").read_text()
+    result.codegen(tmp_path / "own")
+    assert "npu_scaled_relu(x0, y0, 32, 2.0);" in (tmp_path / "own" / "model.c").read_text()
 
 
 def test_a_target_may_declare_what_a_rule_makes(tmp_path: Path) -> None:
@@ -210,6 +215,44 @@ def test_python_functions(tmp_path: Path) -> None:
     assert result.summary.verification.agrees
 
 
+class Npu(eqsat.Backend):
+    """Computes declared operators itself, and notes what it is asked for."""
+
+    target = "npu"
+    library = "the NPU"
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, object, tuple[str, ...]]] = []
+
+    def prepare(self, run: Run) -> Prepared:
+        (kernel,) = run.kernels
+        self.seen.append((kernel.operator, kernel.attributes.get("alpha"), tuple(kernel.names)))
+
+        def execute(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            alpha = kernel.attributes.get("alpha", 1.0)
+            (x,) = [a for a in arrays if a.shape == X.shape]
+            return [np.maximum(x, 0) * np.float32(alpha)]
+
+        return execute
+
+
+def test_backends_see_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
+    rules, target = files
+    with eqsat.declarations(rules):
+        scaled = eqsat.op("acme").ScaledRelu
+        x = eqsat.input("x", (4, 8))
+        source = eqsat.graph({"y": scaled(op.Sin(scaled(x, alpha=3.0)), alpha=0.5)})
+    result = eqsat.optimize(source, targets=[target], rules=[rules])
+    saved = tmp_path / "out.onnx"
+    result.save(saved)
+    expected = np.maximum(np.sin(np.maximum(X, 0) * 3), 0) / 2
+    for run in (result.run, lambda feeds, backends: eqsat.run(saved, feeds, backends=backends, declarations=[rules])):
+        npu = Npu()
+        np.testing.assert_allclose(run({"x": X}, backends=[npu])["y"], expected, rtol=1e-5)
+        assert [seen[0] for seen in npu.seen] == ["acme.ScaledRelu"] * 2
+        assert [seen[1:] for seen in npu.seen] == [(3.0, ("acme.ScaledRelu",)), (0.5, ("acme.ScaledRelu",))]
+
+
 def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rules, target = map(str, files)
     source, out = str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx")
@@ -239,3 +282,14 @@ def test_the_same_input_gives_the_same_file(files: tuple[Path, Path], tmp_path: 
         eqsat.optimize(model(), targets=[files[1]], rules=[files[0]]).save(path)  # type: ignore[arg-type]
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
+
+
+def test_a_backend_executes_regions_of_a_saved_model(tmp_path: Path) -> None:
+    target, saved = tmp_path / "npu.target", tmp_path / "out.onnx"
+    supports = TARGET.partition("    supports")[0] + "    supports Relu\n"
+    target.write_text(supports)
+    source = eqsat.graph({"y": op.Relu(op.Sin(eqsat.input("x", (4, 8))))})
+    eqsat.optimize(source, targets=[target]).save(saved)
+    npu = Npu()
+    np.testing.assert_allclose(eqsat.run(saved, {"x": X}, backends=[npu])["y"], np.maximum(np.sin(X), 0), rtol=1e-6)
+    assert npu.seen == [("Relu", None, ("Relu",))]

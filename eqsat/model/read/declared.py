@@ -20,7 +20,7 @@ from eqsat.model.write.functions import define
 from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, op_key, plain_value
-from eqsat.schema.functions import Function, Operator, declared_here, find_declared
+from eqsat.schema.functions import Function, Operator, declared_here, declared_name, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey
 
 _CONSTANT = OpKey("", "Constant")
@@ -93,10 +93,8 @@ def _callees_first(functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
 def _operator(key: _Key) -> Operator | None:
     """The operator that a function defines, by its name; eqsat numbers the functions for several attributes."""
     domain, name, overload = key
-    base, _, number = name.rpartition("_")
-    names = [name, base] if number.isdigit() else [name]
-    found = (find_declared(OpKey(domain, n)) for n in names)
-    return next((o for o in found if o is not None and o.place), None) if not overload else None
+    found = find_declared(declared_name(OpKey(domain, name)))
+    return found if found is not None and found.place and not overload else None
 
 
 def _import(model: onnx.ModelProto, domains: set[str]) -> None:
