@@ -15,8 +15,8 @@ from eqsat.errors import EqsatError, ModelError, RuleError
 from eqsat.ops.evaluate import evaluate
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_files, read_text
-from eqsat.schema.functions import Function, declared, declared_here
-from eqsat.schema.types import OpKey
+from eqsat.schema.functions import Function, declared, declared_here, result_count
+from eqsat.schema.types import AttrValue, OpKey
 from tests.rules.reading import at
 
 SCALED = "operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n"
@@ -29,13 +29,12 @@ def function(text: str) -> Function:
     return found
 
 
-def results(text: str, *arrays: np.ndarray, **attributes: object) -> tuple[np.ndarray, ...]:
+def results(text: str, *arrays: np.ndarray, **attributes: AttrValue) -> tuple[np.ndarray, ...]:
     """The results of the last operator of a text."""
     operators = read_text(text).operators
     with declared(operators):
-        attrs = tuple(sorted(attributes.items()))
-        count = len(operators[-1].body({**dict(operators[-1].attributes), **attributes}).results)  # type: ignore[union-attr, arg-type]
-        found = evaluate(operators[-1].op, attrs, arrays, count)  # type: ignore[arg-type]
+        op = operators[-1].op
+        found = evaluate(op, tuple(sorted(attributes.items())), arrays, result_count(op))
     return tuple(np.asarray(x) for x in found)
 
 
@@ -257,7 +256,7 @@ def test_a_python_function_may_not_change_its_operands() -> None:
         (lambda: eqsat.operator("acme.A(x)", reference=lambda x: x, results=0), "results"),
         (lambda: eqsat.operator("acme.A()", reference=lambda: np.ones(2)), "`types` are required"),
         (lambda: eqsat.operator("acme.A(x) = Relu(x)\nrule r : exact\n    Relu(x) => x"), "one operator"),
-        (lambda: eqsat.declarations(3).__enter__(), "a file, an operator"),  # type: ignore[arg-type]
+        (lambda: eqsat.declarations(3).__enter__(), "a file, an operator"),
     ],
 )
 def test_what_is_no_declaration_in_python(call: Callable[[], object], message: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 
@@ -56,7 +57,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return rules, target
 
 
-def model() -> object:
+def model() -> ir.Model:
     x = eqsat.input("x", (4, 8))
     return eqsat.graph({"y": op.Relu(op.Relu(x @ W) * 2 - 1) * 2})
 
@@ -76,7 +77,7 @@ def with_onnxruntime(path: Path) -> np.ndarray:
 
 
 def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
-    result = eqsat.optimize(model(), rules=[files[0]])  # type: ignore[arg-type]
+    result = eqsat.optimize(model(), rules=[files[0]])
     assert called(result).count("acme.ScaledRelu") == 2
     assert result.summary.verification.agrees
     check(result.run({"x": X})["y"])
@@ -93,7 +94,7 @@ def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path)
 
 def test_targets_support_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
     rules, target = files
-    result = eqsat.optimize(model(), targets=[target], rules=[rules])  # type: ignore[arg-type]
+    result = eqsat.optimize(model(), targets=[target], rules=[rules])
     assert sorted(r.target for r in result.regions if r.target == "npu") == ["npu", "npu"]
     assert "acme.ScaledRelu" in called(result)
     assert "eqsat.npu.composite.dense" in called(result)
@@ -112,13 +113,13 @@ def test_a_target_may_declare_what_a_rule_makes(tmp_path: Path) -> None:
     rules, target = tmp_path / "a.rules", tmp_path / "npu, own.target"
     rules.write_text(TO_ACME)
     target.write_text(OPERATOR + TARGET)
-    result = eqsat.optimize(model(), targets=[target], rules=[rules])  # type: ignore[arg-type]
+    result = eqsat.optimize(model(), targets=[target], rules=[rules])
     check(result.run({"x": X})["y"])
     assert "acme.ScaledRelu" in called(result)
     owned = tmp_path / "owned.target"
     owned.write_text(OPERATOR + TARGET.replace("    peak", f'    rules "{rules.name}"\n    peak'))
     for given in (owned, f"{owned} -launch=2e-9", read_file(owned).targets[0]):
-        assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], rules=[]))  # type: ignore[arg-type,list-item]
+        assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], rules=[]))
 
 
 def test_the_body_takes_part_in_rewriting(files: tuple[Path, Path]) -> None:
@@ -256,7 +257,7 @@ def test_backends_see_declared_operators(files: tuple[Path, Path], tmp_path: Pat
 def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rules, target = map(str, files)
     source, out = str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx")
-    eqsat.save(model(), source)  # type: ignore[arg-type]
+    eqsat.save(model(), source)
 
     def run(*arguments: str) -> str:
         assert main([*arguments]) == 0, capfd.readouterr().err
@@ -279,7 +280,7 @@ def test_the_same_input_gives_the_same_file(files: tuple[Path, Path], tmp_path: 
     contents = []
     for i in range(2):
         path = tmp_path / f"{i}.onnx"
-        eqsat.optimize(model(), targets=[files[1]], rules=[files[0]]).save(path)  # type: ignore[arg-type]
+        eqsat.optimize(model(), targets=[files[1]], rules=[files[0]]).save(path)
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
 

@@ -8,7 +8,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import ModelError
-from eqsat.model.load import load
+from eqsat.model.load import Source, load
 from eqsat.rules.reader import read_text
 from eqsat.schema.functions import declared
 
@@ -33,8 +33,8 @@ X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 Y = np.maximum(X, 0) * 2
 
 
-def operators(model: object) -> list[str]:
-    return [node.op_type for node in load(model).graph]  # type: ignore[arg-type]
+def operators(model: Source) -> list[str]:
+    return [node.op_type for node in load(model).graph]
 
 
 @pytest.mark.parametrize("functions", ["", FUNCTION], ids=["alone", "with a function"])
