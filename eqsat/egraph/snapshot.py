@@ -164,9 +164,7 @@ class Reader:
             if constructor.composite:
                 instance = composites[number]
                 assert isinstance(instance, CompositeInstance)
-                node = ENode(
-                    "composite", constructor.op, (), children, eclass, 0, constructor.outputs, rule, instance
-                )
+                node = ENode("composite", constructor.op, (), children, eclass, 0, constructor.outputs, rule, instance)
             else:
                 node = ENode("op", constructor.op, attrs_of[number], children, eclass, 0, constructor.outputs, rule)
             key: tuple[Any, ...] = (number, eclass, children)
