@@ -31,7 +31,7 @@ def read_roots(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], li
                 raise context.error(
                     root.value.place,
                     "each of several roots must have a name",
-                    hint="write `a = MatMul(x, u), b = MatMul(x, v) => ...`",
+                    hint="write `a = MatMul(x, u), b = MatMul(x, v)`",
                 )
             return [""], [builder.root(root.value)]
         targets = targets_of(root.target, context, skips=True)
