@@ -229,9 +229,8 @@ _CLASSES = (
 
 def _listed(allowed: frozenset[str]) -> str:
     """Element types as a rule file names them."""
-    return (
-        ", ".join(name for name, tensor in _TENSOR_OF.items() if tensor in allowed) or "none that a condition can name"
-    )
+    names = {tensor: name for name, tensor in reversed(_TENSOR_OF.items()) if tensor in allowed}
+    return ", ".join(name for name in _TENSOR_OF if name in names.values())
 
 
 def _describe(allowed: frozenset[str] | None) -> str:
