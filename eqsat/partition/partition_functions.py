@@ -146,7 +146,7 @@ def _results_of(returned: object, name: str, node: PlanNode) -> tuple[Step, tupl
     several = isinstance(returned, tuple | list) and len(node.outputs) > 1
     found = list(returned) if isinstance(returned, tuple | list) and several else [returned]
     if len(found) != len(node.outputs):
-        raise _only_annotations(name, f"{len(found)} results instead of {len(node.outputs)}")
+        raise _only_annotations(name, f"{len(found)} of {len(node.outputs)} results")
     steps: list[Step] = []
     chains: list[_Chain] = []
     for i, result in enumerate(found):

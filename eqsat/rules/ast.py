@@ -378,11 +378,6 @@ class Composite(Node):
     span: Span = field(default=Span(1, 1), compare=False)
     results: tuple[str, ...] = ("",)
 
-    @property
-    def pattern(self) -> Match | Alternatives:
-        """That of the first result: the whole of a composite with a single one."""
-        return self.patterns[0]
-
 
 class Supports(Node):
     """Plain operators that a target executes one at a time; in conditions and costs ``x`` is the first operand,
