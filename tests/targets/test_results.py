@@ -309,3 +309,40 @@ def test_optimizing_a_result_again_changes_nothing(tmp_path: Path) -> None:
     second = eqsat.optimize(inline(first.model), targets=[target(case.composites)])
     assert second.cost == pytest.approx(first.cost)
     assert [r.nodes for r in second.regions] == [r.nodes for r in first.regions]
+
+
+SMALL = """
+    supports Mul, Exp
+    composite sum_relu : exact
+        s = x + y, d = Relu(s)
+        cost {0}e-7
+    composite sum_product : exact
+        a = x + y, b = x * z
+        cost {1}e-7
+    composite chain : exact
+        (a, c) = (Exp(x), Relu(Exp(x)) + y)
+        cost {2}e-7
+"""
+
+
+def random_graph(seed: int) -> ir.Model:
+    rng = np.random.default_rng(seed)
+    tensors = [eqsat.input(name, (2, 3)) for name in "xy"]
+    for _ in range(rng.integers(3, 6)):
+        a, b = (tensors[int(i)] for i in rng.integers(0, len(tensors), 2))
+        made = [lambda a=a, b=b: a + b, lambda a=a, b=b: a * b, lambda a=a: op.Relu(a), lambda a=a: op.Exp(-op.Abs(a))]
+        tensors.append(made[int(rng.integers(0, len(made)))]())
+    return eqsat.graph([tensors[-1], tensors[-2]])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(seed: int) -> None:
+    """The best program by enumeration, and its values."""
+    costs = np.random.default_rng(seed).integers(1, 9, 3)
+    npu, model = target(SMALL.format(*costs)), random_graph(seed)
+    search = Search.of(model, targets=[npu], rules=[])
+    problem = search.priced.formulation.problem
+    assert solve(problem).cost == pytest.approx(oracle.optimum(problem)), seed
+    result = search.extract()
+    same(result.run(feed(model)), eqsat.run(model, feed(model)))
+    assert search.audit().ok
