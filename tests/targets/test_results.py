@@ -328,11 +328,11 @@ SMALL = """
 def random_graph(seed: int) -> ir.Model:
     rng = np.random.default_rng(seed)
     tensors = [eqsat.input(name, (2, 3)) for name in "xy"]
-    for _ in range(rng.integers(3, 6)):
-        a, b = (tensors[int(i)] for i in rng.integers(0, len(tensors), 2))
-        made = [lambda a=a, b=b: a + b, lambda a=a, b=b: a * b, lambda a=a: op.Relu(a), lambda a=a: op.Exp(-op.Abs(a))]
-        tensors.append(made[int(rng.integers(0, len(made)))]())
-    return eqsat.graph([tensors[-1], tensors[-2]])
+    for _ in range(rng.integers(4, 7)):
+        a, b = (tensors[int(i)] for i in rng.integers(max(0, len(tensors) - 3), len(tensors), 2))
+        operators = [lambda a=a, b=b: a + b, lambda a=a, b=b: a * b, lambda a=a: op.Relu(a), lambda a=a: op.Exp(a)]
+        tensors.append(operators[rng.choice(4, p=(0.4, 0.2, 0.3, 0.1))]())
+    return eqsat.graph(tensors[-2:])
 
 
 @pytest.mark.parametrize("seed", range(24))
