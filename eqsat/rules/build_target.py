@@ -20,9 +20,8 @@ from eqsat.rules.location import rules_dir
 from eqsat.rules.matchable import check_buffers, check_results
 from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
-from eqsat.rules.signatures import Parameter
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tensor_types import check_conditions, check_types, possible
+from eqsat.rules.tensor_types import check_conditions, check_types
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
@@ -253,7 +252,6 @@ def _supports(item: s.Entry, frame: Frame, sources: Sources) -> ast.Supports:
     named = [operators(name, place, builder.context, frame) for name, place in _names(item.names, "operator", sources)]
     ops = tuple(dict.fromkeys(op for found in named for op in found))
     where, cost = _conditions_and_cost(item, ops, builder, COST_SYMBOLS)
-    _check_possible(item, ops, where, sources)
     call = _call(item.clauses, sources)
     parts = () if call is None else read_call(call, builder)
     return ast.Supports(ops, where, cost, item.place, parts, _named_family(item.clauses))
@@ -298,25 +296,6 @@ def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> 
         everywhere = all(parameter.name in [p.name for p in (*f.inputs, *f.outputs)] for f in signatures)
         if everywhere and parameter.name not in context.bindings:
             context.bindings[parameter.name] = Binding("rest" if parameter.variadic else "tensor", place)
-
-
-def _check_possible(item: s.Entry, ops: Sequence[OpKey], where: Sequence[ast.Condition], sources: Sources) -> None:
-    """Raises: TargetError: No operator of an entry exists for the element types that its conditions require."""
-    if ops and not any(possible(op, _parameters(op), where) for op in ops):
-        named = ", ".join(str(op) for op in ops[:3]) + (", ..." if len(ops) > 3 else "")
-        raise sources.error(
-            where[0].place,
-            f"element types that {named} can have are required",
-            actual="others, for which ONNX has no such operator: the entry cannot match",
-        )
-
-
-def _parameters(op: OpKey) -> dict[str, Parameter]:
-    """Operands and results of an operator by the names that conditions use."""
-    found = known(op)
-    named = {p.name: p for p in (*found.outputs, *found.inputs)}
-    first = {"x": found.inputs[:1], "y": found.outputs[:1]}
-    return named | {name: parameters[0] for name, parameters in first.items() if parameters}
 
 
 def _cost(clauses: Sequence[s.Clause], builder: Builder, symbols: tuple[str, ...] = COST_SYMBOLS) -> ast.Expr | None:

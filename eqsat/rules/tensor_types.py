@@ -6,7 +6,7 @@ is, is known when the rule runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
@@ -16,7 +16,6 @@ from eqsat.rules.constness import conjuncts
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
-from eqsat.rules.signatures import Parameter
 from eqsat.schema.types import OpKey
 
 _TENSOR_OF = {name: f"tensor({dtype.name.lower()})" for name, dtype in DTYPES.items()}
@@ -69,27 +68,6 @@ def check_conditions(clauses: Sequence[Clause], conditions: Sequence[ast.Conditi
             contradiction = contradiction or error
     if contradiction is not None:
         raise contradiction
-
-
-def possible(op: OpKey, names: Mapping[str, Parameter], conditions: Sequence[ast.Condition]) -> bool:
-    """Whether an operator exists for the element types that the conditions of an entry require.
-
-    Args:
-        op: The operator.
-        names: Its operands and results, by each of their names.
-        conditions: Over these names.
-    """
-    allowed: dict[str, frozenset[str]] = {}
-    for condition in conditions:
-        for term, wanted in _required(condition.expr):
-            parameter = names.get(term.name)
-            if parameter is None or isinstance(wanted, ast.Name) or not parameter.types:
-                continue
-            key = parameter.type_name if parameter.homogeneous else parameter.name
-            allowed[key] = allowed.get(key, parameter.types) & wanted
-            if not allowed[key]:
-                return False
-    return True
 
 
 def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:

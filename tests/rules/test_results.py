@@ -9,7 +9,7 @@ from eqsat.rules.expand import expand
 from eqsat.rules.format import format_file
 from eqsat.rules.reader import read_text
 from eqsat.rules.tree import without_places
-from tests.rules.reading import MARK, composite, rule, target
+from tests.rules.reading import MARK, composite, rule
 
 
 def test_names() -> None:
@@ -127,14 +127,6 @@ def test_types_that_one_alternative_has_are_enough() -> None:
     assert composite("Relu(x) | Abs(x)\n        where x.dtype == uint8").results == ("",)
     assert composite("Relu(x)\n        where x.dtype in (int8, uint8)").results == ("",)
     assert composite("Clip(x, lo?)\n        where lo.dtype == uint8").results == ("",)
-
-
-def test_entries_that_cannot_match() -> None:
-    for entry in ("supports Relu where x.dtype == uint8", "supports Conv where W.dtype in (int8, uint8)"):
-        with pytest.raises(EqsatError, match="the entry cannot match"):
-            target(entry)
-    assert target("supports Relu, Add where x.dtype == uint8").supports
-    assert target("supports elementwise where x.dtype == bool").supports
 
 
 def test_rules_that_cannot_match() -> None:
