@@ -214,6 +214,7 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "numerics": str(composite.numerics),
                     "place": short_place(composite.place),
                     "doc": composite.doc,
+                    "results": [name or "y" for name in composite.results],
                     "by": composite.family or None,
                     "where": conditions(composite.where),
                     "cost": None if composite.cost is None else flat(composite.cost),

@@ -5,8 +5,8 @@ Called once for each distinct combination of attributes, types and small constan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class CompositeInstance:
         leaves: Name in the pattern of each input, None without one.
         nodes: Name of each bound node, its operator and attributes.
         attributes: Name of each bound attribute and its value.
+        results: Of a composite with several results, the name of each value that is one, and which.
     """
 
     target: str
@@ -36,6 +37,20 @@ class CompositeInstance:
     leaves: tuple[str | None, ...]
     nodes: tuple[tuple[str, OpKey, Attrs], ...]
     attributes: tuple[tuple[str, object], ...]
+    results: tuple[tuple[str, int], ...] = ()
+
+    def names(self, types: Sequence[TensorType | None]) -> dict[str, object]:
+        """The values of its nodes' and attributes' names, for costs and calls.
+
+        Args:
+            types: Of the results.
+        """
+        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in self.nodes}
+        nodes = {k: env[name] for name, k in self.results if name in env}
+        for name, k in self.results:
+            node, facts = nodes.get(k), TensorFacts(types[k])
+            env[name] = replace(node, output=facts) if isinstance(node, NodeFacts) else facts
+        return env | dict(self.attributes)
 
 
 class Answerer:
@@ -192,6 +207,10 @@ class Answerer:
                 return False
         return True
 
+    def _results(self) -> tuple[tuple[str, int], ...]:
+        query = self.clause.query
+        return tuple((n, query.roots.index(v)) for n, v in sorted(query.tensors.items()) if v in query.roots)
+
     def _instance(
         self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs], env: Mapping[str, object]
     ) -> CompositeInstance:
@@ -216,15 +235,15 @@ class Answerer:
                 nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
                 count += outputs
             values[site.value] = first[site.attrs] + site.match.output
-        result = values[query.roots[0]]
-        assert result is not None
+        results = [values[root] for root in query.roots]
         names = {s.match.bind for s in query.sites if s.match.bind is not None}
         bound = {b.name for s in query.sites for b in s.match.attrs if b.name is not None}
         return CompositeInstance(
             clause.target,
             clause.definition,
-            Body(len(query.leaves), tuple(nodes), (result,)),
+            Body(len(query.leaves), tuple(nodes), tuple(r for r in results if r is not None)),
             tuple(query.names_of.get(v) for v in query.leaves),
             tuple((n, f.op, f.attrs) for n in sorted(names) if isinstance(f := env.get(n), NodeFacts)),
             tuple((n, env[n]) for n in sorted(bound)),
+            self._results() if len(results) > 1 else (),
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.query import Query, QueryBuilder
@@ -141,7 +142,7 @@ class CompiledClause:
         facts = [c.premise for c in self.columns if c.premise]
         # Constant expressions are evaluated, not rewritten.
         facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in self.query.roots]
-        premises = [*self.query.atoms, *facts]
+        premises = [*self.query.atoms, *facts, *self._distinct]
         return [
             f"(relation match_{key} ({' '.join(['T'] * len(variables) + ['i64'] * len(signature))}))",
             f"(relation need_{key} ({' '.join(['i64'] * len(signature))}))",
@@ -150,6 +151,12 @@ class CompiledClause:
             f"(rule ({' '.join(premises)})\n      ({self._matched} (need_{key} {' '.join(signature)}))\n"
             f'      :ruleset find_{key} :name "find {key}")',
         ]
+
+    @property
+    def _distinct(self) -> Iterator[str]:
+        """Facts: the results of a composite are different values, else it computes one of them in vain."""
+        roots = self.query.roots if self.layout is None else []
+        return (f"(!= {a} {b})" for a, b in combinations(dict.fromkeys(roots), 2))
 
     @property
     def _signature(self) -> list[str]:
@@ -186,7 +193,11 @@ class CompiledClause:
             (composite,) = self.built
             operands = list(self.query.leaves)
             call = composite.call("o0", operands)
-            return [composite.made("o0", operands, str(self.number)), f"(union {self.query.roots[0]} {call})"]
+            made = composite.made("o0", operands, str(self.number))
+            if not composite.outputs:
+                return [made, f"(union {self.query.roots[0]} {call})"]
+            parts = [f"(union {root} (out results {i}))" for i, root in enumerate(self.query.roots)]
+            return [f"(let results {call})", made, *parts]
         roots = zip(self.query.roots, self.layout.roots, strict=True)
         unions = [f"(union {left} {self.layout.expression(right, folded)})" for left, right in roots]
         return [*self.layout.actions(self.number, folded), *unions]
@@ -213,9 +224,10 @@ class Compiler:
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:
         """All clauses of a target's composite whose operators occur in the e-graph."""
-        for clause in expanded((composite.pattern,)):
+        outputs = len(composite.patterns) if len(composite.patterns) > 1 else 0
+        for clause in expanded(composite.patterns):
             for query in self._queries(clause):
-                built = Constructor(OpKey(target, composite.name), len(query.leaves), composite=True)
+                built = Constructor(OpKey(target, composite.name), len(query.leaves), outputs, composite=True)
                 yield self._clause(composite, number, target, clause, query, None, (built,))
 
     def _queries(self, clause: Clause) -> Iterator[Query]:

@@ -80,11 +80,13 @@ class Constructor:
     @cached_property
     def name(self) -> str:
         domain = "".join(c if c.isalnum() else "_" for c in self.op.domain)
-        if not self.composite:
-            # `a.b` and `a_b` are two domains; targets have no dots in their names.
-            domain = "_".join(part.replace("_", "_u") for part in self.op.domain.split("."))
-            domain = "".join(c if c.isalnum() else "_" for c in domain)
-        head = f"composite__{domain}__" if self.composite else f"{domain}__" if domain else ""
+        if self.composite:
+            # A composite may be called `conv_2`, so that the number of results stands before the name.
+            return f"composite_{self.outputs or ''}_{domain}__{self.op.name}_{self.inputs}"
+        # `a.b` and `a_b` are two domains; targets have no dots in their names.
+        domain = "_".join(part.replace("_", "_u") for part in self.op.domain.split("."))
+        domain = "".join(c if c.isalnum() else "_" for c in domain)
+        head = f"{domain}__" if domain else ""
         tail = f"_{self.outputs}" if self.outputs else ""
         return f"{head}{self.op.name}_{self.inputs}{tail}"
 
@@ -100,7 +102,7 @@ class Constructor:
     @property
     def first_stands_alone(self) -> bool:
         """Whether the first output may be computed without the others."""
-        return self.outputs > 0 and not has_variadic_outputs(self.op)
+        return self.outputs > 0 and not self.composite and not has_variadic_outputs(self.op)
 
     @property
     def first(self) -> Constructor:

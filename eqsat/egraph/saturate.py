@@ -201,11 +201,12 @@ class Saturation:
             if throttle and time.perf_counter() > self._end:
                 break
             active.append(state)
-            if throttle and len(state.clause.query.roots) > 1:
+            if len(state.clause.query.roots) > 1:
                 frozen = frozen or self.engine.tables()
                 matches = most_matches(state.clause.query.sites, frozen)
                 if matches > MOST_COMBINATIONS:
                     state.pending = matches
+                    state.statistics.held_back += not throttle
                     continue
             before = self.engine.matches[f"find {state.clause.key}"]
             self.engine.step(f"find_{state.clause.key}")

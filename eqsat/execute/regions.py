@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,11 @@ class _Reader:
         except ModelError:
             return None
         name = node.name or node.op_type
-        return Kernel(name, operator_of(node, target), attributes_of(node), tuple(operands), results, operators)
+        several = composite is not None and len(results) > 1
+        pairs = zip(node.outputs, results, strict=True) if several else ()
+        unread = tuple(self.tensors[v] if result is None else None for v, result in pairs)
+        kernel = Kernel(name, operator_of(node, target), attributes_of(node), tuple(operands), results, operators)
+        return replace(kernel, unread=unread)
 
     def run(
         self, number: int, region: Region, nodes: Sequence[ir.Node], kernels: Sequence[Kernel]

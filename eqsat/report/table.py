@@ -93,7 +93,7 @@ def rules(summary: Summary) -> Table:
     """What each rule that matched did."""
     table = _table("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
     for row in summary.rules:
-        if not row.matches:
+        if not row.matches and not row.held_back:
             continue
         notes = []
         if row.held_back:

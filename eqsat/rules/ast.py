@@ -354,19 +354,21 @@ class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
-        pattern: Its definition, an operator or alternatives; the leaves in order of first occurrence are its inputs.
+        patterns: Its definition, for each result an operator or alternatives of operators; the leaves in order of
+            first occurrence are its inputs.
         family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
         cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means the cost of the
             family, or ``launch + max(macs / peak, bytes / bandwidth)``.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
-        annotations: What its result bears, the one next to it first.
+        annotations: What each of its results bears, the one next to it first.
         span: The lines of its pattern in the file, with the ``let``s before it.
+        results: Names of the results; one that stands alone may be "".
     """
 
     name: str
     numerics: Numerics
-    pattern: Match | Alternatives
+    patterns: tuple[Match | Alternatives, ...]
     where: tuple[Condition, ...]
     cost: Expr | None
     call: str | None
@@ -376,6 +378,7 @@ class Composite(Node):
     annotations: tuple[tuple[OpKey, Attrs], ...] = ()
     family: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
+    results: tuple[str, ...] = ("",)
 
 
 class Supports(Node):

@@ -58,11 +58,13 @@ class PatternBuilder:
     Attributes:
         operands: Operands that must equal an expression (``Reshape(x, [0, -1])``).
         attributes: Constraints of attributes, by the placeholder that stands in the pattern until it is resolved.
+        roots: Roots that are built, by name.
     """
 
     context: Context
     operands: list[Deferred] = field(default_factory=list)
     attributes: dict[int, Deferred] = field(default_factory=dict)
+    roots: dict[str, ast.Match | ast.Alternatives] = field(default_factory=dict)
     _memo: dict[Definition, ast.Pattern] = field(default_factory=dict)
     _operators: int = 0
     _anonymous: int = 0
@@ -117,6 +119,8 @@ class PatternBuilder:
             return self.build(entry.term, entry.frame, optional=optional)
         if isinstance(entry, Definition) and not entry.is_macro:
             return self._let(entry, term, optional)
+        if term.name in self.roots:
+            return self.roots[term.name]
         if term.name in DTYPES or term.name in DTYPE_LISTS:
             raise context.error(term.place, "a pattern is required", actual=f"`{term.name}`, an element type")
         if term.name not in context.bindings:

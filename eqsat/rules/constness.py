@@ -24,16 +24,17 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
     if not uses(condition.expr).consts:
         yield condition
         return
-    for part in _conjuncts(condition.expr):
+    for part in conjuncts(condition.expr):
         if uses(part).consts:
             check_requires_constness(part, context)
         yield ast.Condition(part, condition.because, part.place)
 
 
-def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
+def conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
+    """The parts of ``a and b``, and of those."""
     if isinstance(expr, ast.Binary) and expr.op == "and":
-        yield from _conjuncts(expr.left)
-        yield from _conjuncts(expr.right)
+        yield from conjuncts(expr.left)
+        yield from conjuncts(expr.right)
     else:
         yield expr
 

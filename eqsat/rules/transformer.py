@@ -193,8 +193,7 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     def right(self, meta: Meta, c: list[Any]) -> s.Side:
         return s.Side(str(c[0]), c[1])
 
-    def pattern(self, meta: Meta, c: list[Any]) -> s.Side:
-        return s.Side("", (s.Root(None, c[0], self._span(meta)),))
+    pattern = left
 
     # -- declarations
     def rule(self, meta: Meta, c: list[Any]) -> s.Definition:

@@ -136,7 +136,7 @@ def _composites(target: Target) -> Iterator[TargetError]:
                 "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
-        clauses = expand((composite.pattern,))
+        clauses = expand(composite.patterns)
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
                 f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
