@@ -13,6 +13,7 @@ from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import Size
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.partition_functions import PartitionFunction
@@ -71,7 +72,7 @@ def optimize(
     *,
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
     objective: Objective = "best",
@@ -93,7 +94,9 @@ def optimize(
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
             each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
+            of the range; costs are taken at the typical one.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
@@ -114,7 +117,7 @@ def optimize(
     Raises:
         ModelError: The model is broken or not supported.
         RuleError, TargetError: A rule or target file is.
-        OptimizationError: Sizes are unknown.
+        OptimizationError: The rank of an input is unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
         AuditError: The e-graph contradicts itself, so a rule is wrong.
         VerificationError: The result computes something else than the input.
@@ -124,6 +127,7 @@ def optimize(
         host=host,
         rules=rules,
         dims=dims,
+        free_sizes=True,
         numerics=numerics,
         time_limit=time_limit,
         iterations=iterations,

@@ -130,14 +130,18 @@ class Result:
         with declared(self.operators):
             return write_program(self.model, folder, **options)
 
-    def save(self, path: str | Path) -> None:
-        """Writes the optimised model as ONNX.
+    def save(self, path: str | Path, *, opset: int | None = None) -> None:
+        """Writes the optimised model as ONNX, at the opset of the input or the least newer one that it needs.
+
+        Args:
+            path: The file: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
+            opset: The newest opset to write, 7 to 26. Newer operators are replaced by their definitions.
 
         Raises:
-            ModelError: The file cannot be written.
+            ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
         with declared(self.operators):
-            save(self.model, path)
+            save(self.model, path, opset=opset)
 
     def report(self, path: str | Path) -> None:
         """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""

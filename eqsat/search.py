@@ -28,6 +28,7 @@ from eqsat.report.summary import Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
+from eqsat.schema.free_sizes import typical
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
@@ -114,7 +115,7 @@ class Search:
     ) -> Search:
         """Saturates and prices; the operators that the input declares are known."""
         size = len(loaded.model.graph)
-        untouched, notes = "", [*loaded.notes]
+        untouched, notes = "", [*loaded.notes, *_about_sizes(loaded)]
         found: Priced | None = None
         if size > MOST_PLACED:
             untouched = "size limit"
@@ -253,7 +254,7 @@ class Search:
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
         clock = self.clock
-        costs = CostModel(self.loaded.targets, bindable=False)
+        costs = _costs(self.loaded)
         with clock.stage("price"):
             summary = summarize_untouched(
                 self.model, costs, clock.seconds, objective, self.options.numerics, self.untouched, self.notes
@@ -297,13 +298,14 @@ class Search:
             {rule.name: rule.numerics.kind for rule in self.loaded.rules if rule.name in applied},
             seed,
             fails=self._fails if blame else None,
+            sizes=self.loaded.sizes,
         )
 
     def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
         """Whether some of the rules alone change what a model computes."""
         try:
             suspects = [r for r in self.loaded.rules if r.name in rules]
-            search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics))
+            search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics, free_sizes=True))
             programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(4))]
             for objective, seed in programs:
                 found = search.extract(objective, seed, verify=False)
@@ -313,6 +315,17 @@ class Search:
         except EqsatError:
             return False
         return False
+
+
+def _about_sizes(loaded: Loaded) -> list[str]:
+    if not loaded.sizes:
+        return []
+    values = ", ".join(f"{name} = {size}" for name, size in typical(loaded.sizes).items())
+    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; costs are at {values}"]
+
+
+def _costs(loaded: Loaded) -> CostModel:
+    return CostModel(loaded.targets, bindable=False, sizes=typical(loaded.sizes))
 
 
 def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]) -> Priced:
@@ -332,5 +345,5 @@ def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximati
         approximations=approximations,
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
-    pricing = Pricing(saturated.snapshot, CostModel(loaded.targets, bindable=False), runtime)
+    pricing = Pricing(saturated.snapshot, _costs(loaded), runtime)
     return price(saturated, pricing, loaded.outputs, clock)

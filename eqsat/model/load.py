@@ -23,9 +23,10 @@ from eqsat.model.read.recognize import recognize
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
-from eqsat.model.read.upgrade import inline_foreign, upgrade
+from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
+from eqsat.schema.versions import SOURCE_OPSET
 
 Source = ModelSource
 """What a model can be loaded from."""
@@ -78,6 +79,7 @@ def _without_collection() -> Iterator[None]:
 
 def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
+    versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     check(source)
     use_declarations(source)
     inline_foreign(source)
@@ -89,6 +91,7 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
         raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
     _type_operands(model, source.proto)
     model.ir_version = opset.IR_VERSION
+    model.metadata_props.setdefault(SOURCE_OPSET, versions)
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
     tidy(model, source.weights)

@@ -218,14 +218,14 @@ def output_arity(op: OpKey) -> tuple[int, int]:
 def input_dtypes(op: OpKey, index: int) -> frozenset[ir.DataType]:
     """Element types that the formal input at a position accepts, empty where it takes no tensor."""
     inputs = schema(op).inputs
-    return _dtypes(inputs[min(index, len(inputs) - 1)].types) if inputs else frozenset()
+    return dtypes(inputs[min(index, len(inputs) - 1)].types) if inputs else frozenset()
 
 
 @cache
 def output_dtypes(op: OpKey, index: int) -> frozenset[ir.DataType]:
     """Element types that the formal output at a position may have."""
     outputs = schema(op).outputs
-    return _dtypes(outputs[min(index, len(outputs) - 1)].types) if outputs else frozenset()
+    return dtypes(outputs[min(index, len(outputs) - 1)].types) if outputs else frozenset()
 
 
 @cache
@@ -292,5 +292,6 @@ _BY_TYPE_STRING = {
 } | {"tensor(float)": ir.DataType.FLOAT, "tensor(double)": ir.DataType.DOUBLE}
 
 
-def _dtypes(types: Iterable[str]) -> frozenset[ir.DataType]:
+def dtypes(types: Iterable[str]) -> frozenset[ir.DataType]:
+    """Element types of the tensors among the types that a schema names."""
     return frozenset(_BY_TYPE_STRING[t] for t in types if t in _BY_TYPE_STRING)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx_ir as ir
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.execute.settle import settled
-from eqsat.extract.from_egraph import require_static_types
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
+from eqsat.model.read.dims import split as split_dims
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
@@ -20,6 +21,7 @@ from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import operators_of
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared, declared_here
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files
@@ -41,6 +43,7 @@ class Loaded:
         placed: Statistics of the rules that place annotations.
         notes: What was left out, a sentence each.
         operators: All that the options, the targets and the rules declare.
+        sizes: Of the inputs, as far as they stay free.
     """
 
     model: ir.Model
@@ -51,6 +54,7 @@ class Loaded:
     placed: tuple[RuleStatistics, ...]
     notes: tuple[str, ...] = ()
     operators: tuple[Operator, ...] = ()
+    sizes: FreeSizes = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -64,6 +68,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
+    bound, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
         with declared(operators_of(path for target in available for path in target.rules)):
@@ -74,13 +79,16 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     check_names(dict(options.partition_functions or {}), available)
     notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
     with declared(known):
-        model = load_model(source, dims=options.dims)
+        model = load_model(source, dims=bound)
         if is_partitioned(model):
             model = load_model(inline(model, operators=False))
         model = settled(model)
         placing, rewriting = split(rules)
         model, placed = place(model, placing)
-    require_static_types(model.graph.inputs)
+    require_ranks(model.graph.inputs)
+    sizes = free_sizes(model, ranges)
+    if not options.free_sizes:
+        require_bound(model.graph.inputs, sizes)
     return Loaded(
         model,
         tuple(targets),
@@ -90,6 +98,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         tuple(placed),
         tuple(filter(None, notes)),
         known,
+        sizes,
     )
 
 
