@@ -18,6 +18,14 @@ from eqsat.ops.properties import is_commutative
 from eqsat.schema.opset import Schema, find_schema
 from eqsat.schema.types import OpKey
 
+_LAST = (1 << 62) - 1
+FIRST_KNOWN = f"(& (+ (min (& (- old 1) {_LAST}) (& (- new 1) {_LAST})) 1) {_LAST})"
+"""The merge of numbers of which 0 means unknown: the smallest other number, which was given out first.
+
+A class may contain an expression of itself, such as ``c + 0``. The bounds of that are wider than those of the class,
+and would become wider without end if a later answer replaced an earlier one. (0 - 1 wraps to the largest number.)
+"""
+
 PRELUDE = (
     "(sort T)",
     "(sort M)",
@@ -35,7 +43,7 @@ PRELUDE = (
     "(relation livem (M))",
     "(function const_type (i64) i64 :merge old)",
     "(relation const_small (i64))",
-    "(function nums (T) i64 :merge (max old new))",
+    f"(function nums (T) i64 :merge {FIRST_KNOWN})",
     "(function const_nums (i64) i64 :merge old)",
     "(function part (i64 i64) i64 :merge old)",
     "(ruleset analysis)",
