@@ -110,6 +110,7 @@ class Answerer:
         types: dict[str, TensorType | None] = {}
         values: dict[str, np.ndarray | None] = {}
         attrs: dict[str, Attrs] = {}
+        free: set[tuple[str, str]] = set()
         for column, number in zip(self.clause.columns, key, strict=True):
             if column.kind == "attrs":
                 attrs[column.variable] = self.tables.attrs[number]
@@ -119,12 +120,16 @@ class Answerer:
                 constant = self.tables.constants[number]
                 values[column.variable] = constant.numpy()
                 types.setdefault(column.variable, constant.type)
+            elif column.kind in ("free_term", "free_factor") and number == 1:
+                free.add((column.kind, column.variable))
         query = self.clause.query
         variables = [*query.leaves, *(s.value for s in query.sites), *(v for v, _ in query.numbers)]
         facts = {}
         for v in variables:
             constant = v in self.clause.constants or v in values
-            facts[v] = TensorFacts(types.get(v), values.get(v), constant, True)
+            facts[v] = TensorFacts(
+                types.get(v), values.get(v), constant, True, ("free_term", v) in free, ("free_factor", v) in free
+            )
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:

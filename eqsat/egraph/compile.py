@@ -39,8 +39,14 @@ from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
-_FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
+_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "free_term": "s", "free_factor": "p"}
+_FUNCTIONS = {
+    "type": "type",
+    "value": "cval",
+    "numbers": "nums",
+    "free_term": "free_term",
+    "free_factor": "free_factor",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +291,16 @@ class _Signature:
             for name in used.attrs:
                 if name in nodes:
                     add("attrs", nodes[name].attrs)
-            for name in used.types:
-                for variable in _variables_of(name, query):
-                    add("type", variable)
-            for name in used.values:
-                for variable in _variables_of(name, query):
-                    add("value", variable)
+            asked = (
+                ("type", used.types),
+                ("value", used.values),
+                ("free_term", used.terms),
+                ("free_factor", used.factors),
+            )
+            for kind, names in asked:
+                for name in names:
+                    for variable in _variables_of(name, query):
+                        add(kind, variable)
         if self.layout is not None:
             for name in _spreads(self._templates()):
                 add("attrs", nodes[name].attrs)

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
+from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.egraph.made_constants import residues
@@ -25,6 +26,7 @@ from eqsat.ops.interval_arithmetic import operator_bounds
 from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 from eqsat.ops.traits import Trait
+from eqsat.ops.wide import FLOATS
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 
@@ -48,6 +50,7 @@ def analysis_rules(c: Constructor) -> list[str]:
         rules.append(f"(rule ({answer} (= e (out m k)) (= t (part r k))) ((set (type e) t)) :ruleset analysis)")
     else:
         rules.append(f"(rule ({answer}) ((set (type e) r)) :ruleset analysis)")
+    rules += propagation(c)
     live = "(livem m)" if c.outputs else "(live e)"
     if is_deterministic(c.op):
         rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
@@ -110,6 +113,8 @@ class Facts:
         self._constructors: list[Constructor] = []
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self._constants = 0
+        self._types = 0
+        self._numbers = 0
         self._pending: list[Fact] = []
         self._priming = False
 
@@ -128,7 +133,8 @@ class Facts:
         self.engine.step("settle")
 
     def announce_constants(self) -> None:
-        """Writes type and smallness of constants interned since the last call to egglog."""
+        """Writes what egglog reads of the constants, types and numbers interned since the last call."""
+        tables = self.tables
         facts: list[Fact] = []
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
@@ -136,7 +142,16 @@ class Facts:
             facts.append(("const_nums", (number,), self.tables.numbers.id(Numbers(number))))
             if constant.is_small or number == 0:
                 facts.append(("const_small", (number,), None))
-        self._constants = len(self.tables.constants)
+        self._constants = len(tables.constants)
+        for number in range(self._types, len(tables.types)):
+            known = tables.types[number]
+            if known is not None and known.dtype in FLOATS:
+                facts.append(("is_float", (number,), None))
+        self._types = len(tables.types)
+        for number in range(max(self._numbers, 1), len(tables.numbers)):
+            equal = tables.equal_to(tables.numbers[number])
+            facts += [(g.matters, (number,), None) for g in GATHERINGS if equal != g.neutral]
+        self._numbers = len(tables.numbers)
         self.engine.set_facts(facts)
 
     def prime(self, encoding: Encoding) -> tuple[list[int | None], list[int | None]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +21,8 @@ from eqsat.schema.types import Attrs, TensorType
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""
+
+_FIRST = 64
 
 K = TypeVar("K", bound=Hashable)
 
@@ -65,6 +67,17 @@ class Constant:
     @property
     def is_small(self) -> bool:
         return self.type is not None and (self.type.elements or 0) <= SMALL
+
+    def equal_to(self) -> Any:
+        """The number that all elements equal, None if there is none."""
+        array = self.numpy()
+        if array is None or not array.size or array.dtype.kind not in "biufV":
+            return None
+        flat = array.reshape(-1)
+        # Most constants differ in their first elements: the others are not read then.
+        if not (flat[:_FIRST] == flat[0]).all() or not (flat == flat[0]).all():
+            return None
+        return flat[0].item()
 
     def numpy(self) -> np.ndarray | None:
         """The contents, None for the absent input."""
@@ -138,6 +151,15 @@ class Tables:
         self.composites: Table[Hashable] = Table()
         self._wide: dict[int, Wide] = {}
         self._bounds: dict[int, Bounds] = {}
+        self._equal: dict[int, Any] = {}
+
+    def equal_to(self, numbers: Numbers | None) -> Any:
+        """The number that all elements of a constant equal, None if they differ or are not known."""
+        if numbers is None or not numbers.constant:
+            return None
+        if numbers.constant not in self._equal:
+            self._equal[numbers.constant] = self.constants[numbers.constant].equal_to()
+        return self._equal[numbers.constant]
 
     def wide(self, numbers: Numbers) -> Wide | None:
         """A small constant in a wider type, None if it is unknown or large."""
