@@ -117,6 +117,11 @@ class CompiledClause:
         self.columns = tuple(dict.fromkeys([*self.columns, *columns]))
 
     @property
+    def gathers(self) -> bool:
+        """Whether it moves constants one step, see :mod:`eqsat.egraph.free_constants`."""
+        return self.layout is not None and any(c.kind in ("free_term", "free_factor") for c in self.columns)
+
+    @property
     def outputs(self) -> int:
         return 1 if self.layout is None else len(self.layout.steps)
 

@@ -175,6 +175,7 @@ class Saturation:
         for iteration in range(limits.iterations):
             changed = self.engine.step("commute")
             changed |= self._round(self._states, iteration)
+            changed |= self._gather(iteration)
             if self._raw:
                 changed |= self.engine.step("user")
             self.facts.saturate()
@@ -229,6 +230,22 @@ class Saturation:
         for state in active:
             state.pending = 0
             changed |= self.engine.step(f"apply_{state.clause.key}")
+        return changed
+
+    def _gather(self, iteration: int) -> bool:
+        """Runs the rules that gather constants to their fixed point: it takes as many steps as a sum has terms, and
+        rounds do not depend on that.
+        """
+        assert self.limits.nodes is not None
+        gathering = [s for s in self._states if s.clause.gathers]
+        changed = False
+        while gathering and self.enodes <= self.limits.nodes and time.perf_counter() <= self._end:
+            self.facts.saturate()
+            self.engine.step("commute")
+            if not self._round(gathering, iteration):
+                break
+            self.enodes = self.count()
+            changed = True
         return changed
 
     def _hold_back(self, state: _State, iteration: int) -> bool:
