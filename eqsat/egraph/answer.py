@@ -120,6 +120,10 @@ class Answerer:
                 constant = self.tables.constants[number]
                 values[column.variable] = constant.numpy()
                 types.setdefault(column.variable, constant.type)
+            elif column.kind == "element":
+                element = self.tables.elements[number]
+                values[column.variable] = element.numpy()
+                types.setdefault(column.variable, TensorType(element.dtype, ()))
             elif column.kind in ("free_term", "free_factor") and number == 1:
                 free.add((column.kind, column.variable))
         query = self.clause.query
@@ -208,7 +212,8 @@ class Answerer:
         for variable, _ in query.numbers:
             fact = facts[variable]
             assert fact.value is not None and fact.type is not None
-            constant = (("value", TensorAttr(fact.value, fact.type.dtype)),)
+            shape = tuple(d for d in fact.type.shape or () if isinstance(d, int))
+            constant = (("value", TensorAttr(np.broadcast_to(fact.value, shape), fact.type.dtype)),)
             nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
             values[variable] = count
             count += 1

@@ -39,11 +39,12 @@ from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "free_term": "s", "free_factor": "p"}
+_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
 _FUNCTIONS = {
     "type": "type",
     "value": "cval",
     "numbers": "nums",
+    "element": "element",
     "free_term": "free_term",
     "free_factor": "free_factor",
 }
@@ -290,7 +291,9 @@ class _Signature:
             if self.layout is None or site.match.attrs:
                 add("attrs", site.attrs)
         for variable, _ in query.numbers:
-            add("value", variable)
+            add("element", variable)
+            if self.layout is None:
+                add("type", variable)
         for expr in self._expressions():
             used = uses(expr)
             for name in used.attrs:

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
+from eqsat.egraph.equal_elements import element_of_result
 from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
@@ -149,8 +150,13 @@ class Facts:
                 facts.append(("is_float", (number,), None))
         self._types = len(tables.types)
         for number in range(max(self._numbers, 1), len(tables.numbers)):
-            equal = tables.equal_to(tables.numbers[number])
-            facts += [(g.matters, (number,), None) for g in GATHERINGS if equal != g.neutral]
+            known_numbers = tables.numbers[number]
+            element = None if known_numbers is None else tables.element(known_numbers)
+            if element is not None:
+                facts.append(("nums_element", (number,), tables.elements.id(element)))
+            facts += [
+                (g.matters, (number,), None) for g in GATHERINGS if element is None or element.numpy() != g.neutral
+            ]
         self._numbers = len(tables.numbers)
         self.engine.set_facts(facts)
 
@@ -269,8 +275,10 @@ class Facts:
             value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
             if value is not None and not c.outputs:
                 return (tables.numbers.id(Numbers(value[0])),)
-        bounds = operator_bounds(c.op, tables.attrs[key[0]], [tables.bounds(o) for o in given], types)
-        return (tables.numbers.id(Numbers(0, bounds)),)
+        attrs = tables.attrs[key[0]]
+        bounds = operator_bounds(c.op, attrs, [tables.bounds(o) for o in given], types)
+        element = element_of_result(c.op, attrs, [tables.element(o) for o in given])
+        return (tables.numbers.id(Numbers(0, bounds, element)),)
 
     def _infer(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""

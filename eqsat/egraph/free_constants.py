@@ -5,9 +5,10 @@ e-graph would hold a class for each subset. Two facts of a class prevent that. I
 a constant inside, and a *free factor* if it is a product with one. A rule moves a constant out of a sum only if the
 rest has no free term, so the constants of a sum are gathered one after the other, and each class has one such form.
 
-A sum that something other than a sum or a constant scale reads is *pinned*: its value is needed as it is, and moving its
-constant further would save nothing. The residual stream of a network, which each layer's normalisation reads, is a chain of pinned sums.
-So constants move within a layer and never from layer to layer, and the work does not depend on how many layers follow.
+A sum is *pinned* if something reads it that is neither a sum nor a constant scale: its value is needed as it is, and
+moving its constant further would save nothing. The residual stream of a network, which each layer's normalisation
+reads, is a chain of pinned sums. So constants move within a layer and never from layer to layer, and the work does not
+depend on how many layers follow.
 
 The facts are functions of egglog, 0 or 1, and 2 where a class is pinned. They are derived with the types, before rules
 look at them, and for floating-point numbers only: rules move no others.

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.egraph.equal_elements import Element, element_of
 from eqsat.ops.interval_arithmetic import Bounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
@@ -21,8 +22,6 @@ from eqsat.schema.types import Attrs, TensorType
 
 SMALL = 4096
 """Constants up to this many elements are compared and folded by value inside the e-graph."""
-
-_FIRST = 64
 
 K = TypeVar("K", bound=Hashable)
 
@@ -67,17 +66,6 @@ class Constant:
     @property
     def is_small(self) -> bool:
         return self.type is not None and (self.type.elements or 0) <= SMALL
-
-    def equal_to(self) -> Any:
-        """The number that all elements equal, None if there is none."""
-        array = self.numpy()
-        if array is None or not array.size or array.dtype.kind not in "biufV":
-            return None
-        flat = array.reshape(-1)
-        # Most constants differ in their first elements: the others are not read then.
-        if not (flat[:_FIRST] == flat[0]).all() or not (flat == flat[0]).all():
-            return None
-        return flat[0].item()
 
     def numpy(self) -> np.ndarray | None:
         """The contents, None for the absent input."""
@@ -124,10 +112,12 @@ class Numbers:
     Attributes:
         constant: Id of the constant; 0 if it is not computed, or absent.
         bounds: Bounds, if it is not computed.
+        element: What all elements equal, if it is not computed and they are equal.
     """
 
     constant: int = 0
     bounds: Bounds | None = None
+    element: Element | None = None
 
 
 class Types(Table[TensorType | None]):
@@ -151,15 +141,19 @@ class Tables:
         self.composites: Table[Hashable] = Table()
         self._wide: dict[int, Wide] = {}
         self._bounds: dict[int, Bounds] = {}
-        self._equal: dict[int, Any] = {}
+        self.elements: Table[Element] = Table()
+        self._element: dict[int, Element | None] = {}
 
-    def equal_to(self, numbers: Numbers | None) -> Any:
-        """The number that all elements of a constant equal, None if they differ or are not known."""
-        if numbers is None or not numbers.constant:
-            return None
-        if numbers.constant not in self._equal:
-            self._equal[numbers.constant] = self.constants[numbers.constant].equal_to()
-        return self._equal[numbers.constant]
+    def element(self, numbers: Numbers) -> Element | None:
+        """What all elements of a constant expression equal, None if they differ or are not known."""
+        if numbers.element is not None or not numbers.constant:
+            return numbers.element
+        if numbers.constant not in self._element:
+            constant = self.constants[numbers.constant]
+            array = constant.numpy()
+            known = array is not None and constant.type is not None
+            self._element[numbers.constant] = element_of(array, constant.type.dtype) if known else None
+        return self._element[numbers.constant]
 
     def wide(self, numbers: Numbers) -> Wide | None:
         """A small constant in a wider type, None if it is unknown or large."""
