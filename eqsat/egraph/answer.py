@@ -13,7 +13,9 @@ import numpy as np
 from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
+from eqsat.egraph.query import Site
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.schema.body import Body, BodyNode
@@ -97,7 +99,7 @@ class Answerer:
             return None
         env = self._env(facts, attrs)
         try:
-            return env if self._bind(env, attrs) else None
+            return env if self._bind(env, attrs, facts) else None
         except Unknown:
             return None
 
@@ -175,7 +177,7 @@ class Answerer:
                 env[alias] = env[name]
         return env
 
-    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs]) -> bool:
+    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]) -> bool:
         """Binds attributes by name; False where a required value differs."""
         required = []
         for site in self.clause.query.sites:
@@ -185,19 +187,19 @@ class Answerer:
                 if value is None:
                     return False
                 if bind.name is None:
-                    required.append((value, bind.equals))
+                    required.append((value, site, bind))
                 elif bind.name in env:
                     if env[bind.name] != value:
                         return False
                 else:
                     env[bind.name] = value
-        for value, expr in required:
-            wanted = evaluate(expr, env)
+        for value, site, bind in required:
+            wanted = evaluate(bind.equals, env)
             if isinstance(wanted, np.ndarray | list):
                 wanted = tuple(np.asarray(wanted).tolist())
             if isinstance(wanted, float) and isinstance(value, float):
                 wanted = float(np.float32(wanted))
-            if wanted != value:
+            if wanted != value and _normal(site, bind.attribute, wanted, attrs, facts) != value:
                 return False
         return True
 
@@ -238,3 +240,16 @@ class Answerer:
             tuple((n, f.op, f.attrs) for n in sorted(names) if isinstance(f := env.get(n), NodeFacts)),
             tuple((n, env[n]) for n in sorted(bound)),
         )
+
+
+def _normal(
+    site: Site, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
+) -> object:
+    """A required attribute in the normal form of its operator, as all attributes in the e-graph are: an axis that is
+    counted from the end is counted from the front.
+    """
+    if not isinstance(wanted, int | tuple):
+        return wanted
+    types = [facts[v].type if v in facts else None for v in site.operands]
+    bundle = tuple((name, wanted if name == attribute else value) for name, value in attrs[site.attrs])
+    return dict(complete(site.constructor.op, bundle, types)).get(attribute)

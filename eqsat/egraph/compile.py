@@ -34,6 +34,7 @@ from eqsat.rules.ast import (
     operands,
 )
 from eqsat.rules.constness import asked_constant
+from eqsat.rules.counted_axes import may_count_from_end
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
@@ -290,6 +291,10 @@ class _Signature:
         for site in query.sites:
             if self.layout is None or site.match.attrs:
                 add("attrs", site.attrs)
+            if any(bind.equals is not None and may_count_from_end(bind.equals) for bind in site.match.attrs):
+                for operand in site.operands:
+                    if operand != ABSENT:
+                        add("type", operand)
         for variable, _ in query.numbers:
             add("element", variable)
             if self.layout is None:
