@@ -133,6 +133,54 @@ def plain_residuals(layers: int) -> ir.Model:
     return eqsat.graph(y)
 
 
+def branches(count: int) -> ir.Model:
+    """One sum of many products with biases, as of experts."""
+    weights = Weights()
+    x = eqsat.input("x", (1, TOKENS, WIDTH))
+    y = mlp(x, weights)
+    for _ in range(count):
+        y = y + mlp(x, weights)
+    return eqsat.graph(op.Relu(y))
+
+
+def alternating_sum(count: int) -> ir.Model:
+    """A sum of constants and others in turn."""
+    weights = Weights()
+    x = eqsat.input("x", (1, TOKENS, WIDTH))
+    y = x
+    for _ in range(count):
+        y = (y + op.Relu(op.MatMul(x, weights(WIDTH, WIDTH)))) + weights(WIDTH)
+    return eqsat.graph(op.Relu(y))
+
+
+def alternating_product(count: int) -> ir.Model:
+    weights = Weights()
+    x = eqsat.input("x", (1, TOKENS, WIDTH))
+    y = x
+    for _ in range(count):
+        y = (y * weights.positive(WIDTH)) * op.Sigmoid(op.MatMul(x, weights(WIDTH, WIDTH)))
+    return eqsat.graph(op.Relu(y))
+
+
+def affine_maps(count: int) -> ir.Model:
+    """Scales and shifts, which are one scale and one shift together."""
+    weights = Weights()
+    y = eqsat.input("x", (1, TOKENS, WIDTH))
+    for _ in range(count):
+        y = y * weights.positive(WIDTH) + weights(WIDTH)
+    return eqsat.graph(op.Relu(y))
+
+
+def scaled_stream(layers: int) -> ir.Model:
+    """A residual stream that each layer scales."""
+    weights = Weights()
+    y = eqsat.input("x", (1, TOKENS, WIDTH))
+    for _ in range(layers):
+        branch = linear(layer_norm(y, weights), weights, WIDTH, WIDTH)
+        y = y * np.float32(0.5) + branch * np.float32(0.7)
+    return eqsat.graph(op.Relu(y))
+
+
 CHAINS: dict[str, Callable[[int], ir.Model]] = {
     "pre_norm": pre_norm,
     "pre_norm_spelled": lambda layers: pre_norm(layers, spelled_layer_norm),
@@ -141,4 +189,9 @@ CHAINS: dict[str, Callable[[int], ir.Model]] = {
     "masked_attention": masked_attention,
     "residual_convolutions": residual_convolutions,
     "plain_residuals": plain_residuals,
+    "branches": branches,
+    "alternating_sum": alternating_sum,
+    "alternating_product": alternating_product,
+    "affine_maps": affine_maps,
+    "scaled_stream": scaled_stream,
 }
