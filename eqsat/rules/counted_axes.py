@@ -38,6 +38,8 @@ def same_axes(value: ast.Expr, wanted: ast.Expr, operand: str, axes: Axes, place
             rank = ast.Binary("+", rank, ast.Number(1, "1", place), place, place)
         counted = ast.Compare(value, (("==", ast.Binary("+", wanted, rank, place, place)),), place)
         return ast.Binary("or", exactly, counted, place, place)
+    if _is_normal(wanted):
+        return ast.Compare(value, (("==", wanted),), place)
     if may_count_from_end(wanted):
         if axes.of_result:
             rank = ast.Binary("+", rank, ast.Apply(ast.Name("len", place), (wanted,), place), place, place)
@@ -45,6 +47,14 @@ def same_axes(value: ast.Expr, wanted: ast.Expr, operand: str, axes: Axes, place
     if not axes.ordered:
         value, wanted = (ast.Apply(ast.Name("sorted", place), (listed,), place) for listed in (value, wanted))
     return ast.Compare(value, (("==", wanted),), place)
+
+
+def _is_normal(listed: ast.Expr) -> bool:
+    """Whether axes are written as they are in the e-graph."""
+    if not isinstance(listed, ast.Sequence):
+        return False
+    written = [item.value for item in listed.items if isinstance(item, ast.Number)]
+    return len(written) == len(listed.items) and written == sorted(written) and min(written, default=0) >= 0
 
 
 def _counted(listed: ast.Expr, rank: ast.Expr, place: ast.Place) -> ast.Expr:

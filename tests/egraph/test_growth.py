@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.errors import EqsatError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
@@ -94,3 +95,17 @@ rule regroup : real
 
 def test_nothing_is_reported_where_all_was_found() -> None:
     assert eqsat.optimize(CHAINS["pre_norm"](1)).summary.saturation.growth == ()
+
+
+def test_targets_cannot_ask_for_facts_of_the_egraph() -> None:
+    text = """
+target acc
+    peak float32 = 1e12
+    bandwidth = 1e12
+    launch = 1e-9
+    link bandwidth = 1e12, latency = 1e-9
+    supports Add
+        where x.has_free_term
+"""
+    with pytest.raises(EqsatError, match="can only be asked in `where` of rules and composites"):
+        read_text(text, "acc.target")
