@@ -151,8 +151,8 @@ class Tables:
         if numbers.constant not in self._element:
             constant = self.constants[numbers.constant]
             array = constant.numpy()
-            known = array is not None and constant.type is not None
-            self._element[numbers.constant] = element_of(array, constant.type.dtype) if known else None
+            kind = constant.type
+            self._element[numbers.constant] = None if array is None or kind is None else element_of(array, kind.dtype)
         return self._element[numbers.constant]
 
     def wide(self, numbers: Numbers) -> Wide | None:
