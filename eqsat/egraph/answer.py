@@ -13,7 +13,9 @@ import numpy as np
 from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
+from eqsat.egraph.query import Site
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.schema.body import Body, BodyNode
@@ -112,7 +114,7 @@ class Answerer:
             return None
         env = self._env(facts, attrs)
         try:
-            return env if self._bind(env, attrs) else None
+            return env if self._bind(env, attrs, facts) else None
         except Unknown:
             return None
 
@@ -125,6 +127,7 @@ class Answerer:
         types: dict[str, TensorType | None] = {}
         values: dict[str, np.ndarray | None] = {}
         attrs: dict[str, Attrs] = {}
+        free: set[tuple[str, str]] = set()
         for column, number in zip(self.clause.columns, key, strict=True):
             if column.kind == "attrs":
                 attrs[column.variable] = self.tables.attrs[number]
@@ -134,12 +137,20 @@ class Answerer:
                 constant = self.tables.constants[number]
                 values[column.variable] = constant.numpy()
                 types.setdefault(column.variable, constant.type)
+            elif column.kind == "element":
+                element = self.tables.elements[number]
+                values[column.variable] = element.numpy()
+                types.setdefault(column.variable, TensorType(element.dtype, ()))
+            elif column.kind in ("free_term", "free_factor") and number == 1:
+                free.add((column.kind, column.variable))
         query = self.clause.query
         variables = [*query.leaves, *(s.value for s in query.sites), *(v for v, _ in query.numbers)]
         facts = {}
         for v in variables:
             constant = v in self.clause.constants or v in values
-            facts[v] = TensorFacts(types.get(v), values.get(v), constant, True)
+            facts[v] = TensorFacts(
+                types.get(v), values.get(v), constant, True, ("free_term", v) in free, ("free_factor", v) in free
+            )
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:
@@ -181,7 +192,7 @@ class Answerer:
                 env[alias] = env[name]
         return env
 
-    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs]) -> bool:
+    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]) -> bool:
         """Binds attributes by name; False where a required value differs."""
         required = []
         for site in self.clause.query.sites:
@@ -191,19 +202,19 @@ class Answerer:
                 if value is None:
                     return False
                 if bind.name is None:
-                    required.append((value, bind.equals))
+                    required.append((value, site, bind))
                 elif bind.name in env:
                     if env[bind.name] != value:
                         return False
                 else:
                     env[bind.name] = value
-        for value, expr in required:
-            wanted = evaluate(expr, env)
+        for value, site, bind in required:
+            wanted = evaluate(bind.equals, env)
             if isinstance(wanted, np.ndarray | list):
                 wanted = tuple(np.asarray(wanted).tolist())
             if isinstance(wanted, float) and isinstance(value, float):
                 wanted = float(np.float32(wanted))
-            if wanted != value:
+            if wanted != value and _normal(site, bind.attribute, wanted, attrs, facts) != value:
                 return False
         return True
 
@@ -222,7 +233,8 @@ class Answerer:
         for variable, _ in query.numbers:
             fact = facts[variable]
             assert fact.value is not None and fact.type is not None
-            constant = (("value", TensorAttr(fact.value, fact.type.dtype)),)
+            shape = tuple(d for d in fact.type.shape or () if isinstance(d, int))
+            constant = (("value", TensorAttr(np.broadcast_to(fact.value, shape), fact.type.dtype)),)
             nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
             values[variable] = count
             count += 1
@@ -247,3 +259,16 @@ class Answerer:
             tuple((n, env[n]) for n in sorted(bound)),
             self._results() if len(results) > 1 else (),
         )
+
+
+def _normal(
+    site: Site, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
+) -> object:
+    """A required attribute in the normal form of its operator, as all attributes in the e-graph are: an axis that is
+    counted from the end is counted from the front.
+    """
+    if not isinstance(wanted, int | tuple):
+        return wanted
+    types = [facts[v].type if v in facts else None for v in site.operands]
+    bundle = tuple((name, wanted if name == attribute else value) for name, value in attrs[site.attrs])
+    return dict(complete(site.constructor.op, bundle, types)).get(attribute)

@@ -35,13 +35,21 @@ from eqsat.rules.ast import (
     operands,
 )
 from eqsat.rules.constness import asked_constant
+from eqsat.rules.counted_axes import may_count_from_end
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
-_FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
+_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
+_FUNCTIONS = {
+    "type": "type",
+    "value": "cval",
+    "numbers": "nums",
+    "element": "element",
+    "free_term": "free_term",
+    "free_factor": "free_factor",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,11 @@ class CompiledClause:
         self.watched = frozenset(v for v in read if v in self.query.leaves)
         columns = [Column("numbers", v) for v in read if v in self.watched]
         self.columns = tuple(dict.fromkeys([*self.columns, *columns]))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it moves constants one step, see :mod:`eqsat.egraph.free_constants`."""
+        return self.layout is not None and any(c.kind in ("free_term", "free_factor") for c in self.columns)
 
     @property
     def outputs(self) -> int:
@@ -290,19 +303,29 @@ class _Signature:
         for site in query.sites:
             if self.layout is None or site.match.attrs:
                 add("attrs", site.attrs)
+            if any(bind.equals is not None and may_count_from_end(bind.equals) for bind in site.match.attrs):
+                for operand in site.operands:
+                    if operand != ABSENT:
+                        add("type", operand)
         for variable, _ in query.numbers:
-            add("value", variable)
+            add("element", variable)
+            if self.layout is None:
+                add("type", variable)
         for expr in self._expressions():
             used = uses(expr)
             for name in used.attrs:
                 if name in nodes:
                     add("attrs", nodes[name].attrs)
-            for name in used.types:
-                for variable in _variables_of(name, query):
-                    add("type", variable)
-            for name in used.values:
-                for variable in _variables_of(name, query):
-                    add("value", variable)
+            asked = (
+                ("type", used.types),
+                ("value", used.values),
+                ("free_term", used.terms),
+                ("free_factor", used.factors),
+            )
+            for kind, names in asked:
+                for name in names:
+                    for variable in _variables_of(name, query):
+                        add(kind, variable)
         if self.layout is not None:
             for name in _spreads(self._templates()):
                 add("attrs", nodes[name].attrs)

@@ -13,6 +13,7 @@ from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
+from eqsat.rules.constness import forbid_free_constants
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.evaluation import evaluate
 from eqsat.rules.known_facts import Unknown
@@ -281,7 +282,10 @@ def _conditions_and_cost(
     item: s.Entry, ops: Sequence[OpKey], builder: Builder, symbols: tuple[str, ...]
 ) -> tuple[tuple[ast.Condition, ...], ast.Expr | None]:
     _bind_operands(ops, item.place, builder.context)
-    return tuple(builder.plain_conditions(item.clauses)), _cost(item.clauses, builder, symbols)
+    conditions = builder.plain_conditions(item.clauses)
+    for condition in conditions:
+        forbid_free_constants(condition.expr, builder.context)
+    return tuple(conditions), _cost(item.clauses, builder, symbols)
 
 
 def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> None:

@@ -59,6 +59,16 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
         )
 
 
+def forbid_free_constants(expr: ast.Expr, context: Context) -> None:
+    """Raises: RuleError: The expression asks for a fact that only an e-graph has."""
+    names = ("has_free_term", "has_free_factor")
+    asked = next((p for p in walk(expr) if isinstance(p, ast.Member) and p.name in names), None)
+    if asked is not None:
+        raise context.error(
+            asked.place, f"`.{asked.name}` can only be asked in `where` of rules and composites, which match e-classes"
+        )
+
+
 def _asking(expr: ast.Expr) -> ast.Expr:
     """The part that asks."""
     return next((part for part in walk(expr) if asked_constant(part)), expr)
