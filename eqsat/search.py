@@ -29,6 +29,7 @@ from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
 from eqsat.schema.free_sizes import typical
+from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
@@ -105,6 +106,14 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
+        with declared(loaded.operators):
+            return cls._of(loaded, options, clock, approximations)
+
+    @classmethod
+    def _of(
+        cls, loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]
+    ) -> Search:
+        """Saturates and prices; the operators that the input declares are known."""
         size = len(loaded.model.graph)
         untouched, notes = "", [*loaded.notes, *_about_sizes(loaded)]
         found: Priced | None = None
@@ -177,7 +186,7 @@ class Search:
 
         if self.untouched:
             return AuditReport(0, 0, 0, {self.untouched: len(self.model.graph)}, ())
-        with self.clock.stage("audit"):
+        with self.clock.stage("audit"), declared(self.loaded.operators):
             return audit(self.saturation, samples)
 
     def extract(
@@ -202,8 +211,14 @@ class Search:
             VerificationError: It computes something else.
         """
         check_objective(objective, seed)
-        if self.untouched:
-            return self._as_it_stands(objective)
+        with declared(self.loaded.operators):
+            if self.untouched:
+                return self._as_it_stands(objective)
+            return self._extracted(objective, seed, limited, share, verify)
+
+    def _extracted(
+        self, objective: Objective, seed: int, limited: Limited | None, share: float, verify: bool
+    ) -> Result:
         clock, loaded = self.clock, self.loaded
         priced = self.priced if limited is None else replace(self.priced, formulation=limited.formulation)
         solution = extract(priced.formulation, clock, objective, seed, limited=limited, share=share)
@@ -233,6 +248,7 @@ class Search:
             summary=summary,
             plan=program.plan,
             choices=solution.choices,
+            operators=loaded.operators,
         )
 
     def _as_it_stands(self, objective: Objective) -> Result:
@@ -255,6 +271,7 @@ class Search:
             summary=replace(summary, seconds=dict(clock.seconds), verification=switched_off("nothing was rewritten")),
             plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
             choices={},
+            operators=self.loaded.operators,
         )
 
     def _verified(self, plan: Plan, model: ir.Model, seed: int, verify: bool) -> Verification:

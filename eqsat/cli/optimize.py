@@ -12,6 +12,7 @@ from eqsat.cli.options import (
     MODEL,
     chosen_rules,
     debug_option,
+    declarations_option,
     host_option,
     limits_options,
     memory_option,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @host_option
 @rules_options
 @sizes_option
+@declarations_option
 @numerics_option
 @click.option(
     "--objective",

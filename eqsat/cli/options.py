@@ -48,6 +48,28 @@ def dims_option(command: _Command) -> _Command:
     )(command)
 
 
+def declarations_option(command: _Command) -> _Command:
+    """``--declarations``, any number of times: what the files declare is known while the command runs."""
+
+    @wraps(command)
+    def knowing(*args: Any, declarations: tuple[Path, ...], **kwargs: Any) -> Any:
+        if not declarations:
+            return command(*args, **kwargs)
+        from eqsat.rules.operators import declarations as declaring
+
+        with declaring(*declarations):
+            return command(*args, **kwargs)
+
+    return click.option(
+        "--declarations",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A rule or target file that declares operators of a domain of your own, or a Python file that does, which "
+        "is run. May be repeated.",
+    )(cast(_Command, knowing))
+
+
 def sizes_option(command: _Command) -> _Command:
     """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
     return click.option(

@@ -13,6 +13,7 @@ from eqsat.cli.options import (
     FiniteRange,
     chosen_rules,
     debug_option,
+    declarations_option,
     dims_option,
     host_option,
     limits_options,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
 @dims_option
+@declarations_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
 @click.option(
     "--noise-samples",

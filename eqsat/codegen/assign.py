@@ -15,6 +15,7 @@ from eqsat.backends.runs import alternating, as_a_whole, refusals
 from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
 from eqsat.codegen.regions import MarkedKernel, MarkedRegion
+from eqsat.schema.types import TensorType
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
@@ -118,15 +119,22 @@ class _Assignment:
 
     def _kernel(self, marked: MarkedKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
-        results = [marked.results.get(i) for i in range(max(marked.results, default=-1) + 1)]
+        count = max([*marked.results, *marked.types], default=-1) + 1
+        found = [marked.results.get(i) for i in range(count)]
+        results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in found)
+        unread = tuple(
+            _tensor(f"{marked.name}_{i}", marked.types.get(i)) if t is None and count > 1 else None
+            for i, t in enumerate(results)
+        )
         return Kernel(
             marked.name,
             marked.operator,
             marked.attributes,
             tuple(marked.operands.get(i) for i in range(marked.count)),
-            tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in results),
+            results,
             operators,
             marked.call,
+            unread,
         )
 
     def _operators(self, node: Node) -> list[Operator]:
@@ -183,6 +191,13 @@ class _Assignment:
             copies.append(Node(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True))
             group.results.append(tensor)
         return copies
+
+
+def _tensor(name: str, known: TensorType | None) -> Tensor | None:
+    """A place for a result that nothing reads."""
+    if known is None:
+        return None
+    return Tensor(name, known.dtype, tuple(n for n in known.shape or () if isinstance(n, int)))
 
 
 def _tensors(operands: Sequence[Operand | None]) -> list[Tensor]:

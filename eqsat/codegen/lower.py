@@ -31,6 +31,7 @@ from eqsat.ops.evaluate import fold
 from eqsat.ops.properties import is_deterministic
 from eqsat.partition.saved import inline
 from eqsat.schema.attributes import array_of, op_key, to_attrs
+from eqsat.schema.functions import find_reference
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 _MOST_CAUSES = 20
@@ -327,6 +328,13 @@ class _Lowering:
     def _check_families(self, program: Program) -> None:
         for node in program.nodes:
             if family_of(node) is None:
+                if find_reference(node.operator) is not None:
+                    self.problems.add(
+                        f"{node.operator}, which a Python function computes (in C a backend does, or the `call` of a "
+                        "target)",
+                        node.name,
+                    )
+                    continue
                 types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
 

@@ -23,6 +23,7 @@ from eqsat.backends.read import (
     constant_of,
     kernel_nodes,
     known_constants,
+    known_type,
     operator_of,
     places_of,
 )
@@ -34,6 +35,7 @@ from eqsat.partition.emit import CALL, REGION, TARGET, composite_domain
 from eqsat.partition.names import Namer
 from eqsat.rules.ast import Target
 from eqsat.schema.attributes import op_key, subgraphs
+from eqsat.schema.types import TensorType
 
 REGION_MARK = "codegen.region"
 """Metadata key: number of the region that a node belongs to."""
@@ -55,6 +57,7 @@ class MarkedKernel:
         count: How many operands it has, absent ones included.
         operands: Known for constants when it is marked, for the others when it is lowered.
         results: Known when it is lowered.
+        types: Of those results of a composite whose types are known.
     """
 
     name: str
@@ -64,6 +67,7 @@ class MarkedKernel:
     count: int = 0
     operands: dict[int, Operand] = field(default_factory=dict)
     results: dict[int, Operand] = field(default_factory=dict)
+    types: dict[int, TensorType] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -220,6 +224,9 @@ class _Marking:
         for at, value in enumerate(node.outputs):
             if value.name == "":
                 continue
+            known = known_type(value)
+            if composite is not None and known is not None and known.is_static:
+                kernel.types[at] = known
             users = list(value.uses())
             mark = _identity(value, namer, marks | {ROLE: f"result {at}"})
             # The name of the layer goes to the value that is read outside; lowering gives it to the tensor.

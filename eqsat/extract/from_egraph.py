@@ -18,7 +18,7 @@ from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.rules.ast import Target
-from eqsat.rules.evaluation import NodeFacts, TensorFacts
+from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.types import TensorType
 from eqsat.targets.cost import CostModel
 
@@ -108,15 +108,14 @@ class Pricing:
         assert instance is not None
         if instance.target != self.costs.targets[target].name:
             return np.inf
-        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in instance.nodes}
-        env.update(instance.attributes)
+        outputs = [kind for kind in self.outputs(node) if kind is not None]
+        assert len(outputs) == len(instance.body.results)
+        env = instance.names(outputs)
         operands = self.operands(node)
         for name, facts in zip(instance.leaves, operands, strict=True):
             if name is not None and facts is not None:
                 env[name] = facts
-        output = self.snapshot.types[node.eclass]
-        assert output is not None
-        return self.costs.composite(target, instance.composite, env, instance.body, operands, output)
+        return self.costs.composite(target, instance.composite, env, instance.body, operands, *outputs)
 
 
 def _in_inner_layout(snapshot: Snapshot) -> set[int | None]:

@@ -12,6 +12,7 @@ from eqsat.egraph.limits import check_limits
 from eqsat.model.read.dims import Size
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass
 
 Objective = Literal["best", "worst", "random"]
@@ -32,6 +33,7 @@ class SearchOptions:
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
         partition_functions: Functions that annotate the calls of composites, by name of the composite.
+        declarations: What declares operators, besides the targets and rules.
 
     Raises:
         OptimizationError: A limit is invalid.
@@ -47,6 +49,7 @@ class SearchOptions:
     iterations: int | None = None
     enodes: int | None = None
     partition_functions: Mapping[str, PartitionFunction] | None = field(default=None)
+    declarations: Sequence[Declaration] = ()
 
     def __post_init__(self) -> None:
         check_seconds(self.time_limit)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,8 +152,7 @@ class CostModel:
         env: Mapping[str, object],
         body: Body,
         inputs: Sequence[TensorFacts | TensorType | None],
-        output: TensorType,
-        *,
+        *outputs: TensorType,
         place: str = "",
     ) -> float:
         """Seconds of one instance of a composite. Whether its conditions hold was settled when it was matched.
@@ -162,7 +162,7 @@ class CostModel:
             env: The values of the pattern's names.
             body: Its definition with the attributes that matched.
             inputs: Facts or types of its inputs; facts where a shape inside depends on an input's value.
-            output: Type of its result.
+            outputs: Types of its results.
             place: Where it is, for messages; its name by default.
 
         Raises:
@@ -172,15 +172,18 @@ class CostModel:
         name = place or f"{self.targets[target].name}.{composite.name}"
         facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
         sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
-        result = self._static(output, "the output", name)
+        results = [
+            self._static(output, f"output {i}" if len(outputs) > 1 else "the output", name)
+            for i, output in enumerate(outputs)
+        ]
         types = [None if f is None else f.type for f in sized]
         exact = all(f is None or f.type is None or f.type.is_static for f in facts)
-        symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
+        symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, results)
         if composite.cost is None and composite.family:
-            return self._by_family(target, composite.family, symbols, body, sized, result)
+            return self._by_family(target, composite.family, symbols, body, sized, results[0])
         if composite.cost is None:
             return roofline(symbols)
-        known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
+        known = {n: self._sized_value(v, f"`{n}`", name) for n, v in env.items()}
         return priced(composite.cost, known | symbols, name)
 
     def _by_family(
@@ -249,6 +252,11 @@ class CostModel:
         if facts is None or facts.type is None or facts.type.is_static:
             return facts
         return TensorFacts(self._sized(facts.type, what, place), facts.value, facts.is_const, facts.is_present)
+
+    def _sized_value(self, value: object, what: str, place: str) -> object:
+        if isinstance(value, NodeFacts) and value.output is not None:
+            return replace(value, output=self._sized_facts(value.output, what, place))
+        return self._sized_facts(value, what, place) if isinstance(value, TensorFacts) else value
 
     def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
         """What a cost expression may ask of the kernel and the target."""
