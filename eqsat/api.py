@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
@@ -45,13 +45,18 @@ __all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quant
 
 
 def load(
-    source: Source, *, dims: Mapping[str, int] | None = None, declarations: Sequence[Declaration] = ()
+    source: Source,
+    *,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
 ) -> ir.Model:
     """Loads, checks and normalises a model; see :func:`eqsat.model.load.load`.
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
         dims: Sizes for symbolic dimensions, such as ``{"N": 1}``.
+        values: Values for inputs, which become constants, such as ``{"sr": 16000}``.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own. The model gets their bodies as functions, so that it has a meaning alone.
 
@@ -61,7 +66,7 @@ def load(
         RuleError, TargetError: A declaration is wrong.
     """
     with declaring(*declarations):
-        model = load_model(source, dims=dims)
+        model = load_model(source, dims=dims, values=values)
         return with_definitions(model) if declarations else model
 
 
@@ -73,6 +78,7 @@ def optimize(
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
     objective: Objective = "best",
@@ -97,6 +103,7 @@ def optimize(
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
             of the range; costs are taken at the typical one.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
@@ -127,6 +134,7 @@ def optimize(
         host=host,
         rules=rules,
         dims=dims,
+        values=values,
         free_sizes=True,
         numerics=numerics,
         time_limit=time_limit,
@@ -164,6 +172,7 @@ def quantize(
     conversions: Conversions = "disabled",
     rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     samples: int | None = None,
     noise_samples: int | None = None,
@@ -201,6 +210,7 @@ def quantize(
             nothing but dequantize outputs.
         rules: Rule files (or rules) instead of the shipped ones.
         dims: Sizes for symbolic dimensions.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
         samples: Calibration samples to use at most.
@@ -250,6 +260,7 @@ def quantize(
             host=host,
             rules=rules,
             dims=dims,
+            values=values,
             time_limit=time_limit,
             iterations=iterations,
             enodes=enodes,
@@ -316,6 +327,7 @@ def write_c(
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
     winograd: bool = False,
@@ -338,6 +350,7 @@ def write_c(
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
         seed: Of random inputs.
@@ -362,7 +375,7 @@ def write_c(
     from eqsat.codegen.folder import write_program
 
     with declaring(*declarations):
-        model = load_model(source, dims=dims)
+        model = load_model(source, dims=dims, values=values)
         return write_program(
             model,
             folder,
@@ -387,6 +400,7 @@ def compare(
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     dims: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
     numerics: NumericsClass = "real",
@@ -402,6 +416,8 @@ def compare(
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
+        dims: Sizes for symbolic dimensions.
+        values: Values for inputs, by name; these become constants.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
@@ -414,5 +430,8 @@ def compare(
     """
     with declaring(*declarations):
         # The second may have the sizes already, as an optimized model has; the inputs tell it those that are left.
-        a, b = load_model(first, dims=dims), load_model(second)
+        a, b = load_model(first, dims=dims, values=values), load_model(second)
+        # An optimized model has the values already.
+        left = {name: x for name, x in (values or {}).items() if name in {v.name for v in b.graph.inputs}}
+        b = load_model(second, values=left) if left else b
         return compare_models(a, b, inputs, dims=dims, seed=seed, numerics=numerics, rtol=rtol, atol=atol)

@@ -21,6 +21,7 @@ from eqsat.cli.options import (
     quiet_option,
     read_inputs,
     seed_option,
+    values_option,
     vendors_option,
 )
 from eqsat.text import name_of
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
 )
 @inputs_option
 @dims_option
+@values_option
 @declarations_option
 @seed_option("the stored inputs that are not given")
 @json_option("what was written, kernel by kernel,")
@@ -111,6 +113,7 @@ def codegen(
     memory_map: bool,
     inputs: tuple[str, ...],
     dims: dict[str, int],
+    values: dict[str, Any],
     seed: int,
     as_json: bool,
     quiet: bool,
@@ -125,7 +128,7 @@ def codegen(
     from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
 
-    loaded = api.load(model, dims=dims)
+    loaded = api.load(model, dims=dims, values=values)
     given = read_inputs(inputs, input_names(loaded))
     emitted = api.write_c(
         loaded,

@@ -20,6 +20,7 @@ from eqsat.cli.options import (
     quiet_option,
     read_inputs,
     seed_option,
+    values_option,
 )
 from eqsat.text import name_of
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.argument("second", type=MODEL)
 @inputs_option
 @dims_option
+@values_option
 @declarations_option
 @seed_option("the inputs that are not given")
 @click.option(
@@ -51,6 +53,7 @@ def compare(
     second: Path,
     inputs: tuple[str, ...],
     dims: dict[str, int],
+    values: dict[str, Any],
     seed: int,
     rtol: float | None,
     atol: float | None,
@@ -71,7 +74,7 @@ def compare(
     a, b = api.load(first), api.load(second)
     given = read_inputs(inputs, input_names(a))
     comparison = api.compare(
-        a, b, given, dims=dims, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
+        a, b, given, dims=dims, values=values, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
     )
     if as_json:
         echo_json(_to_dict(comparison))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -24,6 +24,7 @@ from eqsat.cli.options import (
     seed_option,
     sizes_option,
     targets_option,
+    values_option,
 )
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.summary import print_summary
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @host_option
 @rules_options
 @sizes_option
+@values_option
 @declarations_option
 @numerics_option
 @click.option(
@@ -69,6 +71,7 @@ def optimize(
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
     dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
+    values: dict[str, Any],
     numerics: NumericsClass,
     objective: Literal["best", "worst", "random"],
     time_limit: float,
@@ -103,6 +106,7 @@ def optimize(
             host=host,
             rules=chosen_rules(rule_files, no_default_rules),
             dims=dims,
+            values=values,
             numerics=numerics,
             objective=objective,
             time_limit=time_limit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -45,6 +46,19 @@ def dims_option(command: _Command) -> _Command:
         metavar="NAME=SIZE",
         callback=_dims,
         help="Bind a symbolic dimension of the model's inputs. May be repeated.",
+    )(command)
+
+
+def values_option(command: _Command) -> _Command:
+    """``--set NAME=VALUE``, any number of times; arrives as a dictionary."""
+    return click.option(
+        "--set",
+        "values",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_values,
+        help="Make an input of the model a constant: a number, `true`, a list such as [1, 2], or a text. May be "
+        "repeated.",
     )(command)
 
 
@@ -355,6 +369,21 @@ def _split_input(text: str, names: list[str]) -> tuple[str | None, str]:
         return (names[0] if len(names) == 1 and not text.endswith(".npz") else None), text
     name, _, file = text.partition("=")
     return name, file
+
+
+def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text[:80]!r} is not of the form NAME=VALUE, such as sr=16000")
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice")
+        try:
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[name] = value
+    return found
 
 
 def _sizes(

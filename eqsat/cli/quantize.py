@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,7 @@ from eqsat.cli.options import (
     report_options,
     rules_options,
     targets_option,
+    values_option,
 )
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.summary import print_summary
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
 @dims_option
+@values_option
 @declarations_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
 @click.option(
@@ -134,6 +136,7 @@ def quantize(
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
     dims: dict[str, int],
+    values: dict[str, Any],
     samples: int | None,
     noise_samples: int | None,
     check_samples: int,
@@ -178,6 +181,7 @@ def quantize(
             conversions="fully_integral" if fully_integral else conversions,
             rules=chosen_rules(rule_files, no_default_rules),
             dims=dims,
+            values=values,
             samples=samples,
             noise_samples=noise_samples,
             check_samples=check_samples,

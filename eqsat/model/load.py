@@ -10,6 +10,7 @@ import gc
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -24,6 +25,7 @@ from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
+from eqsat.model.read.values import bind_values
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
 from eqsat.schema.versions import SOURCE_OPSET
@@ -32,13 +34,14 @@ Source = ModelSource
 """What a model can be loaded from."""
 
 
-def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
+def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """Loads, checks and normalises a model.
 
     Args:
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
         dims: Sizes for symbolic dimensions, such as ``{"N": 1}``. A dimension without a name is called after
             its input: ``x_0`` is the first of ``x``.
+        values: Values for inputs, which become constants, such as ``{"sr": 16000}``.
 
     Returns:
         A model at the pinned opset: every value has its type and shape, attributes are explicit and axes counted
@@ -58,7 +61,7 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None) -> ir.Model:
     place = str(source) if isinstance(source, str | os.PathLike) and "\n" not in str(source) else "the model"
     with _without_collection(), bounds.bounded(place=place):
         try:
-            return finish(read(source), dims)
+            return finish(read(source), dims, values)
         except UnicodeDecodeError as error:
             raise ModelError(
                 "names in UTF-8 are required", place=place, actual=f"bytes {error.object[:40]!r}"
@@ -77,7 +80,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
+def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     check(source)
@@ -95,9 +98,10 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
     tidy(model, source.weights)
+    bind_values(model, values or {}, source.place)
     name_dims(model)
     bound = bind(model, dims or {}, source.place)
-    annotate(model, source.place, outputs_may_change=bound)
+    annotate(model, source.place, outputs_may_change=bound or bool(values))
     return model
 
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
 from eqsat.model.load import Source, load
+from eqsat.model.read.dims import split
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
@@ -66,7 +67,7 @@ def _quantized(
 ) -> QuantizationResult:
     tell = _teller(progress)
     seconds: dict[str, float] = {}
-    original = load(source, dims=search.dims)
+    original = load(source, dims=split(search.dims)[0], values=search.values)
     required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, options.samples)
     floats = folded(original, search.rules, search.time_limit)
@@ -101,7 +102,7 @@ def _quantized(
         return within.simulated(range(len(scheme.tensors)), 1)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
     # The sizes of the folded model are already bound.
-    search = replace(search, dims=None)
+    search = replace(search, dims=None, values=None)
     return within.run(Search.run(prepared, search, approximations=approximations, progress=progress), objective, seed)
 
 

@@ -79,7 +79,7 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     check_names(dict(options.partition_functions or {}), available)
     notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
     with declared(known):
-        model = load_model(source, dims=bound)
+        model = load_model(source, dims=bound, values=options.values)
         if is_partitioned(model):
             model = load_model(inline(model, operators=False))
         model = settled(model)

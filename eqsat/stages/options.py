@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
@@ -27,6 +27,7 @@ class SearchOptions:
         host: What runs all that no accelerator takes, by name or target file; None for ``cpu``.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
         dims: Sizes for symbolic dimensions, or ranges of them.
+        values: Values for inputs, which become constants.
         free_sizes: Whether symbolic dimensions of inputs may stay free; otherwise all of them must be bound.
         numerics: How far rules may change values.
         time_limit: Seconds for saturation and extraction.
@@ -43,6 +44,7 @@ class SearchOptions:
     host: str | Path | Target | None = None
     rules: Sequence[str | Path | Rule] | None = None
     dims: Mapping[str, Size] | None = None
+    values: Mapping[str, Any] | None = None
     free_sizes: bool = False
     numerics: NumericsClass = "real"
     time_limit: float = 30.0
