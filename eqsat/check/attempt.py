@@ -6,7 +6,7 @@ settled by type inference and by the rule's own conditions, and what does not is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate, holds
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.types import Attrs, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType
+
+_ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 
 @dataclass(frozen=True)
@@ -195,8 +197,17 @@ class Attempt:
         if pattern.bind is not None:
             step = self.sites[pattern]
             self.names[pattern.bind] = drawn
-            self.env[pattern.bind] = NodeFacts(step.op, step.attrs, drawn.facts)
+            # What these two facts say is where a rewrite helps, not where it is right: any sum or product will do.
+            free = [step.op == op and not self._is_neutral(pattern, x) for op, x in ((_ADD, 0), (_MUL, 1))]
+            facts = replace(drawn.facts, free_term=free[0], free_factor=free[1])
+            self.env[pattern.bind] = NodeFacts(step.op, step.attrs, facts)
         return drawn
+
+    def _is_neutral(self, pattern: Match, neutral: int) -> bool:
+        """Whether a constant among the operands changes nothing."""
+        drawn = [self.names.get(arg.name) if isinstance(arg, Name) else self.made.get(id(arg)) for arg in pattern.args]
+        values = [d.value for d in drawn if d is not None and d.constant and d.value is not None]
+        return any(bool(np.all(v == neutral)) for v in values)
 
     def _node(self, pattern: Match, key: Any, dtype: ir.DataType | None, shape: Shape | None) -> Drawn:
         op = pattern.ops[0]

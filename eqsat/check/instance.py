@@ -38,7 +38,8 @@ class Drawn:
 
     @property
     def facts(self) -> TensorFacts:
-        return TensorFacts(self.type, self.value, self.constant, True)
+        # A constant may move by itself.
+        return TensorFacts(self.type, self.value, self.constant, True, self.constant, self.constant)
 
 
 @dataclass(frozen=True)

@@ -354,11 +354,9 @@ class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
-        patterns: Its definition, for each result an operator or alternatives of operators; the leaves in order of
-            first occurrence are its inputs.
+        patterns: Its definition, one for each result; the leaves in order of first occurrence are its inputs.
         family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
-        cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means the cost of the
-            family, or ``launch + max(macs / peak, bytes / bandwidth)``.
+        cost: Seconds over ``macs bytes peak bandwidth launch`` and the pattern's names; None for that of the family.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
         annotations: What each of its results bears, the one next to it first.
@@ -402,8 +400,7 @@ class Family(Node):
 
     Attributes:
         names: Of the families, with ``_`` for blanks; empty for ``family *``.
-        cost: Over ``macs bytes functions scattered peak bandwidth launch``, the first operand ``x``, the result ``y``
-            and the anchor ``node``.
+        cost: Over ``macs bytes functions scattered peak bandwidth launch``, operand ``x``, result ``y``, anchor ``node``.
     """
 
     names: tuple[str, ...]

@@ -63,7 +63,7 @@ def test_tensors_inside_regions_are_reached_and_those_of_composites_are_not() ->
     for function in region.functions.values():
         if function.name == "toy_0":
             function.metadata_props["eqsat.region"] = "toy_0"
-    comparison = compare(CHAIN, region)
+    comparison = compare(CHAIN, region, dims={"N": 1})
     assert comparison.first is not None
     assert comparison.first.name == "b"
     # a, b, c, y, z: the b and c inside the composite are its own.

@@ -27,9 +27,9 @@ def test_tensors_are_required(kind: str, body: str, found: str) -> None:
     assert "dims" not in error.value.hint
 
 
-def test_symbols_of_inputs_are_bound() -> None:
+def test_symbols_of_inputs_are_bound_where_samples_are_measured() -> None:
     with pytest.raises(OptimizationError, match="--dim N=1"):
-        eqsat.optimize(f"{_HEAD} g (float[N,2] x) => (float[N,2] y) {{ y = Relu(x) }}")
+        eqsat.quantize(f"{_HEAD} g (float[N,2] x) => (float[N,2] y) {{ y = Relu(x) }}", [])
 
 
 def test_symbols_of_outputs_depend_on_data() -> None:

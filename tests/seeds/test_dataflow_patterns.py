@@ -51,7 +51,7 @@ def test_four_x_whatever_comes_first(order: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("asked", [rules(TWICE + MERGE), None], ids=["two rules", "shipped rules"])
 def test_four_x_without_a_rule_for_it(asked: list[Rule] | None) -> None:
     result = eqsat.optimize(doubled(), rules=asked)
-    assert listing(result.model.graph) == ["x4 = Mul(x, 4)"]
+    assert listing(result.model.graph) in (["x4 = Mul(x, 4)"], ["x4 = Mul(4, x)"])
     check_values(doubled(), result, rtol=0)
 
 
