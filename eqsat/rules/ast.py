@@ -400,7 +400,7 @@ class Family(Node):
 
     Attributes:
         names: Of the families, with ``_`` for blanks; empty for ``family *``.
-        cost: Over ``macs bytes functions scattered peak bandwidth launch``, operand ``x``, result ``y``, anchor ``node``.
+        cost: Over ``macs bytes functions scattered peak bandwidth launch``, first operand ``x``, ``y`` and ``node``.
     """
 
     names: tuple[str, ...]
