@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile bench wheel-test clean
+.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile bench zoo wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -82,6 +82,10 @@ bench: $(STAMP)  ## the benchmarks: tables here, JSON in out/
 	@mkdir -p out
 	$(BIN)/python -m benchmarks.extracted_cost --json out/extracted_cost.json
 	$(BIN)/python -m benchmarks.scaling --json out/scaling.json
+
+zoo: $(STAMP)  ## exported models with free sizes, their errors beside ONNX Runtime: make zoo MODELS="FILE_OR_FOLDER ..."
+	@mkdir -p out
+	$(BIN)/python -m benchmarks.zoo $(MODELS) --json out/zoo.json
 
 wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
 	$(BIN)/python -m tests.wheel $(WHEEL_TEST)
