@@ -13,31 +13,28 @@ from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.runs import alternating, as_a_whole, refusals
 from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
-from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
-from eqsat.codegen.regions import MarkedKernel, MarkedRegion
+from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
 
 
-def assign(program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> dict[str, Coverage]:
-    """Makes groups of the nodes of marked regions; the program's nodes are reordered and rewired.
+def assign(program: Program, unavailable: Unavailable) -> dict[str, Coverage]:
+    """Makes groups of the nodes of regions that stay whole; the program's nodes are reordered and rewired.
 
     Args:
         program: The lowered program; its nodes name the kernel to which they belong.
-        regions: All that have marks.
         unavailable: Kernels that are known to be unavailable, by target.
 
     Returns:
         By target the number of kernels that its backend executes, and the reasons for the others.
     """
-    return _Assignment(program, regions, unavailable).run()
+    return _Assignment(program, unavailable).run()
 
 
 class _Assignment:
-    def __init__(self, program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> None:
+    def __init__(self, program: Program, unavailable: Unavailable) -> None:
         self.program = program
-        self.regions = regions
         self.unavailable = unavailable
         self.consumers = program.consumers()
         self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
@@ -64,7 +61,7 @@ class _Assignment:
                 nodes.append(node)
             elif node is last[node.kernel[0]]:
                 # All of the region's operands have been computed by now.
-                nodes += self._region(self.regions[node.kernel[0]], members[node.kernel[0]])
+                nodes += self._region(self.program.regions[node.kernel[0]], members[node.kernel[0]])
         self.program.nodes = nodes
         return {
             target: Coverage(total, tuple(self.refused.get(target, ())), self.libraries[target])
@@ -73,14 +70,14 @@ class _Assignment:
 
     # ---- a region --------------------------------------------------------------------------------------
 
-    def _region(self, marked: MarkedRegion, nodes: list[Node]) -> list[Node]:
+    def _region(self, whole: WholeRegion, nodes: list[Node]) -> list[Node]:
         members: dict[int, list[Node]] = {}
         for node in nodes:
             assert node.kernel is not None
             members.setdefault(node.kernel[1], []).append(node)
-        kernels = {number: self._kernel(marked.kernels[number], inside) for number, inside in members.items()}
-        region = Region(marked.name, marked.target, tuple(kernels.values()), self.uses, self.program.dequantized)
-        backend = marked.backend
+        kernels = {number: self._kernel(whole.kernels[number], inside) for number, inside in members.items()}
+        region = Region(whole.name, whole.target, tuple(kernels.values()), self.uses, self.program.dequantized)
+        backend = whole.backend
         if backend is None:
             return nodes + self._group(region, None, (), nodes)
         taken = self._taken(backend, region, kernels)
@@ -116,17 +113,16 @@ class _Assignment:
                 self.refused.setdefault(target, []).append((kernel.name, kernel.operator, reason))
         return {number for number, reason in reasons.items() if not reason}
 
-    def _kernel(self, marked: MarkedKernel, nodes: Sequence[Node]) -> Kernel:
+    def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
-        results = [marked.results.get(i) for i in range(max(marked.results, default=-1) + 1)]
         return Kernel(
-            marked.name,
-            marked.operator,
-            marked.attributes,
-            tuple(marked.operands.get(i) for i in range(marked.count)),
-            tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in results),
+            whole.name,
+            whole.operator,
+            whole.attributes,
+            tuple(whole.operands),
+            tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in whole.results),
             operators,
-            marked.call,
+            whole.call,
         )
 
     def _operators(self, node: Node) -> list[Operator]:

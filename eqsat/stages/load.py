@@ -12,6 +12,7 @@ from eqsat.execute.settle import settled
 from eqsat.extract.from_egraph import require_static_types
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.partition.emit import TARGETS
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
@@ -58,8 +59,17 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    model = load_model(source, dims=options.dims)
-    if is_partitioned(model):
+    return prepare(load_model(source, dims=options.dims), options)
+
+
+def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
+    """The same for a model that is loaded already, or was written by eqsat.
+
+    Args:
+        model: With the sizes of its symbolic dimensions; it is not changed.
+        options: Those of the search.
+    """
+    if is_partitioned(model) or TARGETS in model.metadata_props:
         model = load_model(inline(model, operators=False))
     model = settled(model)
     declared = load_targets(options.targets, options.host)
