@@ -16,7 +16,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.registry import names
 from eqsat.codegen.call_text import RegionCallText, trusted_call
 from eqsat.codegen.select import choices
-from eqsat.partition.emit import TARGET, composite_domain
+from eqsat.partition.emit import CALL, TARGET, composite_domain
 from eqsat.partition.plan import PlanNode
 from eqsat.partition.read_plan import SavedFunction, SavedPlan, SavedScope
 from eqsat.rules.ast import Target
@@ -67,10 +67,11 @@ def decide_pieces(saved: SavedPlan, backends: Mapping[str, Backend], host: Targe
             continue
         target, kernels = region.target, region.scope.plan.nodes
         backend = backends.get(target)
-        if backend is None and node.call:
+        if backend is None and CALL in origin.metadata_props:
             texts.setdefault(target, {})[region.name] = trusted_call(origin, target, region=True)
             backend = RegionCallText(target, texts[target])
-        is_plain = target not in known and not any(k.call for k in kernels) and chosen.isdisjoint(_operators(kernels))
+        has_calls = any(CALL in inner.metadata_props for inner in region.scope.nodes)
+        is_plain = target not in known and not has_calls and chosen.isdisjoint(_operators(kernels))
         if backend is not None or is_plain:
             whole[node.op] = backend
     alone: dict[OpKey, tuple[str, PlanNode]] = {}
@@ -125,7 +126,11 @@ def _called(saved: SavedPlan, whole: Container[OpKey]) -> Iterator[tuple[PlanNod
     apart = [f.scope for op, f in saved.regions.items() if op not in whole]
     for scope in (*apart, saved.main):
         for node, origin in _pairs(scope):
-            if node.call and node.op not in saved.regions and not any(True for _ in subgraphs(origin)):
+            if (
+                CALL in origin.metadata_props
+                and node.op not in saved.regions
+                and not any(True for _ in subgraphs(origin))
+            ):
                 yield node, origin
 
 

@@ -107,7 +107,7 @@ def test_a_model_of_others_is_a_plan_of_plain_operators():
     assert not saved.regions
     assert_closed(plan)
     a, w = (next(i for i, name in plan.names.items() if name == wanted) for wanted in "aw")
-    assert plan.nodes[1].inputs[1:] == (a, w), "captured values are the last operands"
+    assert plan.nodes[1].inputs[1:] == (w, a), "captured values are the last operands"
     assert sorted(t.numpy().tolist() for t in plan.constants.values()) == [[1, 2], [3, 4]]
 
 
