@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.codegen.assign import Unavailable, assign
-from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
+from eqsat.codegen.kernels.bytes.table import look_up_bytes
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
@@ -79,7 +79,7 @@ def generate(
             plan, selection = (plan, None) if found is None else found
     program = lower(plan, pieces, model.graph.name or "model", decided=selection is not None)
     coverage = assign(program, unavailable or {})
-    simplify_bytes(program)
+    look_up_bytes(program)
     fuse(program)
     layout = plan_layout(program)
     emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
