@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.model.builder import graph, input, op
+    from eqsat.rules.operators import declarations, operator
+    from eqsat.schema.types import TensorType
 
 __all__ = [
     "Backend",
     "QuantizationResult",
     "Result",
+    "TensorType",
     "__version__",
     "compare",
+    "declarations",
     "errors",
     "graph",
     "input",
     "load",
     "op",
+    "operator",
     "optimize",
     "quantize",
     "run",
@@ -39,12 +44,15 @@ _HOME = {
     "Backend": "eqsat.backends",
     "QuantizationResult": "eqsat.api",
     "Result": "eqsat.api",
+    "TensorType": "eqsat.schema.types",
     "compare": "eqsat.api",
+    "declarations": "eqsat.rules.operators",
     "errors": "eqsat.errors",
     "graph": "eqsat.model.builder",
     "input": "eqsat.model.builder",
     "load": "eqsat.api",
     "op": "eqsat.model.builder",
+    "operator": "eqsat.rules.operators",
     "optimize": "eqsat.api",
     "quantize": "eqsat.api",
     "run": "eqsat.api",

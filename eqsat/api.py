@@ -11,8 +11,11 @@ from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
-from eqsat.model.load import Source, load
+from eqsat.model.load import Source
+from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import Size
 from eqsat.model.save import save
+from eqsat.model.write.functions import with_definitions
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.quantization.data import DataSource
 from eqsat.quantization.limits import Budget
@@ -21,6 +24,8 @@ from eqsat.quantization.pipeline import quantize as quantized
 from eqsat.quantization.result import QuantizationResult
 from eqsat.result import Means, Result, execute
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import Declaration
+from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
 from eqsat.search import Search
 from eqsat.stages.event import Progress
@@ -28,6 +33,7 @@ from eqsat.stages.options import Objective, SearchOptions
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form
@@ -38,6 +44,27 @@ PATIENCE = 20.0
 __all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
+def load(
+    source: Source, *, dims: Mapping[str, int] | None = None, declarations: Sequence[Declaration] = ()
+) -> ir.Model:
+    """Loads, checks and normalises a model; see :func:`eqsat.model.load.load`.
+
+    Args:
+        source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``; the last two are not changed.
+        dims: Sizes for symbolic dimensions, such as ``{"N": 1}``.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own. The model gets their bodies as functions, so that it has a meaning alone.
+
+    Raises:
+        ModelError: The source is not a model, or it has an error; the message gives the place.
+        LimitError: Loading exceeds the limits of memory or time.
+        RuleError, TargetError: A declaration is wrong.
+    """
+    with declaring(*declarations):
+        model = load_model(source, dims=dims)
+        return with_definitions(model) if declarations else model
+
+
 @within_bounds(lambda seconds: seconds + GRACE)
 def optimize(
     source: Source,
@@ -45,7 +72,8 @@ def optimize(
     *,
     host: str | Path | Target | None = None,
     rules: Sequence[str | Path | Rule] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
+    declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
     objective: Objective = "best",
     time_limit: float = 30.0,
@@ -66,7 +94,11 @@ def optimize(
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
             each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
+            of the range; costs are taken at the typical one.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds for saturation and extraction; then the best so far is the result.
@@ -85,7 +117,7 @@ def optimize(
     Raises:
         ModelError: The model is broken or not supported.
         RuleError, TargetError: A rule or target file is.
-        OptimizationError: Sizes are unknown.
+        OptimizationError: The rank of an input is unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
         AuditError: The e-graph contradicts itself, so a rule is wrong.
         VerificationError: The result computes something else than the input.
@@ -95,11 +127,13 @@ def optimize(
         host=host,
         rules=rules,
         dims=dims,
+        free_sizes=True,
         numerics=numerics,
         time_limit=time_limit,
         iterations=iterations,
         enodes=enodes,
         partition_functions=partition_functions,
+        declarations=declarations,
     )
     search = Search.run(source, options, progress=progress)
     if audit:
@@ -130,6 +164,7 @@ def quantize(
     conversions: Conversions = "disabled",
     rules: Sequence[str | Path | Rule] | None = None,
     dims: Mapping[str, int] | None = None,
+    declarations: Sequence[Declaration] = (),
     samples: int | None = None,
     noise_samples: int | None = None,
     check_samples: int = 16,
@@ -166,6 +201,8 @@ def quantize(
             nothing but dequantize outputs.
         rules: Rule files (or rules) instead of the shipped ones.
         dims: Sizes for symbolic dimensions.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own, besides those that rules and targets declare.
         samples: Calibration samples to use at most.
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
@@ -217,6 +254,7 @@ def quantize(
             iterations=iterations,
             enodes=enodes,
             partition_functions=partition_functions,
+            declarations=declarations,
         ),
         objective=objective,
         seed=seed,
@@ -230,6 +268,7 @@ def run(
     inputs: Mapping[str, np.ndarray],
     *,
     dims: Mapping[str, int] | None = None,
+    declarations: Sequence[Declaration] = (),
     backend: Means = "numpy",
     vendors: Collection[str] = (),
     backends: Sequence[Given] = (),
@@ -243,6 +282,8 @@ def run(
         source: As for :func:`optimize`.
         inputs: Arrays by input name.
         dims: Sizes for symbolic dimensions.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
         vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants the
             backend ``"c"``.
@@ -261,7 +302,8 @@ def run(
         CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
         BackendError: A backend cannot be found, or fails.
     """
-    return execute(load(source, dims=dims), inputs, backend, vendors, backends)
+    with declaring(*declarations):
+        return execute(load_model(source, dims=dims), inputs, backend, vendors, backends)
 
 
 @within_bounds()
@@ -274,6 +316,7 @@ def write_c(
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, int] | None = None,
+    declarations: Sequence[Declaration] = (),
     seed: int = 0,
     winograd: bool = False,
     numerics: NumericsClass = "real",
@@ -295,6 +338,8 @@ def write_c(
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
         seed: Of random inputs.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
             with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
@@ -316,22 +361,23 @@ def write_c(
     """
     from eqsat.codegen.folder import write_program
 
-    model = load(source, dims=dims)
-    return write_program(
-        model,
-        folder,
-        name=name,
-        weights=weights,
-        isas=isas,
-        inputs=inputs,
-        seed=seed,
-        winograd=winograd,
-        numerics=numerics,
-        host=host,
-        select=select,
-        vendors=vendors,
-        backends=backends,
-    )
+    with declaring(*declarations):
+        model = load_model(source, dims=dims)
+        return write_program(
+            model,
+            folder,
+            name=name,
+            weights=weights,
+            isas=isas,
+            inputs=inputs,
+            seed=seed,
+            winograd=winograd,
+            numerics=numerics,
+            host=host,
+            select=select,
+            vendors=vendors,
+            backends=backends,
+        )
 
 
 @within_bounds()
@@ -341,6 +387,7 @@ def compare(
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     dims: Mapping[str, int] | None = None,
+    declarations: Sequence[Declaration] = (),
     seed: int = 0,
     numerics: NumericsClass = "real",
     rtol: float | None = None,
@@ -353,6 +400,8 @@ def compare(
 
     Args:
         inputs: Arrays by input name; those not given are drawn at random with ``seed``.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
         rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
         time_limit: Seconds; none by default.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
@@ -363,6 +412,7 @@ def compare(
         ModelError, ExecutionError: One of them cannot be loaded or executed, or they differ in inputs or outputs.
         LimitError: One takes more memory, time or steps than it may.
     """
-    # The second may have the sizes already, as an optimized model has; the inputs tell it those that are left.
-    a, b = load(first, dims=dims), load(second)
-    return compare_models(a, b, inputs, dims=dims, seed=seed, numerics=numerics, rtol=rtol, atol=atol)
+    with declaring(*declarations):
+        # The second may have the sizes already, as an optimized model has; the inputs tell it those that are left.
+        a, b = load_model(first, dims=dims), load_model(second)
+        return compare_models(a, b, inputs, dims=dims, seed=seed, numerics=numerics, rtol=rtol, atol=atol)

@@ -43,6 +43,11 @@ def _lines(text: str) -> str:
     return "\n".join(map(name_of, text.split("\n")))
 
 
+def reason(error: Exception) -> str:
+    """What an exception that others have raised says, on one line."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
 class ModelError(EqsatError):
     """A model that cannot be loaded, checked, upgraded or saved."""
 

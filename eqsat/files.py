@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 from eqsat.errors import EqsatError
@@ -224,3 +226,29 @@ def _pour(part: Path, descriptor: int) -> None:
             stream.flush()
     with part.open("rb") as source, os.fdopen(descriptor, "wb") as sink:
         shutil.copyfileobj(source, sink, 1 << 20)
+
+
+def execute_file(path: Path, prefix: str, what: str, error: type[EqsatError]) -> ModuleType:
+    """Executes a Python file that the user has named, because naming it means to run it.
+
+    Args:
+        path: The file.
+        prefix: Of the name under which it is a module.
+        what: What it should be, for messages.
+        error: The kind of error for a file that cannot be read or executed.
+    """
+    name = f"{prefix}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise error(f"{what} is required", place=str(path), actual="no such file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dataclasses of the file look for it there.
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise error(
+            "a Python file that can be executed is required",
+            place=str(path),
+            actual=f"{type(problem).__name__}: {problem}",
+        ) from problem
+    return module

@@ -18,6 +18,7 @@ from eqsat.partition.plan import Plan
 from eqsat.report.collect import RegionInfo
 from eqsat.report.summary import Summary
 from eqsat.report.write import write
+from eqsat.schema.functions import Operator, declared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +70,7 @@ class Result:
         summary: The contents of a report.
         plan: The program before it became a model.
         choices: The program as the solver chose it.
+        operators: That rules, targets and declarations have declared; what runs, saves or writes the model knows them.
     """
 
     model: ir.Model
@@ -81,6 +83,7 @@ class Result:
     summary: Summary
     plan: Plan = field(repr=False)
     choices: Mapping[int, Choice] = field(repr=False)
+    operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
 
     @property
     def gap(self) -> float:
@@ -108,7 +111,8 @@ class Result:
             CodegenError: The model cannot become C, or there is no C compiler or no library of a vendor.
             BackendError: A backend cannot be found, or fails.
         """
-        return execute(self.model, inputs, backend, vendors, backends)
+        with declared(self.operators):
+            return execute(self.model, inputs, backend, vendors, backends)
 
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:
         """Writes the optimised model as a C program that checks itself against a stored run.
@@ -123,15 +127,21 @@ class Result:
         """
         from eqsat.codegen.folder import write_program
 
-        return write_program(self.model, folder, **options)
+        with declared(self.operators):
+            return write_program(self.model, folder, **options)
 
-    def save(self, path: str | Path) -> None:
-        """Writes the optimised model as ONNX.
+    def save(self, path: str | Path, *, opset: int | None = None) -> None:
+        """Writes the optimised model as ONNX, at the opset of the input or the least newer one that it needs.
+
+        Args:
+            path: The file: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
+            opset: The newest opset to write, 7 to 26. Newer operators are replaced by their definitions.
 
         Raises:
-            ModelError: The file cannot be written.
+            ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
-        save(self.model, path)
+        with declared(self.operators):
+            save(self.model, path, opset=opset)
 
     def report(self, path: str | Path) -> None:
         """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""

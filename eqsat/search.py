@@ -28,6 +28,8 @@ from eqsat.report.summary import Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
+from eqsat.schema.free_sizes import typical
+from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
@@ -104,8 +106,16 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
+        with declared(loaded.operators):
+            return cls._of(loaded, options, clock, approximations)
+
+    @classmethod
+    def _of(
+        cls, loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]
+    ) -> Search:
+        """Saturates and prices; the operators that the input declares are known."""
         size = len(loaded.model.graph)
-        untouched, notes = "", [*loaded.notes]
+        untouched, notes = "", [*loaded.notes, *_about_sizes(loaded)]
         found: Priced | None = None
         if size > MOST_PLACED:
             untouched = "size limit"
@@ -176,7 +186,7 @@ class Search:
 
         if self.untouched:
             return AuditReport(0, 0, 0, {self.untouched: len(self.model.graph)}, ())
-        with self.clock.stage("audit"):
+        with self.clock.stage("audit"), declared(self.loaded.operators):
             return audit(self.saturation, samples)
 
     def extract(
@@ -201,8 +211,14 @@ class Search:
             VerificationError: It computes something else.
         """
         check_objective(objective, seed)
-        if self.untouched:
-            return self._as_it_stands(objective)
+        with declared(self.loaded.operators):
+            if self.untouched:
+                return self._as_it_stands(objective)
+            return self._extracted(objective, seed, limited, share, verify)
+
+    def _extracted(
+        self, objective: Objective, seed: int, limited: Limited | None, share: float, verify: bool
+    ) -> Result:
         clock, loaded = self.clock, self.loaded
         priced = self.priced if limited is None else replace(self.priced, formulation=limited.formulation)
         solution = extract(priced.formulation, clock, objective, seed, limited=limited, share=share)
@@ -232,12 +248,13 @@ class Search:
             summary=summary,
             plan=program.plan,
             choices=solution.choices,
+            operators=loaded.operators,
         )
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
         clock = self.clock
-        costs = CostModel(self.loaded.targets, bindable=False)
+        costs = _costs(self.loaded)
         with clock.stage("price"):
             summary = summarize_untouched(
                 self.model, costs, clock.seconds, objective, self.options.numerics, self.untouched, self.notes
@@ -254,6 +271,7 @@ class Search:
             summary=replace(summary, seconds=dict(clock.seconds), verification=switched_off("nothing was rewritten")),
             plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
             choices={},
+            operators=self.loaded.operators,
         )
 
     def _verified(self, plan: Plan, model: ir.Model, seed: int, verify: bool) -> Verification:
@@ -280,13 +298,14 @@ class Search:
             {rule.name: rule.numerics.kind for rule in self.loaded.rules if rule.name in applied},
             seed,
             fails=self._fails if blame else None,
+            sizes=self.loaded.sizes,
         )
 
     def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
         """Whether some of the rules alone change what a model computes."""
         try:
             suspects = [r for r in self.loaded.rules if r.name in rules]
-            search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics))
+            search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics, free_sizes=True))
             programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(4))]
             for objective, seed in programs:
                 found = search.extract(objective, seed, verify=False)
@@ -296,6 +315,17 @@ class Search:
         except EqsatError:
             return False
         return False
+
+
+def _about_sizes(loaded: Loaded) -> list[str]:
+    if not loaded.sizes:
+        return []
+    values = ", ".join(f"{name} = {size}" for name, size in typical(loaded.sizes).items())
+    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; costs are at {values}"]
+
+
+def _costs(loaded: Loaded) -> CostModel:
+    return CostModel(loaded.targets, bindable=False, sizes=typical(loaded.sizes))
 
 
 def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]) -> Priced:
@@ -315,5 +345,5 @@ def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximati
         approximations=approximations,
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
-    pricing = Pricing(saturated.snapshot, CostModel(loaded.targets, bindable=False), runtime)
+    pricing = Pricing(saturated.snapshot, _costs(loaded), runtime)
     return price(saturated, pricing, loaded.outputs, clock)

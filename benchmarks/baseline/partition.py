@@ -34,8 +34,11 @@ class Tables:
 
     @property
     def composites(self) -> list[tuple[Target, Composite]]:
-        """Every composite, in the order of targets and files: the order in which TVM tries them."""
-        return [(t, c) for t in self.targets for c in t.composites]
+        """Every composite, in the order of targets and files: the order in which TVM tries them.
+
+        Its patterns have one root, so that it cannot have composites with several results.
+        """
+        return [(t, c) for t in self.targets for c in t.composites if len(c.patterns) == 1]
 
 
 @dataclass(frozen=True)

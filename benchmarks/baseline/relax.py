@@ -81,7 +81,7 @@ def _fuse(program: Program, target: Target, composite: Composite, tables: Tables
     for expr in program.bindings:
         if expr.kind != "call":
             continue
-        found = find(composite.pattern, expr, tables.evaluate)
+        found = find(composite.patterns[0], expr, tables.evaluate)
         if found is None:
             continue
         names = tables.names(composite, found)

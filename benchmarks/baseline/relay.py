@@ -109,7 +109,7 @@ def _groups(body: Expr, composite: Composite, tables: Tables) -> list[_Group]:
     for expr in reversed(order):
         if expr in taken:
             continue
-        found = find(composite.pattern, expr, tables.evaluate)
+        found = find(composite.patterns[0], expr, tables.evaluate)
         if found is None:
             continue
         group = _Group(found, tables.names(composite, found))

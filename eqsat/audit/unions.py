@@ -111,7 +111,7 @@ class Unions:
             site = next((s for s in clause.query.sites if s.value == root), None)
             left = None if site is None else self._left(site, classes, numbers)
             if clause.layout is None:
-                right = self._composite(clause, classes, answer)
+                right = self._composite(clause, classes, answer, k)
             else:
                 right = self._right(clause.layout, clause.layout.roots[k], built, classes, left)
             if left is not None and right is not None:
@@ -185,11 +185,17 @@ class Unions:
             return self._index.get(("part", self.snapshot.nodes[found].eclass, root.output))
         return found
 
-    def _composite(self, clause: CompiledClause, classes: dict[str, int | None], answer: Answer) -> int | None:
+    def _composite(
+        self, clause: CompiledClause, classes: dict[str, int | None], answer: Answer, result: int
+    ) -> int | None:
+        """The e-node of a composite, or the projection of one of its results."""
         (constructor,) = clause.built
         children = tuple(self._operand(classes.get(v)) for v in clause.query.leaves)
         instance = self.saturation.tables.composites[answer.columns[0]]
-        return self._index.get(("composite", constructor.op, id(instance), _unordered(children)))
+        found = self._index.get(("composite", constructor.op, id(instance), _unordered(children)))
+        if found is None or not constructor.outputs:
+            return found
+        return self._index.get(("part", self.snapshot.nodes[found].eclass, result))
 
     # ---- unions without rules --------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Values:
             require_defined(node.op, node.attrs, arguments)
             found = list(wide_values(node.op, node.attrs, arguments, kinds))
         else:
-            found = [self._body(node, arguments)]
+            found = self._body(node, arguments)
         return [
             None if a is None else self._disturbed(_widened(np.asarray(a), k), k, world)
             # Of operators with optional outputs, some implementations give all.
@@ -127,7 +127,7 @@ class Values:
         value = self.of[eclass][0]
         return None if value is None else value[world]
 
-    def _body(self, node: ENode, arguments: list[np.ndarray | None]) -> np.ndarray:
+    def _body(self, node: ENode, arguments: list[np.ndarray | None]) -> list[np.ndarray | None]:
         """A composite by its definition; the results of its nodes are not perturbed, because it is one kernel."""
         assert node.composite is not None
         body = node.composite.body
@@ -137,9 +137,7 @@ class Values:
             to = dict(inner.attrs).get("to") if inner.op == OpKey("", "Cast") else None
             kind = TensorType(ir.DataType(to), None) if isinstance(to, int) else None
             values.extend(wide_values(inner.op, inner.attrs, operands, [kind] * inner.outputs))
-        result = values[body.results[0]]
-        assert result is not None
-        return result
+        return [values[result] for result in body.results]
 
     def _types(self, node: ENode) -> list[TensorType | None]:
         types = self.snapshot.types

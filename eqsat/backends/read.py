@@ -12,6 +12,7 @@ from eqsat.model.normalize import complete
 from eqsat.partition.emit import COMPOSITE, REGION, TARGET
 from eqsat.partition.read_plan import operand_places
 from eqsat.schema.attributes import array_of, op_key, to_attrs
+from eqsat.schema.functions import declared_name, find_declared
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, tensor_type
 
 _CONSTANT = OpKey("", "Constant")
@@ -38,14 +39,25 @@ def is_constant(node: ir.Node) -> bool:
 def operator_of(node: ir.Node, target: str) -> str:
     """The name of a kernel: ``npu.conv_relu``, ``Add``."""
     composite = node.metadata_props.get(COMPOSITE)
-    return f"{target}.{composite.rpartition('.')[2]}" if composite else str(op_key(node))
+    return f"{target}.{composite.rpartition('.')[2]}" if composite else str(key_of(node))
+
+
+def key_of(node: ir.Node) -> OpKey:
+    """The operator of a node, also of one that calls the function of a declared operator."""
+    return declared_name(op_key(node))
+
+
+def is_declared(node: ir.Node) -> bool:
+    """Whether a user has declared the operator of a node."""
+    declared = find_declared(key_of(node))
+    return declared is not None and bool(declared.place)
 
 
 def attributes_of(node: ir.Node) -> dict[str, Any]:
     """Attributes by name; those of an operator are complete."""
     attrs = to_attrs(node)
     if COMPOSITE not in node.metadata_props:
-        attrs = complete(op_key(node), attrs, [known_type(v) for v in node.inputs], len(node.outputs))
+        attrs = complete(key_of(node), attrs, [known_type(v) for v in node.inputs], len(node.outputs))
     return plain(attrs)
 
 

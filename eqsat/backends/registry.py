@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -16,6 +14,7 @@ from eqsat import backends as home
 from eqsat.backends.backend import Backend
 from eqsat.backends.read import called_regions
 from eqsat.errors import BackendError
+from eqsat.files import execute_file
 from eqsat.partition.emit import TARGET
 
 Given = Backend | str | Path
@@ -65,20 +64,8 @@ def from_file(path: str | Path) -> Backend:
         BackendError: The file cannot be read or executed, or has no backend.
     """
     path = Path(path)
-    name = f"eqsat_backend_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise BackendError("a Python file with a backend is required", place=str(path), actual="no such file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Dataclasses of the file look for it there.
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise BackendError(
-            "a Python file that can be executed is required",
-            place=str(path),
-            actual=f"{type(error).__name__}: {error}",
-        ) from error
+    module = execute_file(path, "eqsat_backend", "a Python file with a backend", BackendError)
+    name = module.__name__
     found = vars(module).get("BACKEND")
     if found is None:
         own = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == name]

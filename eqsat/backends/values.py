@@ -106,6 +106,8 @@ class Kernel:
         operators: Its operators, in order: standard operators with their literals. In generated C they are
             spelled canonically; from Python as in the model.
         call: C call that the target's file gives, its holes still open; empty without one.
+        unread: Of a composite with several results, at the place of each without readers a tensor of its type, to which
+            the kernel may write; None elsewhere.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Kernel:
     results: tuple[Tensor | None, ...]
     operators: tuple[Operator, ...] = ()
     call: str = ""
+    unread: tuple[Tensor | None, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from eqsat.check.instance import Drawn, Leaf
 from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill, Kind
 from eqsat.rules.ast import Match, Name, Number, Pattern, Wildcard
+from eqsat.schema.functions import find_declared
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey
 
@@ -134,10 +135,13 @@ class PatternNode:
             return self._drawn[i].type.dtype
         formal = self._formal(i)
         if formal is None:
-            return self._attempt.main
-        if formal.type_str in self._types:
+            allowed = self._declared(i)
+            if not allowed:
+                return self._attempt.main
+        elif formal.type_str in self._types:
             return self._types[formal.type_str]
-        allowed = allowed_dtypes(formal.types)
+        else:
+            allowed = allowed_dtypes(formal.types)
         if not allowed:
             raise Rejected(f"{self.op} takes no tensor")
         if self._attempt.main in allowed:
@@ -156,6 +160,12 @@ class PatternNode:
     def usual(self, kinds: Sequence[ir.DataType]) -> ir.DataType:
         seen = next((t for leaf in self._attempt.leaves.values() if (t := leaf.type.dtype) in kinds), None)
         return seen if seen is not None and self.chance.happens(0.8) else self.chance.one_of(kinds)
+
+    def _declared(self, i: int) -> list[ir.DataType]:
+        """The element types that a declaration allows for an operand, in the order of their numbers."""
+        declared = find_declared(self.op)
+        dtypes = declared.dtypes if declared is not None else ()
+        return sorted(dtypes[i], key=int) if i < len(dtypes) else []
 
     def _formal(self, i: int) -> Any:
         schema = self._schema

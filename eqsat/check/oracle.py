@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from eqsat.ops.evaluate import evaluate
+from eqsat.schema.body import Body
+from eqsat.schema.functions import find_function
 from eqsat.schema.types import Attrs, OpKey
 
 Arrays = Sequence[np.ndarray | None]
@@ -60,6 +62,9 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
     for scale in (inputs[k] for k in _SCALES.get(op.name, ())):
         if scale is not None and np.any(scale == 0):
             raise Undefined("a scale of zero")
+    function = find_function(op)
+    if function is not None and function.place:
+        _require_defined_within(function.body(dict(function.complete(attrs))), inputs)
     if op.domain:
         return
     if op.name in ("Div", "Mod"):
@@ -71,6 +76,15 @@ def require_defined(op: OpKey, attrs: Attrs, inputs: Arrays) -> None:
             raise Undefined("an integer division that overflows")
     elif op.name in ("Cast", "CastLike"):
         _require_castable(dict(attrs).get("to"), inputs)
+
+
+def _require_defined_within(body: Body, inputs: Arrays) -> None:
+    values = [*inputs, *[None] * (body.inputs - len(inputs))]
+    for node in body.nodes:
+        operands = [None if i is None else values[i] for i in node.inputs]
+        require_defined(node.op, node.attrs, operands)
+        with np.errstate(all="ignore"):
+            values.extend(evaluate(node.op, node.attrs, operands, node.outputs))
 
 
 def _require_castable(to: object, inputs: Arrays) -> None:

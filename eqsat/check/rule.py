@@ -19,6 +19,7 @@ from eqsat.execute.difference import Difference
 from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.expand import expand
+from eqsat.schema.functions import declared
 
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""
@@ -47,7 +48,8 @@ def check_rule(
     Returns:
         The counterexamples, and what else was seen.
     """
-    return _Check(rule, oracle, seed, bitwise).run(max(instances, 1), stop)
+    with declared(rule.operators):
+        return _Check(rule, oracle, seed, bitwise).run(max(instances, 1), stop)
 
 
 class _Check:

@@ -12,6 +12,7 @@ from eqsat.cli.options import (
     MODEL,
     check_backends,
     debug_option,
+    declarations_option,
     dims_option,
     inputs_option,
     json_option,
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
 )
 @inputs_option
 @dims_option
+@declarations_option
 @seed_option("the stored inputs that are not given")
 @json_option("what was written, kernel by kernel,")
 @quiet_option()

@@ -12,6 +12,7 @@ from eqsat.cli.options import (
     MODEL,
     FiniteRange,
     debug_option,
+    declarations_option,
     dims_option,
     execution_options,
     inputs_option,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.argument("second", type=MODEL)
 @inputs_option
 @dims_option
+@declarations_option
 @seed_option("the inputs that are not given")
 @click.option(
     "--rtol",

@@ -12,15 +12,17 @@ from eqsat.cli.options import (
     MODEL,
     chosen_rules,
     debug_option,
-    dims_option,
+    declarations_option,
     host_option,
     limits_options,
     memory_option,
     numerics_option,
+    opset_option,
     output_option,
     report_options,
     rules_options,
     seed_option,
+    sizes_option,
     targets_option,
 )
 from eqsat.cli.progress import showing_progress
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
 @click.argument("model", type=MODEL)
 @output_option
+@opset_option
 @targets_option
 @host_option
 @rules_options
-@dims_option
+@sizes_option
+@declarations_option
 @numerics_option
 @click.option(
     "--objective",
@@ -59,11 +63,12 @@ if TYPE_CHECKING:
 def optimize(
     model: Path,
     output: Path | None,
+    opset: int | None,
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
-    dims: dict[str, int],
+    dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     numerics: NumericsClass,
     objective: Literal["best", "worst", "random"],
     time_limit: float,
@@ -113,7 +118,7 @@ def optimize(
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output)
+        result.save(output, opset=opset)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -47,6 +48,41 @@ def dims_option(command: _Command) -> _Command:
     )(command)
 
 
+def declarations_option(command: _Command) -> _Command:
+    """``--declarations``, any number of times: what the files declare is known while the command runs."""
+
+    @wraps(command)
+    def knowing(*args: Any, declarations: tuple[Path, ...], **kwargs: Any) -> Any:
+        if not declarations:
+            return command(*args, **kwargs)
+        from eqsat.rules.operators import declarations as declaring
+
+        with declaring(*declarations):
+            return command(*args, **kwargs)
+
+    return click.option(
+        "--declarations",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A rule or target file that declares operators of a domain of your own, or a Python file that does, which "
+        "is run. May be repeated.",
+    )(cast(_Command, knowing))
+
+
+def sizes_option(command: _Command) -> _Command:
+    """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
+    return click.option(
+        "--dim",
+        "dims",
+        multiple=True,
+        metavar="NAME=SIZE|FROM..TO[@TYPICAL]",
+        callback=_sizes,
+        help="Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are "
+        "taken. One without --dim stays free. May be repeated.",
+    )(command)
+
+
 def vendors_option(what: str) -> Callable[[_Command], _Command]:
     """``--vendor``, any number of times."""
     return click.option("--vendor", "vendors", multiple=True, metavar="TARGET", help=what)
@@ -79,6 +115,19 @@ def output_option(command: _Command) -> _Command:
     """``--output``: the file of a model; nothing is written without it."""
     return click.option(
         "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result."
+    )(command)
+
+
+OPSETS = (7, 26)
+"""The opsets that can be written. What says so (``eqsat.model.write.older``) takes long to import; a test compares."""
+
+
+def opset_option(command: _Command) -> _Command:
+    """``--opset``: the newest opset of the file."""
+    return click.option(
+        "--opset",
+        type=click.IntRange(*OPSETS),
+        help="The newest ONNX opset to write; without it that of MODEL, or the least newer one that the result needs.",
     )(command)
 
 
@@ -306,6 +355,26 @@ def _split_input(text: str, names: list[str]) -> tuple[str | None, str]:
         return (names[0] if len(names) == 1 and not text.endswith(".npz") else None), text
     name, _, file = text.partition("=")
     return name, file
+
+
+def _sizes(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]]:
+    found: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]] = {}
+    for text in values:
+        match = _SIZES.fullmatch(text)
+        if match is None:
+            forms = "NAME=SIZE, NAME=FROM..TO or NAME=FROM..TO@TYPICAL, such as N=1 or seq=1..512@128"
+            raise click.BadParameter(f"{text[:80]!r} is not of the form {forms}")
+        name, size, least, most, usual = match.groups()
+        end = int(most) if most else None
+        value = int(size) if size else (int(least), end, int(usual)) if usual else (int(least), end)
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is given twice")
+    return found
+
+
+_SIZES = re.compile(r"(.+)=(?:(\d{1,18})|(\d{1,18})\.\.(\d{1,18})?(?:@(\d{1,18}))?)", re.ASCII)
 
 
 def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:

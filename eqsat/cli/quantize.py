@@ -13,10 +13,12 @@ from eqsat.cli.options import (
     FiniteRange,
     chosen_rules,
     debug_option,
+    declarations_option,
     dims_option,
     host_option,
     limits_options,
     memory_option,
+    opset_option,
     output_option,
     report_options,
     rules_options,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     help="Samples of the inputs: a .npz file with an array for each input, a .npy file, or a folder of them.",
 )
 @output_option
+@opset_option
 @targets_option
 @host_option
 @click.option(
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
 @dims_option
+@declarations_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
 @click.option(
     "--noise-samples",
@@ -112,6 +116,7 @@ def quantize(
     model: Path,
     calibration: Path,
     output: Path | None,
+    opset: int | None,
     targets: tuple[str, ...],
     host: str | None,
     budgets: tuple[str, ...],
@@ -185,7 +190,7 @@ def quantize(
         write(result.summary, report)
     print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output)
+        result.save(output, opset=opset)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import debug_option, json_option
+from eqsat.cli.options import debug_option, declarations_option, json_option
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
@@ -24,6 +24,7 @@ def rules() -> None:
 @rules.command("list", short_help="List the rules.")
 @click.argument("files", nargs=-1, type=_FILES)
 @click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
+@declarations_option
 @json_option()
 @debug_option
 def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
@@ -59,6 +60,7 @@ def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
     "-r", "--rules", "files", multiple=True, type=_FILES, help="The file to search instead of the shipped files."
 )
 @click.option("--egg", is_flag=True, help="Show the egglog program that a rule compiles to.")
+@declarations_option
 @debug_option
 def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
     """Show the text of rules as it stands in their files.
@@ -94,6 +96,7 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
 @rules.command("format", short_help="Put rule and target files into canonical form.")
 @click.argument("files", nargs=-1, required=True, type=_FILES)
 @click.option("--check", is_flag=True, help="Write nothing; the exit code is 1 if a file would change.")
+@declarations_option
 @debug_option
 def format_(files: tuple[Path, ...], check: bool) -> int:
     """Rewrite FILES in canonical form; comments stay.

@@ -13,6 +13,7 @@ from eqsat.cli.options import (
     MODEL,
     check_backends,
     debug_option,
+    declarations_option,
     dims_option,
     execution_options,
     inputs_option,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=MODEL)
 @inputs_option
 @dims_option
+@declarations_option
 @seed_option("the inputs that are not given")
 @click.option(
     "-o",

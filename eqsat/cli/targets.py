@@ -10,7 +10,7 @@ import click
 
 from eqsat.cli.calibrate import calibrate
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import debug_option
+from eqsat.cli.options import debug_option, declarations_option
 
 if TYPE_CHECKING:
     from eqsat.rules.ast import Condition, Target
@@ -48,6 +48,7 @@ def list_(as_json: bool) -> None:
 @targets.command(short_help="Show what a target can do and what it costs.")
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@declarations_option
 @debug_option
 def show(name: str, as_json: bool) -> None:
     """Show the numbers, operators and composites of a target, with the conditions under which it takes them.
@@ -67,6 +68,7 @@ def show(name: str, as_json: bool) -> None:
 
 @targets.command(short_help="Check target files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@declarations_option
 @debug_option
 def check(files: tuple[Path, ...]) -> int:
     """Read target files, check them against the operators' schemas, and report every mistake."""
@@ -212,6 +214,7 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "numerics": str(composite.numerics),
                     "place": short_place(composite.place),
                     "doc": composite.doc,
+                    "results": [name or "y" for name in composite.results],
                     "by": composite.family or None,
                     "where": conditions(composite.where),
                     "cost": None if composite.cost is None else flat(composite.cost),

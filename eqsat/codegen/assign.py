@@ -8,12 +8,14 @@ of plain C is a group as well; its operands and results have the layouts that th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.runs import alternating, as_a_whole, refusals
 from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
 from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.schema.types import TensorType
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
@@ -115,14 +117,23 @@ class _Assignment:
 
     def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
+        found = list(zip_longest(whole.results, whole.types))
+        while found and found[-1] == (None, None):
+            found.pop()
+        results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t, _ in found)
+        unread = tuple(
+            _place(f"{whole.name}_{i}", known) if t is None else None
+            for i, (t, (_, known)) in enumerate(zip(results, found, strict=True))
+        )
         return Kernel(
             whole.name,
             whole.operator,
             whole.attributes,
             tuple(whole.operands),
-            tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in whole.results),
+            results,
             operators,
             whole.call,
+            unread,
         )
 
     def _operators(self, node: Node) -> list[Operator]:
@@ -179,6 +190,13 @@ class _Assignment:
             copies.append(Node(tensor.name, IDENTITY, {}, [inner], [tensor], tensor.dtype, group=number, boundary=True))
             group.results.append(tensor)
         return copies
+
+
+def _place(name: str, known: TensorType | None) -> Tensor | None:
+    """A place for a result that nothing reads."""
+    if known is None or not known.is_static:
+        return None
+    return Tensor(name, known.dtype, tuple(n for n in known.shape or () if isinstance(n, int)))
 
 
 def _tensors(operands: Sequence[Operand | None]) -> list[Tensor]:

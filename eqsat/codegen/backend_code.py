@@ -188,7 +188,7 @@ class _Writer(Writer):
         if run not in self._inner:
             lives: dict[Tensor, Block] = {}
             for k, kernel in enumerate(run.kernels):
-                for tensor in (*kernel.results, *kernel.operands):
+                for tensor in (*kernel.results, *kernel.unread, *kernel.operands):
                     if isinstance(tensor, Tensor) and tensor not in run.inputs and tensor not in run.outputs:
                         size = max(tensor.elements * dtypes.size(tensor.dtype), 1)
                         lives[tensor] = Block(size, lives[tensor].first if tensor in lives else k, k)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.backends.code import Code, Writer
-from eqsat.backends.values import Kernel, Operand, Run
+from eqsat.backends.values import Kernel, Operand, Run, Tensor
 from eqsat.errors import CodegenError
 from eqsat.partition.emit import CALL, INPUTS, OUTPUTS, TRUSTED_CALL
 from eqsat.text import shown
@@ -45,7 +46,7 @@ class CallText(Backend):
     def refuse(self, kernel: Kernel) -> str:
         if not kernel.call:
             return "the target's file has no call for it"
-        return "" if sum(t is not None for t in kernel.results) == 1 else "a call has one result"
+        return "" if None not in _results(kernel) else "the types of its results are not known"
 
     def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
         kernels = [run.kernels[0] for run in runs]
@@ -91,7 +92,7 @@ class Call:
 
     @staticmethod
     def of(kernel: Kernel) -> Call:
-        results = [t for t in kernel.results if t is not None]
+        results = [t for t in _results(kernel) if t is not None]
         return Call(kernel.call, [x for x in kernel.operands if x is not None], results)
 
     @staticmethod
@@ -126,6 +127,12 @@ class Call:
     def statement(self, writer: Writer, run: Run) -> str:
         """The call in the body of a run."""
         return self.fill(lambda operand: writer.pointer(run, operand)).rstrip().rstrip(";") + ";"
+
+
+def _results(kernel: Kernel) -> list[Tensor | None]:
+    """What a kernel writes, with a place for each result without readers."""
+    pairs = zip_longest(kernel.results, kernel.unread)
+    return [unread if result is None else result for result, unread in pairs]
 
 
 # ---- declarations --------------------------------------------------------------------------------------
@@ -229,6 +236,6 @@ def is_plain_call(text: str, target: str, *, region: bool = False) -> bool:
     if not re.fullmatch(r"[A-Za-z][0-9A-Za-z_]*", target) or _SYSTEM.fullmatch(target) or len(text) > _LONGEST:
         return False
     own = rf"(?i:{target}_)[0-9A-Za-z_]+"
-    holes = "inputs|outputs" if region else r"\d+|result"
+    holes = "inputs|outputs" if region else r"\d+|result\d*"
     argument = rf" *(?:\{{(?:{holes})\}}|{_NUMBER}|{_NAMES}|{_STRING}|{own}) *"
     return re.fullmatch(rf" *{own} *\((?: *|{argument}(?:,{argument})*)\) *;? *", text, re.ASCII) is not None

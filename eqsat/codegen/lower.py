@@ -6,7 +6,7 @@ Everything that cannot become C is collected and reported in one message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -18,12 +18,13 @@ from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.wants import same_order
-from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
+from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
-from eqsat.model.inference.infer import infer_types
+from eqsat.model.inference.infer import MAX_VALUE, infer_body, infer_types
 from eqsat.model.normalize import complete
 from eqsat.model.outputs import required_outputs
 from eqsat.ops.evaluate import fold
@@ -37,40 +38,8 @@ from eqsat.partition.subgraphs import operands
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
-from eqsat.schema.functions import function_body
+from eqsat.schema.functions import find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
-
-_MOST_CAUSES = 20
-"""Reasons listed in a message."""
-
-
-@dataclass
-class _Problems:
-    """Why operators cannot become C: reason -> the nodes for which it holds."""
-
-    nodes: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, name: str) -> None:
-        self.nodes.setdefault(reason, []).append(name)
-
-    def check(self, model: str) -> None:
-        """Raises CodegenError if there are any."""
-        if not self.nodes:
-            return
-        lines = []
-        others = sum(map(len, self.nodes.values()))
-        for reason, names in list(self.nodes.items())[:_MOST_CAUSES]:
-            shown = ", ".join(repr(n) for n in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            lines.append(f"{reason}: {shown}")
-        if len(self.nodes) > _MOST_CAUSES:
-            lines.append(f"and {len(self.nodes) - _MOST_CAUSES} more reasons")
-        raise CodegenError(
-            "all operators must be expressible in C",
-            place=f"model {model!r}",
-            actual="1 that is not" if others == 1 else f"{others} that are not",
-            excerpt="\n".join(lines),
-            hint="`eqsat run` executes them with numpy",
-        )
 
 
 def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False) -> Program:
@@ -115,7 +84,7 @@ class _Lowering:
         self.nodes: list[Node] = []
         self.regions: list[WholeRegion] = []
         self.dequantized: dict[int, Dequantized] = {}
-        self.problems = _Problems()
+        self.problems = Problems()
         plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
@@ -206,7 +175,7 @@ class _Lowering:
             self.problems.add(f"control flow ({node.op.name})", name)
         for op in (node.op,) if node.body is None else (inner.op for inner in node.body.nodes):
             if not is_known(op) and not has_subgraphs(node.attrs):
-                self.problems.add(f"no kernel for {op}", name)
+                self.problems.add_operator(op, name)
 
     def _region(self, piece: SavedFunction, call: PlanNode, given: list[Operand | None]) -> list[Operand | None]:
         number = None
@@ -223,9 +192,10 @@ class _Lowering:
         """A kernel of a region that stays whole."""
         whole, first = self.regions[region], len(self.nodes)
         attrs = node.attrs
-        if node.body is None and not has_subgraphs(attrs):
+        if not has_subgraphs(attrs):
             attrs = complete(node.op, attrs, [_type(x) for x in given], len(node.outputs))
-        kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), call)
+        types = _result_types(node, given)
+        kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), types, call)
         results = self._operator(scope, node, given, name)
         kernel.results = [x if v in scope.read else None for v, x in zip(node.outputs, results, strict=False)]
         for made in self.nodes[first:]:
@@ -373,9 +343,12 @@ class _Lowering:
         """
         values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
         result = {v: k for k, v in enumerate(body.results) if k < len(used)}
-        read = {i for n in body.nodes for i in n.inputs if i is not None} | {v for v, k in result.items() if used[k]}
+        read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])
         for node in body.nodes:
             numbers = range(len(values), len(values) + node.outputs)
+            if read.isdisjoint(numbers):
+                values += [None] * node.outputs
+                continue
             inner = [None if i is None else values[i] for i in node.inputs]
             if layouts and node.op in LAYOUTS:
                 values.append(inner[0])
@@ -395,6 +368,9 @@ class _Lowering:
     def _check_families(self, program: Program) -> None:
         for node in program.nodes:
             if family_of(node) is None:
+                if find_reference(node.operator) is not None:
+                    self.problems.add_operator(node.operator, node.name)
+                    continue
                 types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
 
@@ -413,6 +389,19 @@ def _present(node: PlanNode, used: list[bool]) -> int:
     while count > 1 and count - 1 not in required and is_optional_output(node.op, count - 1):
         count -= 1
     return count
+
+
+def _result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[TensorType | None]:
+    """Types of the results of a composite that has several: a kernel needs a place also for one that nothing reads."""
+    body = node.body
+    if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
+        return []
+    arrays = [x if isinstance(x, np.ndarray) and x.size <= MAX_VALUE else None for x in given]
+    try:
+        types = infer_body(body, [_type(x) for x in given], arrays)
+    except ModelError:
+        return []
+    return [types[i] for i in body.results]
 
 
 def _type(operand: Operand | None) -> TensorType | None:

@@ -17,7 +17,7 @@ from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, TensorType
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
@@ -132,6 +132,7 @@ class WholeKernel:
     Attributes:
         name, operator, attributes, call: See :class:`~eqsat.backends.values.Kernel`.
         operands: Likewise.
+        types: Of the results of a composite that has several; None for one whose type is not known.
         results: Likewise, as far as they are computed: those that the region's program passes through are operands.
     """
 
@@ -139,6 +140,7 @@ class WholeKernel:
     operator: str
     attributes: Mapping[str, Any]
     operands: list[Operand | None]
+    types: list[TensorType | None]
     call: str = ""
     results: list[Operand | None] = field(default_factory=list)
 

@@ -116,7 +116,7 @@ def given_kernels(plan: Plan, host: Target) -> Selection | None:
 
 def choices(composites: Iterable[Composite]) -> set[OpKey]:
     """Operators that one of a host's composites computes with channels innermost, in both operand and result."""
-    return {op for entry in composites for op in _anchored(entry.pattern)}
+    return {op for entry in composites for pattern in entry.patterns for op in _anchored(pattern)}
 
 
 def _anchored(pattern: Pattern | None, *, between: bool = False) -> Iterator[OpKey]:

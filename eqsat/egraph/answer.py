@@ -5,15 +5,17 @@ Called once for each distinct combination of attributes, types and small constan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
+from eqsat.egraph.query import Site
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
 from eqsat.schema.body import Body, BodyNode
@@ -28,6 +30,7 @@ class CompositeInstance:
         leaves: Name in the pattern of each input, None without one.
         nodes: Name of each bound node, its operator and attributes.
         attributes: Name of each bound attribute and its value.
+        results: Of a composite with several results, the name of each value that is one, and which.
     """
 
     target: str
@@ -36,6 +39,20 @@ class CompositeInstance:
     leaves: tuple[str | None, ...]
     nodes: tuple[tuple[str, OpKey, Attrs], ...]
     attributes: tuple[tuple[str, object], ...]
+    results: tuple[tuple[str, int], ...] = ()
+
+    def names(self, types: Sequence[TensorType | None]) -> dict[str, object]:
+        """The values of its nodes' and attributes' names, for costs and calls.
+
+        Args:
+            types: Of the results.
+        """
+        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in self.nodes}
+        nodes = {k: env[name] for name, k in self.results if name in env}
+        for name, k in self.results:
+            node, facts = nodes.get(k), TensorFacts(types[k])
+            env[name] = replace(node, output=facts) if isinstance(node, NodeFacts) else facts
+        return env | dict(self.attributes)
 
 
 class Answerer:
@@ -97,7 +114,7 @@ class Answerer:
             return None
         env = self._env(facts, attrs)
         try:
-            return env if self._bind(env, attrs) else None
+            return env if self._bind(env, attrs, facts) else None
         except Unknown:
             return None
 
@@ -110,6 +127,7 @@ class Answerer:
         types: dict[str, TensorType | None] = {}
         values: dict[str, np.ndarray | None] = {}
         attrs: dict[str, Attrs] = {}
+        free: set[tuple[str, str]] = set()
         for column, number in zip(self.clause.columns, key, strict=True):
             if column.kind == "attrs":
                 attrs[column.variable] = self.tables.attrs[number]
@@ -119,12 +137,20 @@ class Answerer:
                 constant = self.tables.constants[number]
                 values[column.variable] = constant.numpy()
                 types.setdefault(column.variable, constant.type)
+            elif column.kind == "element":
+                element = self.tables.elements[number]
+                values[column.variable] = element.numpy()
+                types.setdefault(column.variable, TensorType(element.dtype, ()))
+            elif column.kind in ("free_term", "free_factor") and number == 1:
+                free.add((column.kind, column.variable))
         query = self.clause.query
         variables = [*query.leaves, *(s.value for s in query.sites), *(v for v, _ in query.numbers)]
         facts = {}
         for v in variables:
             constant = v in self.clause.constants or v in values
-            facts[v] = TensorFacts(types.get(v), values.get(v), constant, True)
+            facts[v] = TensorFacts(
+                types.get(v), values.get(v), constant, True, ("free_term", v) in free, ("free_factor", v) in free
+            )
         return facts, attrs
 
     def _numbers(self, key: tuple[int, ...]) -> dict[str, Numbers]:
@@ -166,7 +192,7 @@ class Answerer:
                 env[alias] = env[name]
         return env
 
-    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs]) -> bool:
+    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]) -> bool:
         """Binds attributes by name; False where a required value differs."""
         required = []
         for site in self.clause.query.sites:
@@ -176,21 +202,25 @@ class Answerer:
                 if value is None:
                     return False
                 if bind.name is None:
-                    required.append((value, bind.equals))
+                    required.append((value, site, bind))
                 elif bind.name in env:
                     if env[bind.name] != value:
                         return False
                 else:
                     env[bind.name] = value
-        for value, expr in required:
-            wanted = evaluate(expr, env)
+        for value, site, bind in required:
+            wanted = evaluate(bind.equals, env)
             if isinstance(wanted, np.ndarray | list):
                 wanted = tuple(np.asarray(wanted).tolist())
             if isinstance(wanted, float) and isinstance(value, float):
                 wanted = float(np.float32(wanted))
-            if wanted != value:
+            if wanted != value and _normal(site, bind.attribute, wanted, attrs, facts) != value:
                 return False
         return True
+
+    def _results(self) -> tuple[tuple[str, int], ...]:
+        query = self.clause.query
+        return tuple((n, query.roots.index(v)) for n, v in sorted(query.tensors.items()) if v in query.roots)
 
     def _instance(
         self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs], env: Mapping[str, object]
@@ -203,7 +233,8 @@ class Answerer:
         for variable, _ in query.numbers:
             fact = facts[variable]
             assert fact.value is not None and fact.type is not None
-            constant = (("value", TensorAttr(fact.value, fact.type.dtype)),)
+            shape = tuple(d for d in fact.type.shape or () if isinstance(d, int))
+            constant = (("value", TensorAttr(np.broadcast_to(fact.value, shape), fact.type.dtype)),)
             nodes.append(BodyNode(OpKey("", "Constant"), constant, ()))
             values[variable] = count
             count += 1
@@ -216,15 +247,28 @@ class Answerer:
                 nodes.append(BodyNode(site.constructor.op, attrs[site.attrs], inputs, outputs))
                 count += outputs
             values[site.value] = first[site.attrs] + site.match.output
-        result = values[query.roots[0]]
-        assert result is not None
+        results = [values[root] for root in query.roots]
         names = {s.match.bind for s in query.sites if s.match.bind is not None}
         bound = {b.name for s in query.sites for b in s.match.attrs if b.name is not None}
         return CompositeInstance(
             clause.target,
             clause.definition,
-            Body(len(query.leaves), tuple(nodes), (result,)),
+            Body(len(query.leaves), tuple(nodes), tuple(r for r in results if r is not None)),
             tuple(query.names_of.get(v) for v in query.leaves),
             tuple((n, f.op, f.attrs) for n in sorted(names) if isinstance(f := env.get(n), NodeFacts)),
             tuple((n, env[n]) for n in sorted(bound)),
+            self._results() if len(results) > 1 else (),
         )
+
+
+def _normal(
+    site: Site, attribute: str, wanted: object, attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
+) -> object:
+    """A required attribute in the normal form of its operator, as all attributes in the e-graph are: an axis that is
+    counted from the end is counted from the front.
+    """
+    if not isinstance(wanted, int | tuple):
+        return wanted
+    types = [facts[v].type if v in facts else None for v in site.operands]
+    bundle = tuple((name, wanted if name == attribute else value) for name, value in attrs[site.attrs])
+    return dict(complete(site.constructor.op, bundle, types)).get(attribute)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.query import Query, QueryBuilder
@@ -34,13 +35,21 @@ from eqsat.rules.ast import (
     operands,
 )
 from eqsat.rules.constness import asked_constant
+from eqsat.rules.counted_axes import may_count_from_end
 from eqsat.rules.evaluation import uses
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
-_PREFIXES = {"type": "t", "value": "c", "numbers": "n"}
-_FUNCTIONS = {"type": "type", "value": "cval", "numbers": "nums"}
+_PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
+_FUNCTIONS = {
+    "type": "type",
+    "value": "cval",
+    "numbers": "nums",
+    "element": "element",
+    "free_term": "free_term",
+    "free_factor": "free_factor",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,11 @@ class CompiledClause:
         self.columns = tuple(dict.fromkeys([*self.columns, *columns]))
 
     @property
+    def gathers(self) -> bool:
+        """Whether it moves constants one step, see :mod:`eqsat.egraph.free_constants`."""
+        return self.layout is not None and any(c.kind in ("free_term", "free_factor") for c in self.columns)
+
+    @property
     def outputs(self) -> int:
         return 1 if self.layout is None else len(self.layout.steps)
 
@@ -141,7 +155,7 @@ class CompiledClause:
         facts = [c.premise for c in self.columns if c.premise]
         # Constant expressions are evaluated, not rewritten.
         facts += [f"(isc {v})" for v in self.constants] + [f"(live {v})" for v in self.query.roots]
-        premises = [*self.query.atoms, *facts]
+        premises = [*self.query.atoms, *facts, *self._distinct]
         return [
             f"(relation match_{key} ({' '.join(['T'] * len(variables) + ['i64'] * len(signature))}))",
             f"(relation need_{key} ({' '.join(['i64'] * len(signature))}))",
@@ -150,6 +164,12 @@ class CompiledClause:
             f"(rule ({' '.join(premises)})\n      ({self._matched} (need_{key} {' '.join(signature)}))\n"
             f'      :ruleset find_{key} :name "find {key}")',
         ]
+
+    @property
+    def _distinct(self) -> Iterator[str]:
+        """Facts: the results of a composite are different values, else it computes one of them in vain."""
+        roots = self.query.roots if self.layout is None else []
+        return (f"(!= {a} {b})" for a, b in combinations(dict.fromkeys(roots), 2))
 
     @property
     def _signature(self) -> list[str]:
@@ -186,7 +206,11 @@ class CompiledClause:
             (composite,) = self.built
             operands = list(self.query.leaves)
             call = composite.call("o0", operands)
-            return [composite.made("o0", operands, str(self.number)), f"(union {self.query.roots[0]} {call})"]
+            made = composite.made("o0", operands, str(self.number))
+            if not composite.outputs:
+                return [made, f"(union {self.query.roots[0]} {call})"]
+            parts = [f"(union {root} (out results {i}))" for i, root in enumerate(self.query.roots)]
+            return [f"(let results {call})", made, *parts]
         roots = zip(self.query.roots, self.layout.roots, strict=True)
         unions = [f"(union {left} {self.layout.expression(right, folded)})" for left, right in roots]
         return [*self.layout.actions(self.number, folded), *unions]
@@ -213,9 +237,10 @@ class Compiler:
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:
         """All clauses of a target's composite whose operators occur in the e-graph."""
-        for clause in expanded((composite.pattern,)):
+        outputs = len(composite.patterns) if len(composite.patterns) > 1 else 0
+        for clause in expanded(composite.patterns):
             for query in self._queries(clause):
-                built = Constructor(OpKey(target, composite.name), len(query.leaves), composite=True)
+                built = Constructor(OpKey(target, composite.name), len(query.leaves), outputs, composite=True)
                 yield self._clause(composite, number, target, clause, query, None, (built,))
 
     def _queries(self, clause: Clause) -> Iterator[Query]:
@@ -278,19 +303,29 @@ class _Signature:
         for site in query.sites:
             if self.layout is None or site.match.attrs:
                 add("attrs", site.attrs)
+            if any(bind.equals is not None and may_count_from_end(bind.equals) for bind in site.match.attrs):
+                for operand in site.operands:
+                    if operand != ABSENT:
+                        add("type", operand)
         for variable, _ in query.numbers:
-            add("value", variable)
+            add("element", variable)
+            if self.layout is None:
+                add("type", variable)
         for expr in self._expressions():
             used = uses(expr)
             for name in used.attrs:
                 if name in nodes:
                     add("attrs", nodes[name].attrs)
-            for name in used.types:
-                for variable in _variables_of(name, query):
-                    add("type", variable)
-            for name in used.values:
-                for variable in _variables_of(name, query):
-                    add("value", variable)
+            asked = (
+                ("type", used.types),
+                ("value", used.values),
+                ("free_term", used.terms),
+                ("free_factor", used.factors),
+            )
+            for kind, names in asked:
+                for name in names:
+                    for variable in _variables_of(name, query):
+                        add(kind, variable)
         if self.layout is not None:
             for name in _spreads(self._templates()):
                 add("attrs", nodes[name].attrs)

@@ -15,6 +15,8 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import Engine, Fact
+from eqsat.egraph.equal_elements import element_of_result
+from eqsat.egraph.free_constants import GATHERINGS, propagation
 from eqsat.egraph.intern import SMALL, Numbers, Tables
 from eqsat.egraph.language import ORIGINAL, Constructor
 from eqsat.egraph.made_constants import residues
@@ -25,6 +27,7 @@ from eqsat.ops.interval_arithmetic import operator_bounds
 from eqsat.ops.operators import has
 from eqsat.ops.properties import contracted_inputs, is_deterministic, value_inputs
 from eqsat.ops.traits import Trait
+from eqsat.ops.wide import FLOATS
 from eqsat.schema.types import GraphAttr, TensorType, type_of
 
 
@@ -48,6 +51,7 @@ def analysis_rules(c: Constructor) -> list[str]:
         rules.append(f"(rule ({answer} (= e (out m k)) (= t (part r k))) ((set (type e) t)) :ruleset analysis)")
     else:
         rules.append(f"(rule ({answer}) ((set (type e) r)) :ruleset analysis)")
+    rules += propagation(c)
     live = "(livem m)" if c.outputs else "(live e)"
     if is_deterministic(c.op):
         rules += [f"(rule ({node} (live {x})) ({live}) :ruleset analysis)" for x in c.operands]
@@ -110,6 +114,8 @@ class Facts:
         self._constructors: list[Constructor] = []
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
         self._constants = 0
+        self._types = 0
+        self._numbers = 0
         self._pending: list[Fact] = []
         self._priming = False
 
@@ -128,7 +134,8 @@ class Facts:
         self.engine.step("settle")
 
     def announce_constants(self) -> None:
-        """Writes type and smallness of constants interned since the last call to egglog."""
+        """Writes what egglog reads of the constants, types and numbers interned since the last call."""
+        tables = self.tables
         facts: list[Fact] = []
         for number in range(self._constants, len(self.tables.constants)):
             constant = self.tables.constants[number]
@@ -136,7 +143,21 @@ class Facts:
             facts.append(("const_nums", (number,), self.tables.numbers.id(Numbers(number))))
             if constant.is_small or number == 0:
                 facts.append(("const_small", (number,), None))
-        self._constants = len(self.tables.constants)
+        self._constants = len(tables.constants)
+        for number in range(self._types, len(tables.types)):
+            known = tables.types[number]
+            if known is not None and known.dtype in FLOATS:
+                facts.append(("is_float", (number,), None))
+        self._types = len(tables.types)
+        for number in range(max(self._numbers, 1), len(tables.numbers)):
+            known_numbers = tables.numbers[number]
+            element = None if known_numbers is None else tables.element(known_numbers)
+            if element is not None:
+                facts.append(("nums_element", (number,), tables.elements.id(element)))
+            facts += [
+                (g.matters, (number,), None) for g in GATHERINGS if element is None or element.numpy() != g.neutral
+            ]
+        self._numbers = len(tables.numbers)
         self.engine.set_facts(facts)
 
     def prime(self, encoding: Encoding) -> tuple[list[int | None], list[int | None]]:
@@ -254,8 +275,10 @@ class Facts:
             value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
             if value is not None and not c.outputs:
                 return (tables.numbers.id(Numbers(value[0])),)
-        bounds = operator_bounds(c.op, tables.attrs[key[0]], [tables.bounds(o) for o in given], types)
-        return (tables.numbers.id(Numbers(0, bounds)),)
+        attrs = tables.attrs[key[0]]
+        bounds = operator_bounds(c.op, attrs, [tables.bounds(o) for o in given], types)
+        element = element_of_result(c.op, attrs, [tables.element(o) for o in given])
+        return (tables.numbers.id(Numbers(0, bounds, element)),)
 
     def _infer(self, c: Constructor, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """Type ids of an e-node's outputs by its signature; None where unknown, 0 for an unknown output."""

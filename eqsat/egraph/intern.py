@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.egraph.equal_elements import Element, element_of
 from eqsat.ops.interval_arithmetic import Bounds, bounds_of_array, bounds_of_wide
 from eqsat.ops.wide import FLOATS, Wide, widen
 from eqsat.schema.attributes import array_of, tensor_of
@@ -111,10 +112,12 @@ class Numbers:
     Attributes:
         constant: Id of the constant; 0 if it is not computed, or absent.
         bounds: Bounds, if it is not computed.
+        element: What all elements equal, if it is not computed and they are equal.
     """
 
     constant: int = 0
     bounds: Bounds | None = None
+    element: Element | None = None
 
 
 class Types(Table[TensorType | None]):
@@ -138,6 +141,19 @@ class Tables:
         self.composites: Table[Hashable] = Table()
         self._wide: dict[int, Wide] = {}
         self._bounds: dict[int, Bounds] = {}
+        self.elements: Table[Element] = Table()
+        self._element: dict[int, Element | None] = {}
+
+    def element(self, numbers: Numbers) -> Element | None:
+        """What all elements of a constant expression equal, None if they differ or are not known."""
+        if numbers.element is not None or not numbers.constant:
+            return numbers.element
+        if numbers.constant not in self._element:
+            constant = self.constants[numbers.constant]
+            array = constant.numpy()
+            kind = constant.type
+            self._element[numbers.constant] = None if array is None or kind is None else element_of(array, kind.dtype)
+        return self._element[numbers.constant]
 
     def wide(self, numbers: Numbers) -> Wide | None:
         """A small constant in a wider type, None if it is unknown or large."""

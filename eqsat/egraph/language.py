@@ -1,7 +1,8 @@
 """The e-graph's language: one egglog constructor for each operator, arity and number of outputs in use.
 
 A value has sort ``T``. ``type``, ``cval`` and ``nums`` map a class to its type, to the small constant that it equals,
-and to what is known about its numbers (0 if it is not constant). An operator with several used outputs is one e-node of
+and to what is known about its numbers (0 if it is not constant); ``element`` maps it to the number that all of its
+elements equal. An operator with several used outputs is one e-node of
 the tuple sort ``M``; ``(out m k)`` projects. For each constructor a table ``made_...`` remembers which rule made an
 e-node first; egglog keeps its keys canonical, so the answer survives merges. An operator of very many operands is a
 leaf, ``(Wide k)``: its operands are kept in Python (:class:`eqsat.egraph.encode.Encoding`). A table, a query and a type
@@ -15,8 +16,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.ops.properties import is_commutative
+from eqsat.schema.functions import result_count
 from eqsat.schema.opset import Schema, find_schema
 from eqsat.schema.types import OpKey
+
+_LAST = (1 << 62) - 1
+FIRST_KNOWN = f"(& (+ (min (& (- old 1) {_LAST}) (& (- new 1) {_LAST})) 1) {_LAST})"
+"""The merge of numbers of which 0 means unknown: the smallest other number, which was given out first.
+
+A class may contain an expression of itself, such as ``c + 0``. The bounds of that are wider than those of the class,
+and would become wider without end if a later answer replaced an earlier one. (0 - 1 wraps to the largest number.)
+"""
 
 PRELUDE = (
     "(sort T)",
@@ -35,8 +45,10 @@ PRELUDE = (
     "(relation livem (M))",
     "(function const_type (i64) i64 :merge old)",
     "(relation const_small (i64))",
-    "(function nums (T) i64 :merge (max old new))",
+    f"(function nums (T) i64 :merge {FIRST_KNOWN})",
     "(function const_nums (i64) i64 :merge old)",
+    "(function element (T) i64 :merge old)",
+    "(function nums_element (i64) i64 :merge old)",
     "(function part (i64 i64) i64 :merge old)",
     "(ruleset analysis)",
     "(ruleset settle)",
@@ -44,6 +56,8 @@ PRELUDE = (
     '(rule ((= e (Const c)) (= t (const_type c))) ((set (type e) t) (isc e)) :ruleset analysis :name "const type")',
     '(rule ((= e (Const c)) (const_small c)) ((set (cval e) c)) :ruleset analysis :name "const value")',
     '(rule ((= e (Const c)) (= n (const_nums c))) ((set (nums e) n)) :ruleset analysis :name "const numbers")',
+    "(rule ((isc e) (= n (nums e)) (= k (nums_element n))) ((set (element e) k)) "
+    ':ruleset analysis :name "equal elements")',
     '(rule ((live e)) ((set (nums e) 0)) :ruleset analysis :name "live numbers")',
     '(rule ((= c (cval e))) ((union e (Const c))) :ruleset analysis :name "folded")',
     '(rule ((= e (out m k)) (iscm m)) ((isc e)) :ruleset analysis :name "const part")',
@@ -79,7 +93,13 @@ class Constructor:
     @cached_property
     def name(self) -> str:
         domain = "".join(c if c.isalnum() else "_" for c in self.op.domain)
-        head = f"composite__{domain}__" if self.composite else f"{domain}__" if domain else ""
+        if self.composite:
+            # A composite may be called `conv_2`, so that the number of results stands before the name.
+            return f"composite_{self.outputs or ''}_{domain}__{self.op.name}_{self.inputs}"
+        # `a.b` and `a_b` are two domains; targets have no dots in their names.
+        domain = "_".join(part.replace("_", "_u") for part in self.op.domain.split("."))
+        domain = "".join(c if c.isalnum() else "_" for c in domain)
+        head = f"{domain}__" if domain else ""
         tail = f"_{self.outputs}" if self.outputs else ""
         return f"{head}{self.op.name}_{self.inputs}{tail}"
 
@@ -95,7 +115,7 @@ class Constructor:
     @property
     def first_stands_alone(self) -> bool:
         """Whether the first output may be computed without the others."""
-        return self.outputs > 0 and not has_variadic_outputs(self.op)
+        return self.outputs > 0 and not self.composite and not has_variadic_outputs(self.op)
 
     @property
     def first(self) -> Constructor:
@@ -120,7 +140,9 @@ class Constructor:
 def has_variadic_outputs(op: OpKey) -> bool:
     """Whether the number of outputs is part of the operator's meaning (Split, TopK, If, Loop)."""
     schema = find_schema(op)
-    if schema is None or not schema.outputs:
+    if schema is None:
+        return result_count(op) > 1
+    if not schema.outputs:
         return False
     return schema.min_output > 1 or schema.outputs[-1].option == Schema.FormalParameterOption.Variadic
 

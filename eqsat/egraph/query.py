@@ -70,7 +70,8 @@ class QueryBuilder:
     def queries(self, roots: Sequence[Match]) -> Iterator[Query]:
         """All queries whose constructors occur; none if some operator does not."""
         matches = {id(m): m for root in roots for m in _matches(root)}
-        options = [self._options(m) for m in matches.values()]
+        tuples = {m.node for m in matches.values() if m.output}
+        options = [self._options(m, plain=m.node not in tuples) for m in matches.values()]
         if not all(options):
             return
         _limit(options)
@@ -81,9 +82,10 @@ class QueryBuilder:
             builder = _Builder(dict(zip(matches, choice, strict=True)), self.absent)
             for root in roots:
                 builder.query.roots.append(builder.value(root))
+            _sort(builder.query)
             yield builder.query
 
-    def _options(self, match: Match) -> list[Constructor]:
+    def _options(self, match: Match, *, plain: bool) -> list[Constructor]:
         args = self._trimmed(match)
         rest = bool(args) and isinstance(args[-1], Rest)
         least = len(args) - 1 if rest else len(args)
@@ -94,9 +96,9 @@ class QueryBuilder:
                 continue
             if (c.outputs == 0 and match.output == 0) or match.output < c.outputs:
                 found.append(c)
-        plain = [c for c in found if c.outputs == 0]
+        alone = [c for c in found if c.outputs == 0]
         # A tuple's first output also exists as a plain e-node, so the plain form finds both.
-        return plain or found
+        return (alone if plain else [c for c in found if c.outputs]) or found
 
     def _trimmed(self, match: Match) -> list[Pattern | None]:
         return trim(match.args, self.absent)
@@ -128,6 +130,24 @@ def _matches(pattern: Pattern | None) -> Iterator[Match]:
         yield pattern
 
 
+def _sort(query: Query) -> None:
+    """Puts operators behind their operands: a name may be read before the node that it names."""
+    position = {site.value: i for i, site in enumerate(query.sites)}
+    placed: dict[int, Site] = {}
+
+    def place(i: int, above: tuple[int, ...]) -> None:
+        if i in placed or i in above:
+            return
+        for operand in query.sites[i].operands:
+            if operand in position:
+                place(position[operand], (*above, i))
+        placed[i] = query.sites[i]
+
+    for i in range(len(query.sites)):
+        place(i, ())
+    query.sites[:] = placed.values()
+
+
 class _Builder:
     def __init__(self, chosen: Mapping[int, Constructor], absent: frozenset[str]) -> None:
         self.chosen = chosen
@@ -144,8 +164,9 @@ class _Builder:
         if isinstance(pattern, Name):
             name = f"x_{pattern.name}"
             query.tensors[pattern.name] = name
-            query.leaves.setdefault(name)
-            query.names_of[name] = pattern.name
+            if all(site.value != name for site in query.sites):
+                query.leaves.setdefault(name)
+                query.names_of[name] = pattern.name
             return name
         if isinstance(pattern, Wildcard):
             name = f"w{len(query.leaves)}_{len(query.atoms)}"

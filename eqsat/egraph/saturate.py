@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
+from egglog import bindings
 
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.demand_tables import Facts
-from eqsat.egraph.encode import Encoder
-from eqsat.egraph.engine import Engine, Fact
+from eqsat.egraph.encode import CHUNK, Encoder
+from eqsat.egraph.engine import SPAN, Engine, Fact, call, integer
+from eqsat.egraph.free_constants import PINNED, declarations, pinned
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import PRELUDE, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
@@ -99,7 +101,7 @@ class Saturation:
 
     def _prepare(self, rules: Sequence[Rule], targets: Sequence[Target], raw: Sequence[str]) -> None:
         engine, vocabulary = self.engine, self.vocabulary
-        engine.run_text(PRELUDE)
+        engine.run_text([*PRELUDE, *declarations()])
         encoder = Encoder(engine, self.tables)
         self.encoding = encoder.number(self.model)
         for constructor in self.encoding.constructors:
@@ -113,6 +115,7 @@ class Saturation:
         for constructor in vocabulary.constructors.values():
             self.facts.declare(constructor)
         encoder.write(*self.facts.prime(self.encoding))
+        self._pin()
         if self.facts.has_infinities(self.encoding):
             for clause in clauses:
                 clause.watch()
@@ -131,6 +134,15 @@ class Saturation:
         self._raw = bool(raw)
         if raw:
             engine.run_text(["(ruleset user)", *raw])
+
+    def _pin(self) -> None:
+        facts = [
+            bindings.Set(SPAN, gathering.fact, [call("ref", integer(k))], integer(PINNED))
+            for gathering, values in pinned(self.encoding).items()
+            for k in values
+        ]
+        for start in range(0, len(facts), CHUNK):
+            self.engine.run_once(facts[start : start + CHUNK])
 
     def _register(self, name: str, place: str) -> int:
         self.names.append(name)
@@ -163,6 +175,7 @@ class Saturation:
         for iteration in range(limits.iterations):
             changed = self.engine.step("commute")
             changed |= self._round(self._states, iteration)
+            changed |= self._gather(iteration)
             if self._raw:
                 changed |= self.engine.step("user")
             self.facts.saturate()
@@ -201,11 +214,12 @@ class Saturation:
             if throttle and time.perf_counter() > self._end:
                 break
             active.append(state)
-            if throttle and len(state.clause.query.roots) > 1:
+            if len(state.clause.query.roots) > 1:
                 frozen = frozen or self.engine.tables()
                 matches = most_matches(state.clause.query.sites, frozen)
                 if matches > MOST_COMBINATIONS:
                     state.pending = matches
+                    state.statistics.held_back += not throttle
                     continue
             before = self.engine.matches[f"find {state.clause.key}"]
             self.engine.step(f"find_{state.clause.key}")
@@ -217,6 +231,22 @@ class Saturation:
         for state in active:
             state.pending = 0
             changed |= self.engine.step(f"apply_{state.clause.key}")
+        return changed
+
+    def _gather(self, iteration: int) -> bool:
+        """Runs the rules that gather constants to their fixed point: it takes as many steps as a sum has terms, and
+        rounds do not depend on that.
+        """
+        assert self.limits.nodes is not None
+        gathering = [s for s in self._states if s.clause.gathers]
+        changed = False
+        while gathering and self.enodes <= self.limits.nodes and time.perf_counter() <= self._end:
+            self.facts.saturate()
+            self.engine.step("commute")
+            if not self._round(gathering, iteration):
+                break
+            self.enodes = self.count()
+            changed = True
         return changed
 
     def _hold_back(self, state: _State, iteration: int) -> bool:

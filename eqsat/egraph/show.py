@@ -28,7 +28,7 @@ def egg_text(definition: Rule | Composite, target: str = "") -> str:
         definition: The rule or composite.
         target: Name of the composite's target.
     """
-    roots = definition.left if isinstance(definition, Rule) else (definition.pattern,)
+    roots = definition.left if isinstance(definition, Rule) else definition.patterns
     constructors: dict[OpKey, list[Constructor]] = {}
     for clause in expand(roots):
         for constructor in _needed(clause):

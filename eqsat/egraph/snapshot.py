@@ -5,7 +5,7 @@ Read once from egglog; everything after it (cost, extraction, plan) works on thi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,7 @@ class Reader:
         nodes += self._wide(refs)
         for constructor in saturation.vocabulary.constructors.values():
             nodes += self._nodes_of(constructor)
+        nodes = _without_copies(nodes)
         size = len(self.ids)
         types: list[TensorType | None] = [None] * size
         constant = [False] * size
@@ -163,7 +164,7 @@ class Reader:
             if constructor.composite:
                 instance = composites[number]
                 assert isinstance(instance, CompositeInstance)
-                node = ENode("composite", constructor.op, (), children, eclass, 0, 0, rule, instance)
+                node = ENode("composite", constructor.op, (), children, eclass, 0, constructor.outputs, rule, instance)
             else:
                 node = ENode("op", constructor.op, attrs_of[number], children, eclass, 0, constructor.outputs, rule)
             key: tuple[Any, ...] = (number, eclass, children)
@@ -176,6 +177,26 @@ class Reader:
     def _operand(self, value: Any) -> int | None:
         eclass = self._class(value)
         return None if eclass == self.absent else eclass
+
+
+def _without_copies(nodes: Sequence[ENode]) -> list[ENode]:
+    """The e-nodes without copies of composites with several results.
+
+    A pattern that looks the same from each result, such as two products of one matrix, matches in every order. The
+    copies compute the same values from the same operands.
+    """
+    parts: dict[int, list[int]] = {}
+    for node in nodes:
+        if node.kind == "part" and node.children[0] is not None:
+            parts.setdefault(node.children[0], []).append(node.eclass)
+    kept: dict[tuple[Any, ...], ENode] = {}
+    copies: set[int | None] = set()
+    for node in sorted((n for n in nodes if n.kind == "composite" and n.outputs), key=_preference):
+        operands = tuple(sorted(-1 if c is None else c for c in node.children))
+        key = (id(node.composite), operands, tuple(sorted(parts.get(node.eclass, ()))))
+        if kept.setdefault(key, node).eclass != node.eclass:
+            copies.add(node.eclass)
+    return [n for n in nodes if n.eclass not in copies and not (n.kind == "part" and n.children[0] in copies)]
 
 
 def _preference(node: ENode) -> tuple[bool, int, tuple[int, ...]]:

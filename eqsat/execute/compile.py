@@ -23,7 +23,7 @@ from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
-from eqsat.schema.functions import function_body
+from eqsat.schema.functions import find_declared, function_body
 from eqsat.schema.types import OpKey
 
 Bindings = Mapping[str, ir.Attr]
@@ -232,8 +232,10 @@ class _Compiler:
         bundle = tuple(sorted(plain.items()))
         body = function_body(op, bundle)
         if body is not None:
-            return (lambda given: evaluate_body(body, given)), inputs, True
-        version = self._opsets.get(domain, 1 if domain == opset.MICROSOFT else None)
+            results = len(node.outputs)
+            return (lambda given: evaluate_body(body, given)[:results]), inputs, True
+        implied = 1 if domain == opset.MICROSOFT or find_declared(op) is not None else None
+        version = self._opsets.get(domain, implied)
         if version is None:
             raise ExecutionError(
                 f"an opset import for domain {domain or 'ai.onnx'!r} is required",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,11 @@ def complete_inputs(
     Args:
         model: The model.
         given: Values by input name; the executor checks them.
-        dims: Sizes of symbolic dimensions. Sizes that neither this nor a given array determines are 1.
+        dims: Sizes of symbolic dimensions that no given array determines.
         seed: Of the random inputs.
 
     Raises:
-        ExecutionError: An input that is not given is of a kind that cannot be drawn.
+        ExecutionError: An input that is not given is of a kind that cannot be drawn, or of an unknown size.
     """
     if seed < 0:
         raise ExecutionError("a seed of 0 or more is required", place="seed", actual=repr(seed))
@@ -56,6 +56,7 @@ def complete_inputs(
             for dim, size in zip(value.shape, array.shape, strict=True):
                 if (symbol := _symbol(dim)) is not None:
                     sizes.setdefault(symbol, size)
+    _require_sizes([value for value in _inputs(model) if value.name not in complete], sizes)
     for value in _inputs(model):
         if value.name not in complete:
             complete[value.name or ""] = _random(model, value, sizes, seed)
@@ -64,6 +65,21 @@ def complete_inputs(
 
 def _inputs(model: ir.Model) -> list[ir.Value]:
     return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+
+
+def _require_sizes(drawn: Sequence[ir.Value], sizes: Mapping[str, int]) -> None:
+    """Names all symbols without a size at once, with options to copy."""
+    symbols = [_symbol(d) for value in drawn for d in value.shape or () if not isinstance(d, int)]
+    missing = list(dict.fromkeys(s for s in symbols if s is not None and s not in sizes))
+    if missing:
+        options = " ".join(f"--dim {name}=1" for name in missing)
+        dims = ", ".join(f'"{name}": 1' for name in missing)
+        raise ExecutionError(
+            "sizes of the inputs are required to draw random ones",
+            place=", ".join(f"input {v.name!r}" for v in drawn if any(_symbol(d) in missing for d in v.shape or ())),
+            actual=f"{', '.join(f'`{name}`' for name in missing)} without a number",
+            hint=f"bind them with dims={{{dims}}}, on the command line {options}, or provide the inputs",
+        )
 
 
 def _symbol(dim: int | ir.SymbolicDim) -> str | None:

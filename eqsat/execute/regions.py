@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from eqsat.backends.read import (
     attributes_of,
     composite_of,
     is_constant,
+    is_declared,
     kernel_nodes,
+    key_of,
     known_constants,
     known_type,
     operator_of,
@@ -28,7 +31,7 @@ from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import Operation, Value
 from eqsat.partition.bodies import bound_node
 from eqsat.partition.emit import REGION, TARGET
-from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, to_attrs
+from eqsat.schema.attributes import array_of, captured_values, subgraphs, to_attrs
 from eqsat.schema.types import TensorType
 
 Compile = Callable[[Sequence[ir.Node], Sequence[ir.Value]], tuple[Operation, Sequence[ir.Value]]]
@@ -108,7 +111,8 @@ class _Reader:
         known = [*node.inputs, *node.outputs]
         if any(v is not None and v.name and v not in self.constants and self._tensor(v) is None for v in known):
             return None
-        if any(True for _ in subgraphs(node)) or (composite is None and node.op_identifier() in self.functions):
+        plain_call = composite is None and node.op_identifier() in self.functions and not is_declared(node)
+        if plain_call or any(True for _ in subgraphs(node)):
             return None
         places = places_of(node, composite)
         operands: list[Operand | None] = [None] * (max(places, default=-1) + 1)
@@ -121,7 +125,11 @@ class _Reader:
         except ModelError:
             return None
         name = node.name or node.op_type
-        return Kernel(name, operator_of(node, target), attributes_of(node), tuple(operands), results, operators)
+        several = composite is not None and len(results) > 1
+        pairs = zip(node.outputs, results, strict=True) if several else ()
+        unread = tuple(self.tensors[v] if result is None else None for v, result in pairs)
+        kernel = Kernel(name, operator_of(node, target), attributes_of(node), tuple(operands), results, operators)
+        return replace(kernel, unread=unread)
 
     def run(
         self, number: int, region: Region, nodes: Sequence[ir.Node], kernels: Sequence[Kernel]
@@ -171,7 +179,7 @@ class _Reader:
         if composite is None:
             outputs = [self.tensors[v] if v.name else None for v in node.outputs]
             inputs = [self._operand(v) for v in node.inputs]
-            return (Operator(op_key(node), attributes_of(node), inputs, outputs),)
+            return (Operator(key_of(node), attributes_of(node), inputs, outputs),)
         values: dict[ir.Value, Operand | None] = dict(
             zip(composite.inputs, (self._operand(v) for v in node.inputs), strict=False)
         )
@@ -185,7 +193,7 @@ class _Reader:
             bound = bound_node(inner, attributes)
             inputs = [None if v is None else values.get(v) for v in inner.inputs]
             types = [_type(x) for x in inputs]
-            op = op_key(bound)
+            op = key_of(bound)
             attrs = complete(op, to_attrs(bound), types, len(inner.outputs))
             arrays = [x if isinstance(x, np.ndarray) else None for x in inputs]
             known = infer_types(op, attrs, types, arrays, len(inner.outputs))

@@ -6,7 +6,7 @@ has one class for each run-time value, with every e-node priced on every target.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,12 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.errors import OptimizationError
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.rules.ast import Target
-from eqsat.rules.evaluation import NodeFacts, TensorFacts
-from eqsat.schema.types import TensorType, type_of
+from eqsat.rules.evaluation import TensorFacts
+from eqsat.schema.types import TensorType
 from eqsat.targets.cost import CostModel
 
 
@@ -109,15 +108,14 @@ class Pricing:
         assert instance is not None
         if instance.target != self.costs.targets[target].name:
             return np.inf
-        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in instance.nodes}
-        env.update(instance.attributes)
+        outputs = [kind for kind in self.outputs(node) if kind is not None]
+        assert len(outputs) == len(instance.body.results)
+        env = instance.names(outputs)
         operands = self.operands(node)
         for name, facts in zip(instance.leaves, operands, strict=True):
             if name is not None and facts is not None:
                 env[name] = facts
-        output = self.snapshot.types[node.eclass]
-        assert output is not None
-        return self.costs.composite(target, instance.composite, env, instance.body, operands, output)
+        return self.costs.composite(target, instance.composite, env, instance.body, operands, *outputs)
 
 
 def _in_inner_layout(snapshot: Snapshot) -> set[int | None]:
@@ -183,40 +181,6 @@ def formulate(
     return Formulation(
         snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own, pricing.costs.targets
     )
-
-
-def require_static_types(inputs: Sequence[ir.Value]) -> None:
-    """Costs need sizes.
-
-    Raises:
-        OptimizationError: A graph input has a symbolic or unknown dimension, or is not a tensor.
-    """
-    for value in inputs:
-        if isinstance(value.type, ir.SequenceType | ir.OptionalType):
-            what = "a sequence" if isinstance(value.type, ir.SequenceType) else "an optional"
-            raise OptimizationError(
-                "tensors are required as inputs",
-                place=f"input {value.name!r}",
-                actual=what,
-                hint="`eqsat run` executes such models as they are",
-            )
-        kind = type_of(value)
-        if kind is None:
-            raise OptimizationError(
-                "inputs of known rank are required",
-                place=f"input {value.name!r}",
-                actual="no shape",
-                hint="declare a shape in the model; its dimensions may be symbols",
-            )
-        if not kind.is_static:
-            symbols = [d for d in kind.shape or () if isinstance(d, str)]
-            example = symbols[0] if symbols else "N"
-            raise OptimizationError(
-                "every dimension of the inputs must be a number",
-                place=f"input {value.name!r}",
-                actual=str(kind),
-                hint=f'bind it with dims={{"{example}": 1}}, on the command line --dim {example}=1',
-            )
 
 
 def _reachable(snapshot: Snapshot, roots: list[int], fixed: list[bool]) -> list[int]:

@@ -21,7 +21,7 @@ from eqsat.model.expression import Tensor
 from eqsat.model.load import finish
 from eqsat.schema import opset
 from eqsat.schema.dtypes import DTypeLike, to_dtype
-from eqsat.schema.functions import find_function, functions
+from eqsat.schema.functions import find_declared, find_function, functions
 from eqsat.schema.types import Dim, OpKey, TensorType
 
 __all__ = ["Operators", "Tensor", "constant", "graph", "input", "op"]
@@ -98,7 +98,7 @@ class Operators:
         key = OpKey(self._domain, name)
         if not self._domain and opset.find_schema(key) is None and find_function(OpKey(opset.EQSAT, name)):
             key = OpKey(opset.EQSAT, name)
-        known = opset.find_schema(key) is not None or find_function(key) is not None
+        known = opset.find_schema(key) is not None or find_declared(key) is not None
         if not known and self._domain in opset.OPSETS:
             error = opset.unknown_operator(key)
             raise UnknownOperator(error.requirement, place=f"op.{name}", actual=error.actual, hint=error.hint)
@@ -157,7 +157,7 @@ def _sort_arguments(key: OpKey, operands: Sequence[Any], given: dict[str, Any]) 
         names = list(opset.input_names(key))
         kinds = opset.attribute_types(key)
     else:
-        function = find_function(key)
+        function = find_declared(key)
         names, kinds = list(function.inputs) if function is not None else [], {}
     positional = list(operands)
     attributes: dict[str, Any] = {}

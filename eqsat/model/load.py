@@ -11,19 +11,22 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import onnx
 import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
+from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind, name_dims
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
-from eqsat.model.read.upgrade import inline_foreign, upgrade
+from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
+from eqsat.schema.versions import SOURCE_OPSET
 
 Source = ModelSource
 """What a model can be loaded from."""
@@ -76,7 +79,9 @@ def _without_collection() -> Iterator[None]:
 
 def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
+    versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     check(source)
+    use_declarations(source)
     inline_foreign(source)
     validate(source)
     upgrade(source)
@@ -84,7 +89,9 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
         model = ir.from_proto(source.proto)
     except Exception as error:  # onnx_ir has no common base of its errors
         raise ModelError("a model that onnx_ir can read is required", place=source.place, actual=str(error)) from error
+    _type_operands(model, source.proto)
     model.ir_version = opset.IR_VERSION
+    model.metadata_props.setdefault(SOURCE_OPSET, versions)
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
     tidy(model, source.weights)
@@ -92,3 +99,14 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None) -> ir.Model:
     bound = bind(model, dims or {}, source.place)
     annotate(model, source.place, outputs_may_change=bound)
     return model
+
+
+def _type_operands(model: ir.Model, proto: onnx.ModelProto) -> None:
+    """Gives the inputs of functions the types that the file states; onnx_ir reads those of the other values only."""
+    for function, written in zip(model.functions.values(), proto.functions, strict=True):
+        stated = {info.name: info.type for info in written.value_info}
+        for value in function.inputs:
+            kind = stated.get(value.name or "")
+            if kind is not None and value.type is None:
+                read = ir.serde.deserialize_type_proto_for_type(kind)
+                value.type, value.shape = read, ir.serde.deserialize_type_proto_for_shape(kind)

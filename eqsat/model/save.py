@@ -11,6 +11,7 @@ from eqsat.errors import ModelError
 from eqsat.files import reason, staged
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.functions import with_definitions
+from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
 from eqsat.schema.attributes import tensor_of
 
@@ -18,16 +19,21 @@ EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which they go into a file of their own (a protobuf ends at 2 GiB)."""
 
 
-def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM) -> None:
+def save(
+    model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM, opset: int | None = None
+) -> None:
     """Writes a model; a reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
 
     Args:
         model: The model, not changed.
         path: The file to write. The suffix gives the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
         external_from: Bytes of weights from which they are written to ``<path>.data`` beside it.
+        opset: The newest opset to write. The model's is that of its input, or the least newer one that its operators
+            need.
 
     Raises:
-        ModelError: The directory does not exist or cannot be written to, or the model is not consistent.
+        ModelError: The directory does not exist or cannot be written to, or the model is not consistent, or an operator
+            needs a newer opset than allowed.
     """
     target = Path(path)
     place = str(target)
@@ -41,6 +47,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_from: int = 
     if not is_concise(model):
         model = model.clone()
         make_concise(model)
+    model = with_source_opset(model, opset)
     weights = _tensors(model)
     is_big = sum(t.nbytes for t in weights) >= external_from
     if any(isinstance(t, ir.ExternalTensor) for t in weights) and not is_big:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
@@ -24,8 +25,8 @@ from eqsat.ops.traits import Trait
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body
-from eqsat.schema.functions import function_body
-from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr
+from eqsat.schema.functions import Function, Reference, find_declared, find_reference, function_body
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType
 
 Value = Any
 """What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
@@ -56,9 +57,11 @@ def evaluate(
             actual = ", ".join(name for name, _ in attrs) or "none"
             raise ExecutionError("a dense value is required", place="Constant", actual=actual)
         return (constant,)
-    body = function_body(op, attrs)
-    if body is not None:
-        return evaluate_body(body, inputs)[:outputs]
+    declared = find_declared(op)
+    if isinstance(declared, Function):
+        return evaluate_body(declared.body(dict(declared.complete(attrs))), inputs)[:outputs]
+    if declared is not None:
+        return reference_operation(declared, dict(attrs))(inputs)[:outputs]
     with np.errstate(all="ignore"):
         return _cached_operation(op, attrs, outputs)(inputs)[:outputs]
 
@@ -132,11 +135,53 @@ def operation(
         ExecutionError: Raised by the result when called: there is no implementation, or it refuses the inputs.
     """
     place = place or str(op)
+    declared = find_reference(op)
+    if declared is not None:
+        return reference_operation(declared, attrs, place)
     found = find(operator(op).kernels, since_version(op, version))
     fallback = _reference(op, version, outputs, protos, attrs)
     complete = {**defaults(op), **defaults(op, version), **attrs}
     call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
     return call if has(op, Trait.FORWARDS) else _admitted(call, op, complete, place)
+
+
+def reference_operation(reference: Reference, attrs: Mapping[str, AttrValue], place: str = "") -> Operation:
+    """The Python function of a declared operator; its results must have the types that the declaration states."""
+    place = place or str(reference.op)
+    complete = dict(reference.complete(tuple(attrs.items())))
+
+    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        with np.errstate(all="ignore"):
+            # Copies: the function may be anybody's, and the operands are read by others.
+            found = reference.compute(*(np.array(x) for x in inputs), **complete)
+        results = tuple(np.asarray(r) for r in (found if isinstance(found, tuple | list) else (found,)))
+        stated = reference.infer([type_of_array(np.asarray(x)) for x in inputs], tuple(complete.items()))
+        if len(results) != len(stated) or not all(map(_is_of_type, results, stated)):
+            raise ExecutionError(
+                f"results of the types that {reference.op} declares are required: {', '.join(map(str, stated))}",
+                place=place,
+                actual=", ".join(map(describe, results)),
+            )
+        return results
+
+    return _guarded(call, place)
+
+
+def _is_of_type(array: np.ndarray, stated: TensorType) -> bool:
+    found = type_of_array(array)
+    dims = stated.shape
+    fits = dims is None or len(dims) == array.ndim
+    return (
+        found.dtype == stated.dtype
+        and fits
+        and all(a == b for a, b in zip(array.shape, dims or (), strict=False) if isinstance(b, int))
+    )
+
+
+def type_of_array(array: np.ndarray) -> TensorType:
+    """Element type and shape of an array."""
+    dtype = ir.DataType.STRING if array.dtype.kind in "OUS" else ir.DataType.from_numpy(array.dtype)
+    return TensorType(dtype, tuple(array.shape))
 
 
 def _admitted(call: Operation, op: OpKey, attrs: Mapping[str, AttrValue], place: str) -> Operation:

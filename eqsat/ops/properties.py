@@ -7,15 +7,18 @@ silently be taken for one without special inputs.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import onnx.defs
 import onnx_ir as ir
 
 from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
-from eqsat.schema.functions import function_body
+from eqsat.schema.functions import Function, find_function, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
 
+_BY_TYPE = frozenset({OpKey("", "Shape"), OpKey("", "Size")})
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", opset.MICROSOFT, opset.EQSAT})
 
 
@@ -33,11 +36,37 @@ def value_inputs(op: OpKey) -> tuple[int, ...]:
 
     An index may lie beyond the inputs that a node gives: optional inputs count by their position in the schema.
     """
-    return operator(op).shaped_by
+    function = find_function(op)
+    return operator(op).shaped_by if function is None else _shaping(function)
+
+
+@lru_cache(maxsize=1024)
+def _shaping(function: Function) -> tuple[int, ...]:
+    """The operands of a function whose values determine shapes or types in its body."""
+    body = function.body(dict(function.attributes))
+    maker = {}
+    number = body.inputs
+    pending: list[int | None] = []
+    for node in body.nodes:
+        pending += [node.inputs[i] for i in value_inputs(node.op) if i < len(node.inputs)]
+        maker |= dict.fromkeys(range(number, number + node.outputs), node)
+        number += node.outputs
+    found: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if value is None or value in found:
+            continue
+        found.add(value)
+        # The shape of an operand is known without its value.
+        if value in maker and maker[value].op not in _BY_TYPE:
+            pending += maker[value].inputs
+    return tuple(sorted(i for i in found if i < body.inputs))
 
 
 def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> bool:
     """Whether equal inputs give equal outputs, so that two such nodes are the same value.
+
+    An operator that is declared by a Python function is taken to be one: the declaration says so.
 
     A seed does not make a generator deterministic: it starts a stream, whose state each run advances.
 
@@ -50,6 +79,8 @@ def is_deterministic(op: OpKey, attrs: Attrs = (), *, training: bool = True) -> 
     body = function_body(op, attrs)
     if body is not None:
         return all(is_deterministic(node.op, node.attrs) for node in body.nodes)
+    if find_reference(op) is not None:
+        return True
     if op.domain not in _KNOWN_DOMAINS or has(op, Trait.RANDOM):
         return False
     if op == OpKey("", "Dropout"):

@@ -69,7 +69,7 @@ def assemble(
                 body=body,
                 cost=float(formulation.problem.cost[choice.node, choice.target]),
                 rule=snapshot.rules[node.rule],
-                call=vendor_call(node, snapshot, formulation.targets[choice.target]),
+                call=vendor_call(node, snapshot, formulation.targets[choice.target], pricing.outputs(node)),
                 family=pricing.family(node, choice.target),
             )
         )

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from eqsat.egraph.intern import SMALL
 from eqsat.errors import OptimizationError
+from eqsat.model.inference.infer import infer_body
 from eqsat.model.outputs import required_outputs
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
@@ -42,7 +44,7 @@ from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, TensorType
 from eqsat.version import __version__
 
 EMBEDDED_ELEMENTS = 16
@@ -310,7 +312,18 @@ class _Writer:
             return scope[vid]
         if node.body is None and not required and is_optional_output(node.op, index):
             return ir.Value(name="")
-        return ir.Value(name=self.names.namer.number(node.op.name))
+        return make_value(self.names.namer.number(node.op.name), self._unread_type(node, index))
+
+    def _unread_type(self, node: PlanNode, index: int) -> TensorType | None:
+        """The type of a composite's result that nothing reads; a C call needs a place for it."""
+        if node.body is None:
+            return None
+        types = self.plan.types
+        body = node.body.without({i for i, v in enumerate(node.inputs) if v is None})
+        values = [self.plan.constants.get(v) if v is not None else None for v in node.inputs]
+        small = [v.numpy() if v is not None and v.size <= SMALL else None for v in values]
+        inferred = infer_body(body, [None if v is None else types.get(v) for v in node.inputs], small)
+        return inferred[body.results[index]]
 
 
 def _present(node: PlanNode) -> tuple[bool, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from eqsat.errors import OptimizationError
 from eqsat.model.expression import Step, Tensor, made_so_far
@@ -26,8 +27,8 @@ from eqsat.schema import opset
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
-PartitionFunction = Callable[..., Tensor]
-"""Takes a :class:`Call` and the composite's operands, returns the call's result, annotated."""
+PartitionFunction = Callable[..., Tensor | Sequence[Tensor]]
+"""Takes a :class:`Call` and the composite's operands, returns the call's result, annotated; or all of its results."""
 
 _Chain = tuple[tuple[OpKey, Attrs], ...]
 
@@ -48,28 +49,30 @@ class Call:
         body: Body,
         operands: Sequence[Tensor | None],
         names: Sequence[str | None],
-        result: TensorType | None,
+        results: Sequence[TensorType | None],
     ) -> None:
         self.op = op
         self.name = f"{op.domain}.{op.name}"
         self.operators = tuple(node.op.name for node in body.nodes)
         self.operands = tuple(operands)
         self.names = tuple(names)
-        self._result = result
+        self._results = tuple(results)
 
-    def __call__(self, *operands: Tensor | None) -> Tensor:
-        """The result for the operands, annotated or not, in their order."""
+    def __call__(self, *operands: Tensor | None) -> Any:
+        """The result for the operands, annotated or not, in their order; a tuple if there are several."""
         if len(operands) != len(self.operands):
             raise _only_annotations(self.name, f"{len(operands)} operands instead of {len(self.operands)}")
-        return Tensor(self._result, step=Step(self.op, (), tuple(operands), 1, None, made_so_far()))
+        step = Step(self.op, (), tuple(operands), len(self._results), None, made_so_far())
+        made = tuple(Tensor(known, step=step, index=i) for i, known in enumerate(self._results))
+        return made if len(self._results) > 1 else next(iter(made))
 
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    """Annotations of a composite's operands and result, with the one applied first in front."""
+    """Annotations of a composite's operands and results, with the one applied first in front."""
 
     operands: tuple[_Chain, ...]
-    result: _Chain
+    results: tuple[_Chain, ...]
 
 
 def check_names(functions: Mapping[str, PartitionFunction], targets: Sequence[Target]) -> None:
@@ -106,8 +109,9 @@ def annotate_composites(
             names = instance.leaves if instance is not None else (None,) * len(node.inputs)
             found = _ask(function, node, node.body, names, plan.types)
         else:
-            found = _Notes(((),) * len(node.inputs), declared.get((node.op.domain, node.op.name), ()))
-        if found.result or any(found.operands):
+            own = declared.get((node.op.domain, node.op.name), ())
+            found = _Notes(((),) * len(node.inputs), (own,) * len(node.outputs))
+        if any(found.results) or any(found.operands):
             notes[i] = found
     return _Editor(assembled).apply(notes) if notes else assembled
 
@@ -126,21 +130,36 @@ def _ask(
         None if v is None else Tensor(types.get(v), name=name or f"operand_{i}")
         for i, (v, name) in enumerate(zip(node.inputs, names, strict=True))
     ]
-    made = types.get(node.outputs[0]) if node.outputs[0] is not None else None
-    call = Call(node.op, body, operands, names, made)
-    result = function(call, *operands)
-    if not isinstance(result, Tensor):
-        raise _only_annotations(call.name, f"{type(result).__name__} as its result")
-    chain, inner = _peel(result)
-    if inner.step is None or inner.step.op != node.op:
-        raise _only_annotations(call.name, f"a result of {inner!r}")
+    call = Call(node.op, body, operands, names, [None if v is None else types.get(v) for v in node.outputs])
+    step, results = _results_of(function(call, *operands), call.name, node)
     chains: list[_Chain] = []
-    for operand, given in zip(operands, inner.step.inputs, strict=True):
+    for operand, given in zip(operands, step.inputs, strict=True):
         own, leaf = ((), None) if given is None else _peel(given)
         if leaf is not operand:
             raise _only_annotations(call.name, f"{leaf!r} in the place of {operand!r}")
         chains.append(own)
-    return _Notes(tuple(chains), chain)
+    return _Notes(tuple(chains), results)
+
+
+def _results_of(returned: object, name: str, node: PlanNode) -> tuple[Step, tuple[_Chain, ...]]:
+    """The call that a partition function made, and the annotations around each of its results."""
+    several = isinstance(returned, tuple | list) and len(node.outputs) > 1
+    found = list(returned) if isinstance(returned, tuple | list) and several else [returned]
+    if len(found) != len(node.outputs):
+        raise _only_annotations(name, f"{len(found)} of {len(node.outputs)} results")
+    steps: list[Step] = []
+    chains: list[_Chain] = []
+    for i, result in enumerate(found):
+        if not isinstance(result, Tensor):
+            raise _only_annotations(name, f"{type(result).__name__} as its result")
+        chain, inner = _peel(result)
+        if inner.step is None or inner.step.op != node.op or inner.index != i:
+            raise _only_annotations(name, f"a result of {inner!r}")
+        steps.append(inner.step)
+        chains.append(chain)
+    if any(step is not steps[0] for step in steps):
+        raise _only_annotations(name, "results of several calls")
+    return steps[0], tuple(chains)
 
 
 def _peel(tensor: Tensor) -> tuple[_Chain, Tensor]:
@@ -187,10 +206,10 @@ class _Editor:
         for i, found in notes.items():
             node = self.nodes[i]
             assert node is not None and node.body is not None
-            result = self._behind(node.outputs[0], found.result)
+            results = tuple(self._behind(v, chain) for v, chain in zip(node.outputs, found.results, strict=True))
             inputs = tuple(self._before(v, chain) for v, chain in zip(node.inputs, found.operands, strict=True))
             body = _annotated(node.body, found)
-            self.nodes[i] = replace(node, body=body, inputs=inputs, outputs=(result,))
+            self.nodes[i] = replace(node, body=body, inputs=inputs, outputs=results)
         kept = [k for k, node in enumerate(self.nodes) if node is not None]
         nodes = tuple(node for node in self.nodes if node is not None)
         plan: Plan = replace(self.assembled.plan, nodes=nodes)
@@ -222,7 +241,7 @@ class _Editor:
 
 
 def _annotated(body: Body, notes: _Notes) -> Body:
-    """A composite's definition with annotations on its operands and its result."""
+    """A composite's definition with annotations on its operands and its results."""
     nodes: list[BodyNode] = []
 
     def add(node: BodyNode) -> int:
@@ -240,6 +259,5 @@ def _annotated(body: Body, notes: _Notes) -> Body:
     for node in body.nodes:
         first = add(replace(node, inputs=tuple(None if v is None else number[v] for v in node.inputs)))
         number += range(first, first + node.outputs)
-    (inner,) = body.results
-    result = annotate(number[inner], notes.result)
-    return Body(body.inputs, tuple(nodes), (result,))
+    results = tuple(annotate(number[v], chain) for v, chain in zip(body.results, notes.results, strict=True))
+    return Body(body.inputs, tuple(nodes), results)

@@ -19,6 +19,7 @@ from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.subgraphs import captured_names
 from eqsat.schema.attributes import captured_values, op_key, subgraphs, to_attrs
 from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.functions import declared_name
 from eqsat.schema.types import OpKey, tensor_type
 
 NO_TARGET = "vendor"
@@ -151,8 +152,7 @@ class _Reader:
             places = operand_places(function)
             body = self._body(node, function, places)
             inputs = _scattered(places, inputs, body.inputs)
-            if COMPOSITE in marks:
-                op = OpKey(owner, marks[COMPOSITE].rpartition(".")[2])
+            op = OpKey(owner, marks[COMPOSITE].rpartition(".")[2]) if COMPOSITE in marks else declared_name(op)
         return PlanNode(
             op,
             attrs,

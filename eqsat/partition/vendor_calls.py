@@ -2,7 +2,7 @@
 
 Only the addresses of tensors are left open: ``{0}``, ``{1}``, ... are the operands of the call in the partitioned
 model,
-``{result}`` is its result. Braces of C are doubled.
+``{result}`` is its result, or ``{result0}``, ``{result1}``, ... of several. Braces of C are doubled.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ from eqsat.errors import TargetError
 from eqsat.rules import ast
 from eqsat.rules.ast import Expr, Target
 from eqsat.rules.composite_clauses import RESULT
-from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.signatures import signature
+from eqsat.schema.types import TensorType
 from eqsat.targets.names import bind_operands
 from eqsat.text import c_bytes
+
+Types = Sequence[TensorType | None]
 
 RESULT_HOLE = "{result}"
 ABSENT = "NULL"
 
 
-def vendor_call(node: ENode, snapshot: Snapshot, target: Target) -> str:
+def vendor_call(node: ENode, snapshot: Snapshot, target: Target, outputs: Types) -> str:
     """Text of the call for a chosen kernel; empty if its target's file gives none.
 
     Args:
         node: The call of a composite, or a plain operator.
         snapshot: The e-graph.
         target: The target that runs it.
+        outputs: Types of its results, None for one without readers.
 
     Raises:
         TargetError: An expression of the call has no value here.
     """
     if node.composite is not None:
-        return _of_composite(node.composite, node, snapshot) if node.composite.composite.call_parts else ""
+        return _of_composite(node.composite, node, snapshot, outputs) if node.composite.composite.call_parts else ""
     entries = [s for s in target.supports if not s.ops or node.op in s.ops]
     if node.kind != "op" or node.outputs or not any(entry.call_parts for entry in entries):
         return ""
@@ -62,17 +66,20 @@ def vendor_call(node: ENode, snapshot: Snapshot, target: Target) -> str:
     return _filled(entry.call_parts, env, holes, str(entry.place), f"{target.name}.{node.op}")
 
 
-def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot) -> str:
-    env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in instance.nodes}
-    holes = {name: RESULT_HOLE for name, _, _ in instance.nodes} | {RESULT: RESULT_HOLE}
-    env.update(instance.attributes)
+def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, outputs: Types) -> str:
+    if instance.results:
+        holes = {name: f"{{result{k}}}" for name, k in instance.results}
+    else:
+        holes = {name: RESULT_HOLE for name, _, _ in instance.nodes} | {RESULT: RESULT_HOLE}
+    written = set(holes.values())
+    env = instance.names(outputs)
     number = 0
     for name, child in zip(instance.leaves, node.children, strict=True):
         if child is None:
             continue
         if name is not None:
             env[name] = _facts(snapshot, child)
-            if holes.get(name, RESULT_HOLE) == RESULT_HOLE:
+            if name not in holes or holes[name] in written:
                 holes[name] = f"{{{number}}}"
         number += 1
     place = str(instance.composite.place)

@@ -30,17 +30,19 @@ class InnerClasses:
                 self._found.setdefault((node.op, node.attrs), []).append(node)
 
     def of(self, node: ENode) -> list[Inner]:
-        """The operators of a composite's body without the last, those that could be found."""
+        """The operators of a composite's body that others in it read, those that could be found."""
         if node.composite is None:
             return []
         body = node.composite.body
         classes: list[int | None] = list(node.children)
         inner: list[Inner] = []
-        for step in body.nodes[:-1]:
+        inside = {i for step in body.nodes for i in step.inputs}
+        for step in body.nodes:
+            made = range(len(classes), len(classes) + step.outputs)
             reads = tuple(None if i is None else classes[i] for i in step.inputs)
             found = None if step.op.name == "Constant" else self._find(step.op, step.attrs, reads)
             classes += [_UNKNOWN if found is None or step.outputs != 1 else found.eclass] * step.outputs
-            if found is not None:
+            if found is not None and not inside.isdisjoint(made):
                 inner.append((found.eclass, found.children))
         return inner
 

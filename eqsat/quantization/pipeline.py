@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
 from eqsat.model.load import Source, load
+from eqsat.model.read.dims import split as split_dims
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
@@ -28,8 +29,10 @@ from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.schemes import most_accurate, scheme_of
 from eqsat.quantization.share import kernel_macs
 from eqsat.quantization.within_budget import WithinBudget
+from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
+from eqsat.stages.load import operators_of_options
 from eqsat.stages.options import Objective, SearchOptions
 
 EFFORT = 200_000_000_000
@@ -48,9 +51,24 @@ def quantize(
     progress: Progress | None = None,
 ) -> QuantizationResult:
     """See :func:`eqsat.quantize`."""
+    with declared(operators_of_options(search)):
+        return _quantized(source, calibration, options, search, objective=objective, seed=seed, progress=progress)
+
+
+def _quantized(
+    source: Source,
+    calibration: DataSource,
+    options: QuantizationOptions,
+    search: SearchOptions,
+    *,
+    objective: Objective,
+    seed: int,
+    progress: Progress | None,
+) -> QuantizationResult:
     tell = _teller(progress)
     seconds: dict[str, float] = {}
-    original = load(source, dims=search.dims)
+    bound, _ = split_dims(search.dims)
+    original = load(source, dims=bound)
     required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, options.samples)
     floats = folded(original, search.rules, search.time_limit)

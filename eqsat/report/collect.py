@@ -16,6 +16,7 @@ from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
+from eqsat.report.growth import growth
 from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
 from eqsat.stages.assemble import Program
@@ -92,6 +93,7 @@ def collect(
             enodes=len(formulation.snapshot.nodes),
             classes=sum(map(bool, formulation.snapshot.classes)),
             stop_reason=saturation.stop_reason,
+            growth=growth(saturation, formulation.snapshot, places),
         ),
         seconds=dict(seconds),
         kernels=kernels,

@@ -126,6 +126,25 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GrowthRow:
+    """A rule that added many e-nodes before a limit ended saturation.
+
+    Attributes:
+        enodes: How many it added.
+        tensor: The tensor of the input model at which it added most: they compute it, or what it is computed from.
+        op: The operator of the input model that computes the tensor.
+        largest: How many it added there.
+    """
+
+    rule: str
+    place: str
+    enodes: int
+    tensor: str
+    op: str
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Saturation:
     """How the e-graph grew.
 
@@ -133,12 +152,14 @@ class Saturation:
         enodes: Operators in some spelling, inputs and constants; both operand orders count as one.
         classes: Values that they compute.
         stop_reason: Such as ``"saturated"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
+        growth: The rules that added most, if it ended before everything was found.
     """
 
     iterations: int
     enodes: int
     classes: int
     stop_reason: str
+    growth: tuple[GrowthRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
-from eqsat.report.summary import Quantization, Summary, Verification, group_host_operators
+from eqsat.report.summary import Quantization, Saturation, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -93,7 +93,7 @@ def rules(summary: Summary) -> Table:
     """What each rule that matched did."""
     table = _table("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
     for row in summary.rules:
-        if not row.matches:
+        if not row.matches and not row.held_back:
             continue
         notes = []
         if row.held_back:
@@ -185,6 +185,15 @@ def verification_lines(seen: Verification) -> list[str]:
     return lines
 
 
+def growth_lines(grown: Saturation) -> list[str]:
+    """The rules that added most e-nodes before a limit was reached, a line each."""
+    return [
+        f"growth    {row.rule} ({row.place}) added {row.enodes:,} e-nodes, "
+        f"{row.largest:,} of them for {row.op} '{row.tensor}'"
+        for row in grown.growth
+    ]
+
+
 def closing_lines(summary: Summary) -> list[str]:
     """Bound, saturation, times and verification: one line each."""
     grown = summary.saturation
@@ -193,6 +202,7 @@ def closing_lines(summary: Summary) -> list[str]:
         f"bound     {units.seconds(summary.bound)}, gap {units.percent(summary.gap)} ({summary.stop_reason})",
         f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
         f"{grown.iterations:,} iterations ({grown.stop_reason})",
+        *growth_lines(grown),
         "seconds   "
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal as Words
 
 from eqsat.rules.tree import Node, Place, Span, without_places
+from eqsat.schema.functions import Operator
 from eqsat.schema.types import Attrs, OpKey
 
 # ---- terms -------------------------------------------------------------------------------------
@@ -334,8 +335,8 @@ class Rule(Node):
 
     Attributes:
         left: Operators, or alternatives of operators.
-        doc: The comment lines right above or below the header, without the comment sign.
-        span: Its lines in the file.
+        doc, span: The comment lines right above or below the header, without their sign; its lines in the file.
+        operators: Declared operators that it may name; likewise of a target.
     """
 
     name: str
@@ -346,26 +347,28 @@ class Rule(Node):
     place: Place
     doc: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
+    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
 class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
     Attributes:
-        pattern: Its definition, an operator or alternatives of operators; the leaves in order of first
-            occurrence are its inputs.
+        patterns: Its definition, for each result an operator or alternatives of operators; the leaves in order of
+            first occurrence are its inputs.
         family: Of a host, whose kernels compute it (``by``); empty where nothing says so.
         cost: In seconds, over ``macs bytes peak bandwidth launch`` and the pattern's names; None means the cost of the
             family, or ``launch + max(macs / peak, bytes / bandwidth)``.
         call: C call with ``{expr}`` holes, or None.
         call_parts: The call as text and the expressions between.
-        annotations: What its result bears, the one next to it first.
+        annotations: What each of its results bears, the one next to it first.
         span: The lines of its pattern in the file, with the ``let``s before it.
+        results: Names of the results; one that stands alone may be "".
     """
 
     name: str
     numerics: Numerics
-    pattern: Match | Alternatives
+    patterns: tuple[Match | Alternatives, ...]
     where: tuple[Condition, ...]
     cost: Expr | None
     call: str | None
@@ -375,6 +378,7 @@ class Composite(Node):
     annotations: tuple[tuple[OpKey, Attrs], ...] = ()
     family: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
+    results: tuple[str, ...] = ("",)
 
 
 class Supports(Node):
@@ -436,6 +440,7 @@ class Target(Node):
     families: tuple[Family, ...] = ()
     rules: tuple[str, ...] = ()
     region_call: str = ""
+    operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
 class RuleFile(Node):
@@ -445,3 +450,4 @@ class RuleFile(Node):
     rules: tuple[Rule, ...] = ()
     targets: tuple[Target, ...] = ()
     egg: str | None = None
+    operators: tuple[Operator, ...] = ()

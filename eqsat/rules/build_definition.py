@@ -13,6 +13,7 @@ from eqsat.rules.build_pattern import MOST_OPERATORS, Deferred, PatternBuilder, 
 from eqsat.rules.build_template import TemplateBuilder
 from eqsat.rules.callee import dotted_name, known, operator
 from eqsat.rules.constness import split_constness
+from eqsat.rules.counted_axes import same_axes
 from eqsat.rules.expand import Clause, expand, extent
 from eqsat.rules.scope import Binding, Context, Definition, Frame
 from eqsat.rules.source import Source, Sources
@@ -103,7 +104,11 @@ class Builder:
     def _operand(self, deferred: Deferred) -> ast.Condition:
         expr, place = self.templates.expressions.operand(deferred.term, deferred.frame), deferred.term.place
         variable = ast.Name(deferred.variable, place)
-        same = ast.Compare(ast.Member(variable, "value", place), (("==", expr),), place)
+        value: ast.Expr = ast.Member(variable, "value", place)
+        if deferred.axes is None or not deferred.counted:
+            same: ast.Expr = ast.Compare(value, (("==", expr),), place)
+        else:
+            same = same_axes(value, expr, deferred.counted, deferred.axes, place)
         absent = ast.Unary("not", ast.Member(variable, "is_present", place), place)
         return ast.Condition(ast.Binary("or", absent, same, place, place), None, place)
 

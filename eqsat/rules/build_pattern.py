@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from eqsat.ops.normal import Axes
+from eqsat.ops.operators import operator
 from eqsat.rules import ast
-from eqsat.rules.arguments import output_index, read_arguments
+from eqsat.rules.arguments import Arguments, output_index, read_arguments
 from eqsat.rules.callee import (
     BoundOperator,
     Constant,
@@ -41,7 +43,8 @@ _NO_PATTERNS = {
 class Deferred:
     """An expression in a pattern, to be built when all names of the pattern are bound.
 
-    ``variable`` is the operand that must equal it; or it constrains an ``attribute`` of operators.
+    ``variable`` is the operand that must equal it; or it constrains an ``attribute`` of operators. If it lists
+    ``axes``, they are axes of the operand named ``counted``, and may be counted from its end.
     """
 
     term: ast.Term
@@ -49,6 +52,8 @@ class Deferred:
     variable: str = ""
     attribute: str = ""
     signatures: Sequence[Signature] = ()
+    axes: Axes | None = None
+    counted: str = ""
 
 
 @dataclass
@@ -58,11 +63,13 @@ class PatternBuilder:
     Attributes:
         operands: Operands that must equal an expression (``Reshape(x, [0, -1])``).
         attributes: Constraints of attributes, by the placeholder that stands in the pattern until it is resolved.
+        roots: Roots that are built, by name.
     """
 
     context: Context
     operands: list[Deferred] = field(default_factory=list)
     attributes: dict[int, Deferred] = field(default_factory=dict)
+    roots: dict[str, ast.Match | ast.Alternatives] = field(default_factory=dict)
     _memo: dict[Definition, ast.Pattern] = field(default_factory=dict)
     _operators: int = 0
     _anonymous: int = 0
@@ -117,6 +124,8 @@ class PatternBuilder:
             return self.build(entry.term, entry.frame, optional=optional)
         if isinstance(entry, Definition) and not entry.is_macro:
             return self._let(entry, term, optional)
+        if term.name in self.roots:
+            return self.roots[term.name]
         if term.name in DTYPES or term.name in DTYPE_LISTS:
             raise context.error(term.place, "a pattern is required", actual=f"`{term.name}`, an element type")
         if term.name not in context.bindings:
@@ -232,9 +241,48 @@ class PatternBuilder:
         given = read_arguments(term, signatures, context)
         if given.spreads:
             raise context.error(given.spreads[0].place, "a pattern is required", actual=_WRONG_SPREAD)
-        args = tuple(self._operand(given.operands.get(i), i, signatures, frame) for i in given.positions)
+        args = self._with_axes(
+            [self._operand(given.operands.get(i), i, signatures, frame) for i in given.positions],
+            callee.ops,
+            given,
+            frame,
+        )
         attrs = (self._attribute(arg, signatures, frame) for arg in given.attributes)
         return ast.Match(callee.ops, callee.name, args, tuple(a for a in attrs if a is not None), None, 0, term.place)
+
+    def _with_axes(
+        self, args: list[ast.Pattern | None], ops: Sequence[OpKey], given: Arguments, frame: Frame
+    ) -> tuple[ast.Pattern | None, ...]:
+        """Notes for an operand that lists axes, if it is written out, of which operand they are axes."""
+        kinds = {operator(op).axes for op in ops}
+        axes = kinds.pop() if len(kinds) == 1 else None
+        listed = args[axes.input] if axes is not None and axes.input < len(args) else None
+        if axes is None or listed is None:
+            return tuple(args)
+        if isinstance(listed, ast.Number) and listed.value < 0:
+            term = given.operands[axes.input]
+            assert not isinstance(term, ast.Rest)
+            listed = args[axes.input] = self._constant(term, frame)
+        if isinstance(listed, ast.Name) and self.operands and self.operands[-1].variable == listed.name:
+            args[0], name = self._named(args[0], listed.place)
+            self.operands[-1] = replace(self.operands[-1], axes=axes, counted=name)
+        return tuple(args)
+
+    def _named(self, pattern: ast.Pattern | None, place: ast.Place) -> tuple[ast.Pattern | None, str]:
+        """A pattern with a name, and the name; none for a number."""
+        if isinstance(pattern, ast.Name | ast.Optional):
+            return pattern, pattern.name
+        if isinstance(pattern, ast.Wildcard):
+            name = self.context.fresh("operand")
+            self.context.bind(name, Binding("tensor", place))
+            return ast.Name(name, pattern.place), name
+        if isinstance(pattern, ast.Match | ast.Alternatives):
+            if pattern.bind is not None:
+                return pattern, pattern.bind
+            name = self.context.fresh("operand")
+            self.context.bindings[name] = _node(pattern, place)
+            return replace(pattern, bind=name), name
+        return pattern, ""
 
     def _operand(
         self, term: ast.Term | None, position: int, signatures: list[Signature], frame: Frame

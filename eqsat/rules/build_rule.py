@@ -12,9 +12,10 @@ from eqsat.rules.absent_operands import check_presence
 from eqsat.rules.arguments import check_output
 from eqsat.rules.build_definition import Builder, read_doc, read_numerics
 from eqsat.rules.callee import known
-from eqsat.rules.scope import Binding, Context, Frame
+from eqsat.rules.roots import one_by_one, read_roots, targets_of
+from eqsat.rules.scope import Frame
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tensor_types import check_types
+from eqsat.rules.tensor_types import check_conditions, check_types
 from eqsat.schema.opset import did_you_mean
 
 
@@ -49,7 +50,7 @@ def _direction(
 ) -> ast.Rule:
     builder = Builder.over(frame, sources, declaration.clauses)
     context = builder.context
-    names, patterns = _left(left.roots, builder)
+    names, patterns = read_roots(left.roots, builder)
     patterns, conditions = builder.resolve(patterns)
     templates = _right(right.roots, names, builder)
     conditions += builder.conditions(declaration.clauses)
@@ -60,10 +61,12 @@ def _direction(
     templates = [builder.templates.finish(t) for t in templates]
     if first:
         builder.check_lets()
-    for clause in builder.clauses(patterns):
+    clauses = builder.clauses(patterns)
+    for clause in clauses:
         for template in templates:
             check_presence(template, clause, context)
         check_types(clause, templates, context)
+    check_conditions(clauses, conditions, context)
     return ast.Rule(
         declaration.name,
         ast.Numerics("exact"),
@@ -75,48 +78,11 @@ def _direction(
     )
 
 
-def _left(roots: Sequence[s.Root], builder: Builder) -> tuple[list[str], list[ast.Match | ast.Alternatives]]:
-    """Names ("" for a single root without one) and patterns of the left side."""
-    context = builder.context
-    names: list[str] = []
-    patterns: list[ast.Match | ast.Alternatives] = []
-    for root in roots:
-        if root.target is None:
-            if len(roots) > 1:
-                raise context.error(
-                    root.value.place,
-                    "each of several roots must have a name",
-                    hint="write `a = MatMul(x, u), b = MatMul(x, v) => ...`",
-                )
-            return [""], [builder.root(root.value)]
-        targets = _targets(root.target, context)
-        for name in targets:
-            if name.name in names:
-                raise context.error(name.place, "each root must have a name of its own", actual=f"`{name.name}` twice")
-            names.append(name.name)
-        if len(targets) == 1:
-            patterns.append(builder.root(root.value, targets[0].name, targets[0].place))
-            continue
-        node = builder.root(root.value)
-        if not isinstance(node, ast.Match):
-            raise context.error(root.value.place, "an operator with several outputs is required")
-        node = builder.patterns.pinned(node)
-        for i, name in enumerate(targets):
-            check_output(i, [known(op) for op in node.ops], name.place, context)
-            context.bind(name.name, Binding("node", name.place, node.ops))
-            if node.bind is not None and not i:
-                # The node's own name, `(a, b) = n: Split(x)`, is another one of its first output.
-                patterns.append(ast.Alternatives((node,), node.place, name.name))
-            else:
-                patterns.append(replace(node, output=i, bind=name.name))
-    return names, patterns
-
-
 def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[ast.Template]:
     """Templates in the order of the left side's roots."""
     context, templates = builder.context, builder.templates
     found: dict[str, ast.Template] = {}
-    for root in roots:
+    for root in one_by_one(roots, context):
         if root.target is None:
             if len(roots) > 1 or len(names) > 1:
                 wanted = ", ".join(n for n in names if n) or "one root"
@@ -126,7 +92,7 @@ def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[
                     hint="write `=> a = ..., b = ...` or `=> (a, b) = Split(...)`",
                 )
             return [templates.build(root.value, builder.frame)]
-        targets = _targets(root.target, context)
+        targets = targets_of(root.target, context)
         built = templates.build(root.value, builder.frame)
         for i, target in enumerate(targets):
             if target.name not in names:
@@ -154,13 +120,3 @@ def _right(roots: Sequence[s.Root], names: list[str], builder: Builder) -> list[
             actual=f"nothing for `{missing[0]}`",
         )
     return [found[n] for n in names]
-
-
-def _targets(term: ast.Term, context: Context) -> list[ast.Name]:
-    terms = term.items if isinstance(term, ast.Sequence) and not term.square else (term,)
-    for part in terms:
-        if not isinstance(part, ast.Name) or part.name == "_":
-            raise context.error(part.place, "the name of a root is required before `=`")
-    if not terms:
-        raise context.error(term.place, "the name of a root is required before `=`")
-    return [t for t in terms if isinstance(t, ast.Name)]

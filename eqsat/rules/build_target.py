@@ -13,13 +13,16 @@ from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
+from eqsat.rules.constness import forbid_free_constants
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.evaluation import evaluate
 from eqsat.rules.known_facts import Unknown
 from eqsat.rules.location import rules_dir
+from eqsat.rules.matchable import check_buffers, check_results
+from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.tensor_types import check_types
+from eqsat.rules.tensor_types import check_conditions, check_types
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
@@ -279,7 +282,10 @@ def _conditions_and_cost(
     item: s.Entry, ops: Sequence[OpKey], builder: Builder, symbols: tuple[str, ...]
 ) -> tuple[tuple[ast.Condition, ...], ast.Expr | None]:
     _bind_operands(ops, item.place, builder.context)
-    return tuple(builder.plain_conditions(item.clauses)), _cost(item.clauses, builder, symbols)
+    conditions = builder.plain_conditions(item.clauses)
+    for condition in conditions:
+        forbid_free_constants(condition.expr, builder.context)
+    return tuple(conditions), _cost(item.clauses, builder, symbols)
 
 
 def _bind_operands(ops: Sequence[OpKey], place: ast.Place, context: Context) -> None:
@@ -323,7 +329,8 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
     numerics = read_numerics(item.numerics, sources)
     builder = Builder.over(frame, sources, item.clauses)
     (side,) = s.those(item.clauses, s.Side)
-    roots, conditions = builder.resolve([builder.root(side.roots[0].value)])
+    results, patterns = read_roots(side.roots, builder)
+    roots, conditions = builder.resolve(patterns)
     conditions += builder.conditions(item.clauses)
     cost = _cost(item.clauses, builder)
     call = _call(item.clauses, sources)
@@ -336,16 +343,27 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
             "what a family of generated code computes has no `call` and no `annotate`",
             actual=f"`by {family}` beside",
         )
-    parts = () if call is None else read_call(call, builder)
+    if family and len(results) > 1:
+        raise sources.error(
+            s.those(item.clauses, s.By)[0].place,
+            "a family of generated code computes one result",
+            actual=f"{len(results)} results: {', '.join(results)}",
+            hint="give the composite one result, or an accelerator's target a `call`",
+        )
+    parts = () if call is None else read_call(call, builder, results)
     if len(notes) > 1:
         raise sources.error(notes[1].terms[0].place, "`annotate` must be given once", hint="separate by commas")
     builder.check_lets()
-    for clause in builder.clauses(roots):
+    clauses = builder.clauses(roots)
+    for clause in clauses:
         check_types(clause, (), builder.context)
+    check_conditions(clauses, conditions, builder.context)
+    check_results(clauses, results, builder.context)
+    check_buffers(parts, clauses, results, builder.context)
     return ast.Composite(
         name=item.name,
         numerics=numerics,
-        pattern=roots[0],
+        patterns=tuple(roots),
         where=tuple(conditions),
         cost=cost,
         call=None if call is None else "".join(t.value for t in call.texts),
@@ -355,4 +373,5 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
         annotations=read_annotations(notes[0], builder) if notes else (),
         family=family,
         span=ast.Span(item.clauses[0].span.first, side.span.last),
+        results=tuple(results),
     )

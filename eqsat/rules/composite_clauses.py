@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.rules import ast
@@ -24,18 +24,24 @@ from eqsat.schema.types import Attrs, OpKey
 
 _PARTS = re.compile(r"\{\{|\}\}|\{[^}]*\}|[{}]|[^{}]+")
 RESULT = "y"
-"""Name of the composite's result in its call, unless the pattern binds it otherwise."""
+"""Name of a single result in the call of its composite, unless the pattern binds it otherwise."""
 
 
-def read_call(call: s.Call, builder: Builder) -> tuple[str | ast.Expr, ...]:
+def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) -> tuple[str | ast.Expr, ...]:
     """Literal text and expressions, alternating as written. ``{{`` and ``}}`` stand for braces.
 
     A tensor in a hole is its buffer; anything else is a value.
 
+    Args:
+        call: The clause.
+        builder: With the names of the pattern.
+        results: Names of the results; each of several must be written by the call.
+
     Raises:
-        TargetError: A hole is not closed, or holds no expression over the pattern's names.
+        TargetError: A hole is not closed, or holds no expression over the pattern's names; or a result has no hole.
     """
-    builder.context.bindings.setdefault(RESULT, Binding("tensor", call.texts[0].place))
+    if len(results) == 1:
+        builder.context.bindings.setdefault(RESULT, Binding("tensor", call.texts[0].place))
     parts: list[str | ast.Expr] = []
     for string in call.texts:
         for part in _split(string, builder):
@@ -43,6 +49,14 @@ def read_call(call: s.Call, builder: Builder) -> tuple[str | ast.Expr, ...]:
                 parts[-1] += part
             else:
                 parts.append(part)
+    written = {part.name for part in parts if isinstance(part, ast.Name)}
+    missing = [name for name in results if name not in written]
+    if len(results) > 1 and missing:
+        raise builder.context.error(
+            call.texts[0].place,
+            f"a call has a hole for each result: {', '.join(f'{{{name}}}' for name in results)}",
+            actual=f"none for `{missing[0]}`",
+        )
     return tuple(parts)
 
 

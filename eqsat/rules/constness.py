@@ -24,16 +24,17 @@ def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.
     if not uses(condition.expr).consts:
         yield condition
         return
-    for part in _conjuncts(condition.expr):
+    for part in conjuncts(condition.expr):
         if uses(part).consts:
             check_requires_constness(part, context)
         yield ast.Condition(part, condition.because, part.place)
 
 
-def _conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
+def conjuncts(expr: ast.Expr) -> Iterator[ast.Expr]:
+    """The parts of ``a and b``, and of those."""
     if isinstance(expr, ast.Binary) and expr.op == "and":
-        yield from _conjuncts(expr.left)
-        yield from _conjuncts(expr.right)
+        yield from conjuncts(expr.left)
+        yield from conjuncts(expr.right)
     else:
         yield expr
 
@@ -55,6 +56,16 @@ def forbid_constness(expr: ast.Expr, context: Context) -> None:
     if uses(expr).consts:
         raise context.error(
             _asking(expr).place, "whether a value is constant can only be asked in `where`, as a condition of its own"
+        )
+
+
+def forbid_free_constants(expr: ast.Expr, context: Context) -> None:
+    """Raises: RuleError: The expression asks for a fact that only an e-graph has."""
+    names = ("has_free_term", "has_free_factor")
+    asked = next((p for p in walk(expr) if isinstance(p, ast.Member) and p.name in names), None)
+    if asked is not None:
+        raise context.error(
+            asked.place, f"`.{asked.name}` can only be asked in `where` of rules and composites, which match e-classes"
         )
 
 

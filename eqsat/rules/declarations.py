@@ -138,9 +138,28 @@ class Target(Node):
     span: Span
 
 
+class Formal(Node):
+    """``x``, ``x: floats`` or ``alpha = 1.0`` of an operator: an operand and its element types, or an attribute."""
+
+    name: str
+    dtype: Term | None
+    default: Term | None
+    place: Place
+
+
+class Operator(Node):
+    """``operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha``; ``place`` is that of the name."""
+
+    name: str
+    formals: tuple[Formal, ...]
+    body: Term | None
+    place: Place
+    span: Span
+
+
 Clause = Let | Side | By | Where | Cost | Call | Annotate
 Item = Setting | Text | RegionCall | Entry | Let | Definition
-Declaration = Definition | Target | Let
+Declaration = Definition | Target | Operator | Let
 
 
 class File(Node):

@@ -22,6 +22,8 @@ class Uses:
         names: Names used as plain values: bound attributes, cost symbols, lists of tensors.
         consts: Tensors of which it is asked whether they are constant.
         presence: Names of which it is asked whether they are there.
+        terms: Tensors of which it is asked whether a constant may move out of them as a sum.
+        factors: Tensors of which it is asked whether a constant may move out of them as a product.
     """
 
     types: tuple[str, ...] = ()
@@ -30,9 +32,17 @@ class Uses:
     names: tuple[str, ...] = ()
     consts: tuple[str, ...] = ()
     presence: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
 
 
-_MEMBERS = {"value": "values", "is_const": "consts", "is_present": "presence"}
+_MEMBERS = {
+    "value": "values",
+    "is_const": "consts",
+    "is_present": "presence",
+    "has_free_term": "terms",
+    "has_free_factor": "factors",
+}
 
 
 def uses(*exprs: ast.Expr) -> Uses:

@@ -138,7 +138,12 @@ def _member(expr: ast.Member, env: Env) -> Any:
         return is_const(of)
     if not isinstance(of, TensorFacts) or not of.is_present:
         raise Unknown(f"`{expr.name}` of something absent")
+    if expr.name in _FREE:
+        return of.free_term if expr.name == "has_free_term" else of.free_factor
     return _fact(of, expr.name)
+
+
+_FREE = ("has_free_term", "has_free_factor")
 
 
 def _is_present(of: ast.Expr, env: Env) -> bool:

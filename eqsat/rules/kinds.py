@@ -19,6 +19,8 @@ FACTS: dict[str, Kind] = {
     "value": "value",
     "is_const": "truth",
     "is_present": "truth",
+    "has_free_term": "truth",
+    "has_free_factor": "truth",
 }
 """Members of a tensor and the kinds of their values."""
 ATTRIBUTE_KINDS: dict[str, Kind] = {

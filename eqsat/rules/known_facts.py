@@ -24,12 +24,16 @@ class TensorFacts:
         value: Contents, where it is a constant small enough to look at.
         is_const: Whether it is a constant expression (it may be so without its contents being known).
         is_present: False for an optional operand that is not there; nothing else is known of it then.
+        free_term: Whether it is a sum that a constant may move out of.
+        free_factor: Whether it is a product that a constant may move out of.
     """
 
     type: TensorType | None
     value: np.ndarray | None = None
     is_const: bool = False
     is_present: bool = True
+    free_term: bool = False
+    free_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,6 +43,8 @@ def print_declaration(declaration: s.Declaration) -> Iterator[Clause]:
             yield replace(_let(declaration, 0), item=True)
         case s.Definition():
             yield from _definition(declaration, 0)
+        case s.Operator():
+            yield _operator(declaration)
         case s.Target():
             word = "host" if declaration.is_host else "target"
             line = declaration.place.line
@@ -51,6 +53,23 @@ def print_declaration(declaration: s.Declaration) -> Iterator[Clause]:
                 first, *others = _item(item)
                 yield replace(first, item=True)
                 yield from others
+
+
+def _operator(operator: s.Operator) -> Clause:
+    head = f"operator {operator.name}({', '.join(map(_formal, operator.formals))})"
+    if operator.body is None:
+        return Clause(operator.span, [head], 0, separate=True)
+    text = flat(operator.body)
+    if len(head) + len(" = ") + len(text) <= WIDTH:
+        return Clause(operator.span, [f"{head} = {text}"], 0, separate=True)
+    body = lines(operator.body, INDENT, INDENT)
+    return Clause(operator.span, [f"{head} =", " " * INDENT + body[0], *body[1:]], 0, separate=True)
+
+
+def _formal(formal: s.Formal) -> str:
+    if formal.default is not None:
+        return f"{formal.name} = {flat(formal.default)}"
+    return formal.name if formal.dtype is None else f"{formal.name}: {flat(formal.dtype)}"
 
 
 def _let(let: s.Let, indent: int) -> Clause:

@@ -8,8 +8,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -17,12 +20,14 @@ from eqsat.errors import RuleError, TargetError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import define
+from eqsat.rules.build_operator import build_operator, definition_rule
 from eqsat.rules.build_rule import build_rule
 from eqsat.rules.build_target import build_target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.parse import parse
 from eqsat.rules.scope import Frame
 from eqsat.rules.source import Source, Sources
+from eqsat.schema.functions import Function, Operator, declared, declared_here, merged
 
 PRELUDE = "prelude.rules"
 """The file in the shipped rules whose ``let``s hold everywhere."""
@@ -31,6 +36,10 @@ MOST_BYTES = 2_000_000
 """Of one file; the shipped ones together have less than a tenth of it."""
 MOST_LETS = 1_000
 """Of one file: each name is looked up among all that are defined before it."""
+MOST_OPERATORS = 1_000
+"""That one file declares."""
+_DECLARATION = re.compile(r"^[ \t]*operator[ \t]", re.MULTILINE)
+"""What a file has that declares operators; others may have it as well."""
 
 
 def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
@@ -45,6 +54,8 @@ def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
 def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
     """Reads several files, in which rules and targets have names of their own.
 
+    The operators that one of them declares are known in all of them.
+
     Args:
         paths: The files.
         targets: Whether target files were asked for, whatever the names of the files end in.
@@ -52,8 +63,26 @@ def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False
     Raises:
         RuleError, TargetError: One cannot be read, or two declare the same name.
     """
+    texts = [_Text.of(Path(path), is_target=targets or Path(path).suffix == ".target") for path in paths]
     known = _Names()
-    return [_read(Path(path), known, is_target=targets or Path(path).suffix == ".target") for path in paths]
+    with declared([operator for text in texts for operator in _operators(text)]):
+        return [_read_text(text, known) for text in texts]
+
+
+def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[Operator, ...]:
+    """The operators that rule and target files declare, before anything else in them is read.
+
+    A pipe can be read once only, and is left to :func:`read_files`.
+
+    Args:
+        paths: The files.
+        targets: As for :func:`read_files`.
+
+    Raises:
+        RuleError, TargetError: A file cannot be read, or a declaration is wrong.
+    """
+    stamped = tuple((Path(path), file_stamp(Path(path))) for path in paths if not Path(path).is_fifo())
+    return _read_operators_once(stamped, targets, declared_here())
 
 
 def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[ast.RuleFile]:
@@ -61,15 +90,25 @@ def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 
     Reading the shipped ones takes longer than optimizing a small model.
     """
-    return _read_once(tuple((Path(path), _stamp(Path(path))) for path in paths), targets)
+    return _read_once(tuple((Path(path), file_stamp(Path(path))) for path in paths), targets, declared_here())
 
 
 @lru_cache(maxsize=64)
-def _read_once(stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool) -> list[ast.RuleFile]:
+def _read_once(
+    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
+) -> list[ast.RuleFile]:
     return read_files([path for path, _ in stamped], targets=targets)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+@lru_cache(maxsize=64)
+def _read_operators_once(
+    stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
+) -> tuple[Operator, ...]:
+    texts = (_Text.of(path, is_target=targets or path.suffix == ".target") for path, _ in stamped)
+    return tuple(operator for text in texts for operator in _operators(text))
+
+
+def file_stamp(path: Path) -> tuple[int, int] | None:
     """What changes when a file does; None for a file that is not there, which reading it says."""
     try:
         status = path.stat()
@@ -88,33 +127,46 @@ def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
     Raises:
         RuleError, TargetError: It says something that cannot be.
     """
-    return _read_text(text, name, _Names(), is_prelude=False)
+    return _read_text(_Text(text, name), _Names())
 
 
-def _read(path: Path, known: _Names, *, is_target: bool) -> ast.RuleFile:
-    kind = TargetError if is_target else RuleError
-    requirement = f"a {'target' if is_target else 'rule'} file is required"
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-                raise kind(requirement, place=str(path), actual="a device or the like")
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise kind(
-                f"a file of at most {MOST_BYTES:,} bytes is required",
-                place=str(path),
-                actual="a larger one",
-                hint="several files may be given",
-            )
-        text = content.decode("utf-8")
-    except FileNotFoundError:
-        raise kind(requirement, place=str(path), actual="no such file") from None
-    except UnicodeDecodeError as error:
-        raise kind(f"{requirement} in UTF-8", place=str(path), actual=f"byte {error.start} that is none") from None
-    except OSError as error:
-        raise kind(requirement, place=str(path), actual=error.strerror or "something that cannot be read") from None
-    return _read_text(text, str(path), known, is_prelude=_is_prelude(path))
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The content of a file, its name for places, and whether it is the shipped prelude."""
+
+    content: str
+    name: str
+    is_prelude: bool = False
+
+    @classmethod
+    def of(cls, path: Path, *, is_target: bool) -> _Text:
+        """Reads a file.
+
+        Raises:
+            RuleError, TargetError: It cannot be read.
+        """
+        kind = TargetError if is_target else RuleError
+        requirement = f"a {'target' if is_target else 'rule'} file is required"
+        try:
+            with path.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+                    raise kind(requirement, place=str(path), actual="a device or the like")
+                content = file.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise kind(
+                    f"a file of at most {MOST_BYTES:,} bytes is required",
+                    place=str(path),
+                    actual="a larger one",
+                    hint="several files may be given",
+                )
+            return cls(content.decode("utf-8"), str(path), _is_prelude(path))
+        except FileNotFoundError:
+            raise kind(requirement, place=str(path), actual="no such file") from None
+        except UnicodeDecodeError as error:
+            raise kind(f"{requirement} in UTF-8", place=str(path), actual=f"byte {error.start} that is none") from None
+        except OSError as error:
+            raise kind(requirement, place=str(path), actual=error.strerror or "something that cannot be read") from None
 
 
 def _is_prelude(path: Path) -> bool:
@@ -126,46 +178,100 @@ def _is_prelude(path: Path) -> bool:
         return False
 
 
-def _read_text(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
+def _read_text(text: _Text, known: _Names) -> ast.RuleFile:
+    if text.name.endswith(".egg"):
+        return ast.RuleFile(text.name, egg=text.content)
+    with _shallow(text.name):
+        return _Reading(text).read(known)
+
+
+def _operators(text: _Text) -> tuple[Function, ...]:
+    """The operators that a text declares; most declare none, and are not parsed for that."""
+    if text.name.endswith(".egg") or _DECLARATION.search(text.content) is None:
+        return ()
+    with _shallow(text.name):
+        return _Reading(text).operators()
+
+
+@contextmanager
+def _shallow(name: str) -> Iterator[None]:
     try:
-        return _declared(text, name, known, is_prelude=is_prelude)
+        yield
     except RecursionError:
         # The last guard: `let`s inside of each other, each of them nested as deeply as it may be.
         kind = TargetError if name.endswith(".target") else RuleError
         raise kind("terms that are nested less deeply are required", place=name) from None
 
 
-def _declared(text: str, name: str, known: _Names, *, is_prelude: bool) -> ast.RuleFile:
-    if name.endswith(".egg"):
-        return ast.RuleFile(name, egg=text)
-    source, sources = Sources.of(text, name)
-    declarations = parse(source, sources).declarations
-    frame = Frame()
-    if not is_prelude:
-        prelude, frame = _prelude()
-        sources.add(prelude)
-    rules: list[ast.Rule] = []
-    targets: list[ast.Target] = []
-    lets = [d for d in declarations if isinstance(d, s.Let)]
-    if len(lets) > MOST_LETS:
-        raise sources.error(
-            lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
-        )
-    frames = iter(define(lets, frame, sources, local=False))
-    for declaration in declarations:
-        sources.in_target = isinstance(declaration, s.Target)
-        match declaration:
-            case s.Let():
-                frame = next(frames)
-            case s.Definition():
-                for rule in build_rule(declaration, frame, source, sources):
-                    known.add("rule", rule.name, rule.place, sources)
-                    rules.append(rule)
-            case s.Target():
-                target = build_target(declaration, frame, source, sources)
-                known.add("target", target.name, target.place, sources)
-                targets.append(target)
-    return ast.RuleFile(name, tuple(rules), tuple(targets))
+class _Reading:
+    """One text while it is read, declaration by declaration."""
+
+    def __init__(self, text: _Text) -> None:
+        self.name = text.name
+        self.source, self.sources = Sources.of(text.content, text.name)
+        self.declarations = parse(self.source, self.sources).declarations
+        self.frame = Frame()
+        if not text.is_prelude:
+            prelude, self.frame = _prelude()
+            self.sources.add(prelude)
+        lets = [d for d in self.declarations if isinstance(d, s.Let)]
+        if len(lets) > MOST_LETS:
+            raise self.sources.error(
+                lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
+            )
+        operators = [d for d in self.declarations if isinstance(d, s.Operator)]
+        if len(operators) > MOST_OPERATORS:
+            raise self.sources.error(
+                operators[MOST_OPERATORS].place,
+                f"at most {MOST_OPERATORS:,} operators in one file are required",
+                actual=f"{len(operators):,}",
+            )
+        self.frames = iter(define(lets, self.frame, self.sources, local=False))
+
+    def operators(self) -> tuple[Function, ...]:
+        """The operators alone; each may use those before it."""
+        found: list[Function] = []
+        for declaration in self.declarations:
+            if isinstance(declaration, s.Let):
+                self.frame = next(self.frames)
+            elif isinstance(declaration, s.Operator):
+                with declared(found):
+                    found.append(build_operator(declaration, self.frame, self.source, self.sources))
+        return tuple(merged(found).values())
+
+    def read(self, known: _Names) -> ast.RuleFile:
+        """All that the text declares."""
+        rules: list[ast.Rule] = []
+        targets: list[ast.Target] = []
+        source, sources = self.source, self.sources
+        operators: list[Function] = []
+        with ExitStack() as scope:
+            for declaration in self.declarations:
+                sources.in_target = isinstance(declaration, s.Target)
+                match declaration:
+                    case s.Let():
+                        self.frame = next(self.frames)
+                    case s.Operator():
+                        function = build_operator(declaration, self.frame, source, sources)
+                        scope.enter_context(declared([function]))
+                        rule = definition_rule(declaration, function, self.frame, source, sources)
+                        operators.append(function)
+                        if known.is_first(function):
+                            known.add("rule", rule.name, rule.place, sources)
+                            rules.append(rule)
+                    case s.Definition():
+                        for rule in build_rule(declaration, self.frame, source, sources):
+                            known.add("rule", rule.name, rule.place, sources)
+                            rules.append(rule)
+                    case s.Target():
+                        target = build_target(declaration, self.frame, source, sources)
+                        known.add("target", target.name, target.place, sources)
+                        targets.append(target)
+            everything = declared_here()
+        if everything:
+            rules = [replace(rule, operators=everything) for rule in rules]
+            targets = [replace(target, operators=everything) for target in targets]
+        return ast.RuleFile(self.name, tuple(rules), tuple(targets), operators=tuple(merged(operators).values()))
 
 
 class _Names:
@@ -173,6 +279,14 @@ class _Names:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], ast.Place] = {}
+        self._operators: set[Function] = set()
+
+    def is_first(self, operator: Function) -> bool:
+        """Whether an operator is declared for the first time; declarations in several files are the same."""
+        if operator in self._operators:
+            return False
+        self._operators.add(operator)
+        return True
 
     def add(self, kind: str, name: str, place: ast.Place, sources: Sources) -> None:
         first = self._known.setdefault((kind, name), place)

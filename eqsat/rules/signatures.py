@@ -1,18 +1,19 @@
 """Operators as the rule language sees them: operands by name and position, attributes by kind, element types.
 
-One view over ONNX's schemas at the pinned opset, ONNX Runtime's ``com.microsoft`` operators and eqsat's own functions.
+One view over ONNX's schemas at the pinned opset, ONNX Runtime's ``com.microsoft`` operators, eqsat's own functions and
+the operators that users declare.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from onnx import defs
 
 import eqsat.ops.functions  # noqa: F401
 from eqsat.schema import opset
-from eqsat.schema.functions import Function, find_function, functions
+from eqsat.schema.functions import Dtypes, Operator, find_declared, functions, result_count
 from eqsat.schema.types import OpKey
 
 _Option = defs.OpSchema.FormalParameterOption
@@ -82,7 +83,7 @@ class Signature:
 
 def signature(op: OpKey) -> Signature | None:
     """The signature of an operator, None if there is no such operator."""
-    return _of_schema(op) if (own := find_function(op)) is None else _of_function(own)
+    return _of_schema(op) if (own := find_declared(op)) is None else _of_declared(own)
 
 
 @cache
@@ -112,15 +113,21 @@ def _parameter(formal: defs.OpSchema.FormalParameter) -> Parameter:
     )
 
 
-@cache
-def _of_function(function: Function) -> Signature:
-    kinds = {name: _kind_of(value) for name, value in function.attributes}
+@lru_cache(maxsize=1024)
+def _of_declared(operator: Operator) -> Signature:
+    kinds = {name: _kind_of(value) for name, value in operator.attributes}
+    dtypes = operator.dtypes or (frozenset(),) * len(operator.inputs)
     operands = tuple(
-        Parameter(name, False, False, f"any {i}", frozenset(), True) for i, name in enumerate(function.inputs)
+        Parameter(name, False, False, f"any {i}", _type_names(known), True)
+        for i, (name, known) in enumerate(zip(operator.inputs, dtypes, strict=True))
     )
-    results = len(function.body(dict(function.attributes)).results)
-    outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in range(results))
-    return Signature(function.op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
+    results = range(result_count(operator.op))
+    outputs = tuple(Parameter(f"result_{i}", False, False, f"result {i}", frozenset(), True) for i in results)
+    return Signature(operator.op, operands, outputs, kinds, (), tuple(sorted(kinds)), len(operands))
+
+
+def _type_names(dtypes: Dtypes) -> frozenset[str]:
+    return frozenset(f"tensor({dtype.name.lower()})" for dtype in dtypes)
 
 
 def _kind_of(value: object) -> str:
@@ -145,9 +152,11 @@ def operator_hint(name: str) -> str:
     if domain:
         domain = opset.canonical_domain(domain)
         domains = [d for d in (*opset.OPSETS, opset.EQSAT) if d]
-        known = ours if domain == opset.EQSAT else opset.operator_names(domain)
+        known = [op.name for op in functions() if op.domain == domain] or opset.operator_names(domain)
         if not known:
-            return opset.did_you_mean(domain, domains) or f"known domains: {', '.join(domains)}"
+            misspelt = opset.did_you_mean(domain, [*domains, *(op.domain for op in functions())])
+            declaration = f"an operator of your own is declared first: `operator {name}(x, alpha = 1.0) = ...`"
+            return misspelt or f"known domains: {', '.join(domains)}; {declaration}"
         similar = opset.did_you_mean(plain, known)
         return similar.replace("`", f"`{domain}.", 1) if similar else ""
     others = (d for d in opset.OPSETS if d and plain in opset.operator_names(d))

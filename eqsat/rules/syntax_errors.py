@@ -21,7 +21,7 @@ _TERM = frozenset((
     "NAME", "NUMBER", "STRING", "PAREN", "PAREN_LINE", "SQUARE", "SQUARE_LINE", "MINUS", "TRUE", "FALSE", "INF", "NOT",
 ))  # fmt: skip
 _AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"))
-_DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "LET_FILE"))
+_DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "OPERATOR", "LET_FILE"))
 _GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
 _WORDS = {
     "NAME": "a name",

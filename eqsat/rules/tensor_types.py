@@ -6,12 +6,14 @@ is, is known when the rule runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules.callee import known
-from eqsat.rules.element_types import DTYPES
+from eqsat.rules.constness import conjuncts
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.expand import Clause
 from eqsat.rules.scope import Context
 from eqsat.schema.types import OpKey
@@ -44,6 +46,60 @@ def check_types(clause: Clause, right: Sequence[ast.Template], context: Context)
             checker.unify(root, built, template.place, "the right side")
 
 
+def check_conditions(clauses: Sequence[Clause], conditions: Sequence[ast.Condition], context: Context) -> None:
+    """Checks that some plain pattern can have the element types that the conditions require.
+
+    Raises:
+        RuleError: None can: ONNX has no such operator for these types.
+    """
+    required = [pair for condition in conditions for pair in _required(condition.expr)]
+    if not required:
+        return
+    contradiction: EqsatError | None = None
+    for clause in clauses:
+        checker = _Checker(clause, context)
+        try:
+            for root in clause.roots:
+                checker.pattern(root)
+            for term, wanted in required:
+                checker.require(term, wanted)
+            return
+        except EqsatError as error:
+            contradiction = contradiction or error
+    if contradiction is not None:
+        raise contradiction
+
+
+def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
+    """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
+    for part in conjuncts(expr):
+        if not isinstance(part, ast.Compare):
+            continue
+        terms = [part.first, *(term for _, term in part.rest)]
+        for (sign, _), left, right in zip(part.rest, terms, terms[1:], strict=False):
+            pairs = ((left, right), (right, left)) if sign == "==" else ((left, right),) if sign == "in" else ()
+            for asked, given in pairs:
+                if not isinstance(asked, ast.Member) or asked.name != "dtype" or not isinstance(asked.of, ast.Name):
+                    continue
+                if isinstance(given, ast.Member) and given.name == "dtype" and isinstance(given.of, ast.Name):
+                    yield asked.of, given.of
+                elif (types := _types_of(given)) is not None:
+                    yield asked.of, types
+
+
+def _types_of(term: ast.Expr) -> frozenset[str] | None:
+    """The element types that a term lists; None where it is more than a list of their names."""
+    if isinstance(term, ast.Name) and term.name in DTYPES:
+        return frozenset((_TENSOR_OF[term.name],))
+    if isinstance(term, ast.Name) and term.name in DTYPE_LISTS:
+        return frozenset(f"tensor({dtype.name.lower()})" for dtype in DTYPE_LISTS[term.name])
+    if isinstance(term, ast.Sequence):
+        found = [_types_of(item) for item in term.items]
+        known = [types for types in found if types is not None]
+        return frozenset().union(*known) if known and len(known) == len(found) else None
+    return None
+
+
 class _Checker:
     def __init__(self, clause: Clause, context: Context) -> None:
         self.clause = clause
@@ -63,6 +119,23 @@ class _Checker:
                 return result
             case _:
                 return None
+
+    def require(self, name: ast.Name, wanted: frozenset[str] | ast.Name) -> None:
+        """A condition on the element type of a name."""
+        if name.name in self.clause.absent or (isinstance(wanted, ast.Name) and wanted.name in self.clause.absent):
+            return
+        given = _root(self._named(name.name, name.place))
+        other = self._named(wanted.name, name.place) if isinstance(wanted, ast.Name) else _Type(wanted, name.place)
+        allowed, asked = given.allowed, _root(other).allowed
+        if allowed is not None and asked is not None and not allowed & asked:
+            raise self.context.error(
+                name.place,
+                f"an element type that `{name.name}` can have is required: {_listed(allowed)}",
+                actual=_listed(asked),
+                hint="the pattern cannot match: ONNX has its operators for no other types, or other conditions rule "
+                "them out",
+            )
+        self.unify(given, other, name.place, f"`{name.name}`")
 
     def template(self, template: ast.Template | None) -> _Type | None:
         match template:
@@ -130,6 +203,12 @@ _CLASSES = (
     ("a tensor of numbers", _NUMBERS),
     ("a tensor", _TENSORS),
 )
+
+
+def _listed(allowed: frozenset[str]) -> str:
+    """Element types as a rule file names them."""
+    names = {tensor: name for name, tensor in reversed(_TENSOR_OF.items()) if tensor in allowed}
+    return ", ".join(name for name in _TENSOR_OF if name in names.values())
 
 
 def _describe(allowed: frozenset[str] | None) -> str:

@@ -193,8 +193,7 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
     def right(self, meta: Meta, c: list[Any]) -> s.Side:
         return s.Side(str(c[0]), c[1])
 
-    def pattern(self, meta: Meta, c: list[Any]) -> s.Side:
-        return s.Side("", (s.Root(None, c[0], self._span(meta)),))
+    pattern = left
 
     # -- declarations
     def rule(self, meta: Meta, c: list[Any]) -> s.Definition:
@@ -202,6 +201,16 @@ class TreeTransformer(Transformer_NonRecursive[Token, Any]):
         return s.Definition(str(word), name, numerics, tuple(clauses), place, self._span(meta))
 
     composite = rule
+
+    def operand(self, meta: Meta, c: list[Any]) -> s.Formal:
+        return s.Formal(str(c[0]), c[1] if len(c) > 1 else None, None, self._place(meta))
+
+    def attribute(self, meta: Meta, c: list[Any]) -> s.Formal:
+        return s.Formal(str(c[0]), None, c[-1], self._place(meta))
+
+    def operator(self, meta: Meta, c: list[Any]) -> s.Operator:
+        _, (name, place), _, *formals, body = c
+        return s.Operator(name, _given(formals), body, place, self._span(meta))
 
     def supports(self, meta: Meta, c: list[Any]) -> s.Entry:
         word, names, *clauses = c

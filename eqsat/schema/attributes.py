@@ -18,7 +18,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.schema import opset
 from eqsat.schema.dtypes import to_dtype
-from eqsat.schema.functions import find_function
+from eqsat.schema.functions import Declared, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpaqueAttr, OpKey, TensorAttr
 
 _Kind = ir.AttributeType
@@ -73,8 +73,8 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
     place = place or str(op)
     found = opset.find_schema(op)
     result: dict[str, AttrValue] = dict(default_attrs(op))
-    kinds = opset.attribute_types(op) if found is not None else {}
-    function = find_function(op) if found is None else None
+    function = find_declared(op) if found is None else None
+    kinds = opset.attribute_types(op) if found is not None else declared_kinds(function)
     known = None if found is None and function is None else kinds if function is None else dict(function.attributes)
     for name, value in values.items():
         if value is None:
@@ -179,12 +179,22 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 # ---- single values -------------------------------------------------------------------------------
 
 
-@cache
+def declared_kinds(operator: Declared | None) -> dict[str, ir.AttributeType]:
+    """Types of the attributes of a declared operator: those of their defaults. An empty list may become any."""
+    attributes = () if operator is None else operator.attributes
+    return {name: _list_kind(v) if isinstance(v, tuple) else _guess(v) for name, v in attributes if v != ()}
+
+
 def default_attrs(op: OpKey) -> Attrs:
     """The bundle of an operator of which no attribute is given."""
     if opset.find_schema(op) is None:
-        function = find_function(op)
+        function = find_declared(op)
         return () if function is None else function.attributes
+    return _schema_defaults(op)
+
+
+@cache
+def _schema_defaults(op: OpKey) -> Attrs:
     return tuple((name, plain_value(ir.from_proto(proto))) for name, proto in opset.default_attributes(op).items())
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import onnx_ir as ir
 
 from eqsat.egraph.limits import RuleStatistics
 from eqsat.execute.settle import settled
-from eqsat.extract.from_egraph import require_static_types
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
+from eqsat.model.read.dims import split as split_dims
 from eqsat.partition.emit import TARGETS
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import operators_of
+from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.functions import Operator, declared, declared_here
 from eqsat.stages.options import SearchOptions
-from eqsat.targets.registry import load_targets
+from eqsat.targets.registry import load_targets, target_files
 
 MOST_NAMES = 5
 """Composites that a note lists."""
@@ -37,6 +43,8 @@ class Loaded:
         egg: Commands of the user for egglog itself.
         placed: Statistics of the rules that place annotations.
         notes: What was left out, a sentence each.
+        operators: All that the options, the targets and the rules declare.
+        sizes: Of the inputs, as far as they stay free.
     """
 
     model: ir.Model
@@ -46,6 +54,8 @@ class Loaded:
     egg: tuple[str, ...]
     placed: tuple[RuleStatistics, ...]
     notes: tuple[str, ...] = ()
+    operators: tuple[Operator, ...] = ()
+    sizes: FreeSizes = field(default_factory=dict)
 
     @property
     def outputs(self) -> list[ir.Value]:
@@ -53,13 +63,14 @@ class Loaded:
 
 
 def load(source: Source, options: SearchOptions) -> Loaded:
-    """Loads a model, its targets and rules.
+    """Loads targets and rules, and then the model, in which the operators that they declare may stand.
 
     Raises:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    return prepare(load_model(source, dims=options.dims), options)
+    bound, _ = split_dims(options.dims)
+    return _loaded(lambda: load_model(source, dims=bound), options)
 
 
 def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
@@ -69,18 +80,31 @@ def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
         model: With the sizes of its symbolic dimensions; it is not changed.
         options: Those of the search.
     """
-    if is_partitioned(model) or TARGETS in model.metadata_props:
-        model = load_model(inline(model, operators=False))
-    model = settled(model)
-    declared = load_targets(options.targets, options.host)
-    check_names(dict(options.partition_functions or {}), declared)
-    targets = [_within(target, options.numerics) for target in declared]
-    notes = [_left_out(*pair, options.numerics) for pair in zip(declared, targets, strict=True) if pair[0] != pair[1]]
-    selected = select_rules(options.rules, options.numerics)
-    rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
-    placing, rewriting = split(rules)
-    model, placed = place(model, placing)
-    require_static_types(model.graph.inputs)
+    return _loaded(lambda: model, options)
+
+
+def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
+    _, ranges = split_dims(options.dims)
+    with declared(operators_of_options(options)):
+        available = load_targets(options.targets, options.host)
+        with declared(operators_of(path for target in available for path in target.rules)):
+            selected = select_rules(options.rules, options.numerics)
+            targets = [_within(target, options.numerics) for target in available]
+            rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
+            known = operators_of((*declared_here(), *available, *rules))
+    check_names(dict(options.partition_functions or {}), available)
+    notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
+    with declared(known):
+        model = source()
+        if is_partitioned(model) or TARGETS in model.metadata_props:
+            model = load_model(inline(model, operators=False))
+        model = settled(model)
+        placing, rewriting = split(rules)
+        model, placed = place(model, placing)
+    require_ranks(model.graph.inputs)
+    sizes = free_sizes(model, ranges)
+    if not options.free_sizes:
+        require_bound(model.graph.inputs, sizes)
     return Loaded(
         model,
         tuple(targets),
@@ -89,7 +113,22 @@ def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
         tuple(selected.egg),
         tuple(placed),
         tuple(filter(None, notes)),
+        known,
+        sizes,
     )
+
+
+def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
+    """The operators that the declarations, rules and targets of a search declare.
+
+    Raises:
+        RuleError, TargetError: A file cannot be read, or a declaration is wrong.
+    """
+    targets = [*target_files(options.targets), *target_files(() if options.host is None else options.host)]
+    files = [target for target in targets if isinstance(target, Path)]
+    others = (target for target in targets if isinstance(target, Target))
+    found = operators_of((*options.declarations, *(options.rules or ()), *others))
+    return (*found, *read_operators(files, targets=True))
 
 
 def _within(target: Target, numerics: NumericsClass) -> Target:

@@ -9,8 +9,10 @@ from typing import Literal
 
 from eqsat.bounds import check_seconds
 from eqsat.egraph.limits import check_limits
+from eqsat.model.read.dims import Size
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.operators import Declaration
 from eqsat.rules.selection import NumericsClass
 
 Objective = Literal["best", "worst", "random"]
@@ -24,12 +26,14 @@ class SearchOptions:
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file; None for ``cpu``.
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, or ranges of them.
+        free_sizes: Whether symbolic dimensions of inputs may stay free; otherwise all of them must be bound.
         numerics: How far rules may change values.
         time_limit: Seconds for saturation and extraction.
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
         partition_functions: Functions that annotate the calls of composites, by name of the composite.
+        declarations: What declares operators, besides the targets and rules.
 
     Raises:
         OptimizationError: A limit is invalid.
@@ -38,12 +42,14 @@ class SearchOptions:
     targets: str | Sequence[str | Path | Target] = ()
     host: str | Path | Target | None = None
     rules: Sequence[str | Path | Rule] | None = None
-    dims: Mapping[str, int] | None = None
+    dims: Mapping[str, Size] | None = None
+    free_sizes: bool = False
     numerics: NumericsClass = "real"
     time_limit: float = 30.0
     iterations: int | None = None
     enodes: int | None = None
     partition_functions: Mapping[str, PartitionFunction] | None = field(default=None)
+    declarations: Sequence[Declaration] = ()
 
     def __post_init__(self) -> None:
         check_seconds(self.time_limit)

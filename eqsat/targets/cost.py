@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from eqsat.errors import OptimizationError, TargetError
+from eqsat.errors import ModelError, OptimizationError, TargetError
 from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
@@ -23,6 +24,7 @@ from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
 from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.families import family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
@@ -41,6 +43,7 @@ class CostModel:
             model's largest tensor, as such tensors are selections from others.
         bindable: Whether a symbol in a shape can be bound. If the sizes of the inputs are known, none can: then it
             is a name for what depends on data.
+        sizes: At which sizes costs are taken, by symbol.
 
     >>> from eqsat.targets.registry import load_targets
     >>> from eqsat.schema.types import OpKey, TensorType
@@ -52,9 +55,15 @@ class CostModel:
     """
 
     def __init__(
-        self, targets: Sequence[Target], *, unknown_elements: int = UNKNOWN_ELEMENTS, bindable: bool = True
+        self,
+        targets: Sequence[Target],
+        *,
+        unknown_elements: int = UNKNOWN_ELEMENTS,
+        bindable: bool = True,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.targets = tuple(targets)
+        self.sizes = dict(sizes or {})
         self.bindable = bindable
         self.unknown_elements = unknown_elements
         self._entries = [_Entries(t) for t in targets]
@@ -143,8 +152,7 @@ class CostModel:
         env: Mapping[str, object],
         body: Body,
         inputs: Sequence[TensorFacts | TensorType | None],
-        output: TensorType,
-        *,
+        *outputs: TensorType,
         place: str = "",
     ) -> float:
         """Seconds of one instance of a composite. Whether its conditions hold was settled when it was matched.
@@ -154,7 +162,7 @@ class CostModel:
             env: The values of the pattern's names.
             body: Its definition with the attributes that matched.
             inputs: Facts or types of its inputs; facts where a shape inside depends on an input's value.
-            output: Type of its result.
+            outputs: Types of its results.
             place: Where it is, for messages; its name by default.
 
         Raises:
@@ -164,15 +172,18 @@ class CostModel:
         name = place or f"{self.targets[target].name}.{composite.name}"
         facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
         sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
-        result = self._static(output, "the output", name)
+        results = [
+            self._static(output, f"output {i}" if len(outputs) > 1 else "the output", name)
+            for i, output in enumerate(outputs)
+        ]
         types = [None if f is None else f.type for f in sized]
         exact = all(f is None or f.type is None or f.type.is_static for f in facts)
-        symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, [result])
+        symbols = self._symbols(target, self._macs_of_body(body, sized, exact), types, results)
         if composite.cost is None and composite.family:
-            return self._by_family(target, composite.family, symbols, body, sized, result)
+            return self._by_family(target, composite.family, symbols, body, sized, results[0])
         if composite.cost is None:
             return roofline(symbols)
-        known = {n: self._sized_facts(v, f"`{n}`", name) if isinstance(v, TensorFacts) else v for n, v in env.items()}
+        known = {n: self._sized_value(v, f"`{n}`", name) for n, v in env.items()}
         return priced(composite.cost, known | symbols, name)
 
     def _by_family(
@@ -201,7 +212,7 @@ class CostModel:
     def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs], int, bool]:
         """The operator of a body with the most work, elementary functions in all, whether the layout changes."""
         most, anchor, functions = -1, (OpKey("", "Identity"), ()), 0
-        for node, given, made in _typed_nodes(body, inputs):
+        for node, given, made in _typed_nodes(body, inputs, exact=False):
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
                 most, anchor = work, (node.op, node.attrs)
@@ -235,12 +246,17 @@ class CostModel:
         return None if kind is None else self._static(kind, what, place)
 
     def _static(self, kind: TensorType, what: str, place: str) -> TensorType:
-        return static(kind, self.unknown_elements, what=what, place=place, bindable=self.bindable)
+        return static(at_sizes(kind, self.sizes), self.unknown_elements, what=what, place=place, bindable=self.bindable)
 
     def _sized_facts(self, facts: TensorFacts | None, what: str, place: str) -> TensorFacts | None:
         if facts is None or facts.type is None or facts.type.is_static:
             return facts
         return TensorFacts(self._sized(facts.type, what, place), facts.value, facts.is_const, facts.is_present)
+
+    def _sized_value(self, value: object, what: str, place: str) -> object:
+        if isinstance(value, NodeFacts) and value.output is not None:
+            return replace(value, output=self._sized_facts(value.output, what, place))
+        return self._sized_facts(value, what, place) if isinstance(value, TensorFacts) else value
 
     def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
         """What a cost expression may ask of the kernel and the target."""
@@ -252,7 +268,7 @@ class CostModel:
         by_value = any(f is not None and f.value is not None for f in inputs)
         key = (body, tuple(_fact_key(f, by_value) for f in inputs))
         if key not in self._body_macs:
-            typed = _typed_nodes(body, inputs)
+            typed = _typed_nodes(body, inputs, exact)
             self._body_macs[key] = sum(_macs(node.op, node.attrs, given, made, exact) for node, given, made in typed)
         return self._body_macs[key]
 
@@ -286,10 +302,17 @@ def _content(value: np.ndarray) -> Any:
     return str(value.dtype), value.shape, content
 
 
-def _typed_nodes(body: Body, inputs: Sequence[TensorFacts | None]) -> Iterator[tuple[BodyNode, Types, Types]]:
-    """The nodes of a body with the types of their operands and results."""
+def _typed_nodes(
+    body: Body, inputs: Sequence[TensorFacts | None], exact: bool
+) -> Iterator[tuple[BodyNode, Types, Types]]:
+    """The nodes of a body with the types of their operands and results; none if estimates do not fit together."""
     types = [None if f is None else f.type for f in inputs]
-    values, first = infer_body(body, types, [None if f is None else f.value for f in inputs]), body.inputs
+    try:
+        values, first = infer_body(body, types, [None if f is None else f.value for f in inputs]), body.inputs
+    except ModelError:
+        if exact:
+            raise
+        return
     for node in body.nodes:
         yield node, [None if i is None else values[i] for i in node.inputs], values[first : first + node.outputs]
         first += node.outputs

@@ -30,7 +30,7 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
         reasons[condition_in_words(failed, env)] = None
     if reasons:
         return f"{target.name} runs {op} only where " + "; or where ".join(reasons)
-    composites = [c.name for c in target.composites if op in operators(c.pattern)]
+    composites = [c.name for c in target.composites if op in operators(*c.patterns)]
     if composites:
         return f"{target.name} runs {op} only within {', '.join(composites)}"
     return f"operator not supported by {target.name}"

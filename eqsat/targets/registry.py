@@ -81,6 +81,28 @@ def load_targets(
     return [*hosts, *(t for t in found if not t.is_host)]
 
 
+def target_files(targets: str | Path | Target | Sequence[str | Path | Target]) -> list[Path | Target]:
+    """The files among what :func:`load_targets` takes, without those that are shipped, and the targets already read."""
+    found: list[Path | Target] = []
+    for item in targets if isinstance(targets, list | tuple) else [targets]:
+        if isinstance(item, Path | Target):
+            found.append(item)
+        elif not isinstance(item, str):
+            continue  # :func:`load_targets` refuses it.
+        elif _is_path(item):
+            found.append(Path(item))
+        else:
+            whats = (_OPTIONS.match(part.strip()) for part in item.split(","))
+            names = [match["what"].strip() for match in whats if match is not None]
+            found += [Path(name) for name in names if name not in list_targets() and Path(name).is_file()]
+    return found
+
+
+def _is_path(item: str) -> bool:
+    """Whether a text is a path as a whole, also where that contains commas or blanks."""
+    return item.endswith(SUFFIX) and Path(item).is_file()
+
+
 def load_host(host: str | Path | Target) -> Target:
     """A host by name or file.
 
@@ -118,8 +140,8 @@ def _load(item: object) -> list[Target]:
         return list(read_target_file(item))
     if not isinstance(item, str):
         raise TargetError("a target by name, by path or as read from a file is required", actual=repr(item))
-    if item.endswith(SUFFIX) and Path(item).is_file():
-        return list(read_target_file(item))  # also where the path contains commas or blanks
+    if _is_path(item):
+        return list(read_target_file(item))
     parts = [part.strip() for part in item.split(",")]
     if not all(parts):
         raise TargetError("target names separated by single commas are required", actual=f"`{item}`")

@@ -84,7 +84,7 @@ def _supports(target: Target) -> Iterator[TargetError]:
     for entry in target.supports:
         place = str(entry.place)
         for op in entry.ops:
-            if signature(op) is None:
+            if signature(op) is None and all(declared.op != op for declared in target.operators):
                 yield TargetError("an operator that exists is required", place=place, actual=f"`{op}`")
         if len(set(entry.ops)) < len(entry.ops):
             twice = next(op for op in entry.ops if entry.ops.count(op) > 1)
@@ -136,7 +136,7 @@ def _composites(target: Target) -> Iterator[TargetError]:
                 "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
-        clauses = expand((composite.pattern,))
+        clauses = expand(composite.patterns)
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
                 f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",

@@ -6,7 +6,7 @@ of the input lies in a class, and if both programs compute a class their values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.ops.traits import Trait
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import array_of
+from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.verify.kernels import Kernels, flattened
 from eqsat.verify.oracle import Failed, Value
@@ -45,12 +46,14 @@ class Programs:
 
     Attributes:
         outputs: Numbers of the input's outputs, in order.
+        sizes: Values of symbols for which types are asked; work is counted with them, and pieces are executed.
     """
 
     encoding: Encoding
     snapshot: Snapshot
     plan: Plan
     outputs: tuple[int, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
     _initial: dict[int, Value] = field(default_factory=dict)
     _work: dict[int, int] = field(default_factory=dict)
 
@@ -88,9 +91,8 @@ class Programs:
     def dynamic(self) -> list[bool]:
         """Whether a value of the input depends on the inputs of the model."""
         found = [k in self.inputs for k in range(len(self.classes))]
-        for node in self.nodes:
-            op = node.constructor.op
-            moves = not has(op, Trait.BY_TYPE) and any(o is not None and found[o] for o in node.operands)
+        for i, node in enumerate(self.nodes):
+            moves = not self.follows_from_type(i) and any(o is not None and found[o] for o in node.operands)
             for k in node.results:
                 found[k] = moves
         return found
@@ -102,8 +104,12 @@ class Programs:
 
     def reads(self, index: int) -> list[int]:
         """Operands of an operator of the input that must be present."""
+        return [] if self.follows_from_type(index) else [o for o in self.nodes[index].operands if o is not None]
+
+    def follows_from_type(self, index: int) -> bool:
+        """Whether an operator of the input asks for a shape, and the shape is known."""
         node = self.nodes[index]
-        return [] if has(node.constructor.op, Trait.BY_TYPE) else [o for o in node.operands if o is not None]
+        return has(node.constructor.op, Trait.BY_TYPE) and self.known(self.classes[node.results[0]]) is not None
 
     def initial(self, k: int) -> Value:
         """A value of the input that is neither computed nor an input: an initializer."""
@@ -129,7 +135,8 @@ class Programs:
     def type(self, eclass: int) -> TensorType | None:
         """Type of a class, or of a value inside a composite."""
         types = self.snapshot.types
-        return types[eclass] if eclass < len(types) else self.flat.types.get(eclass)
+        kind = types[eclass] if eclass < len(types) else self.flat.types.get(eclass)
+        return None if kind is None else at_sizes(kind, self.sizes)
 
     # ---- the result -------------------------------------------------------------------------------
 
@@ -227,8 +234,7 @@ def run_nodes(programs: Programs, indices: Sequence[int], values: dict[int, Valu
     for i in indices:
         node = programs.nodes[i]
         op = node.constructor.op
-        if has(op, Trait.BY_TYPE):
-            # Types are static here.
+        if programs.follows_from_type(i):
             values[node.results[0]] = programs.known(programs.classes[node.results[0]])
             continue
         inputs = [None if o is None else values[o] for o in node.operands]

@@ -148,7 +148,7 @@ def _left_steps(programs: Programs, piece: Piece, values: Values) -> Iterator[_S
 
     for i in (*piece.before, *piece.left):
         node = programs.nodes[i]
-        operands = () if has(node.constructor.op, Trait.BY_TYPE) else node.operands
+        operands = () if programs.follows_from_type(i) else node.operands
         yield node.constructor.op, [typed(k) for k in operands], [typed(k) for k in node.results]
 
 

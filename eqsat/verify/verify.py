@@ -20,6 +20,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.partition.plan import Plan
 from eqsat.report.summary import Verification
 from eqsat.rules.selection import NumericsClass
+from eqsat.schema.free_sizes import FreeSizes, samples, typical
 from eqsat.verify import judge
 from eqsat.verify.blame import error_of
 from eqsat.verify.constants import wrong_constant
@@ -58,6 +59,7 @@ class Verifier:
         applied: Rules that applied, with the class of each.
         lsb: Units by which rules may change integers of up to 16 bits.
         fails: Optimizes a piece again, to find out which rule is to blame.
+        sizes: Of the inputs, as far as they are free.
     """
 
     model: ir.Model
@@ -71,6 +73,7 @@ class Verifier:
     seed: int = 0
     lsb: int = 1
     fails: Fails | None = None
+    sizes: FreeSizes = field(default_factory=dict)
     _done: list[str] = field(default_factory=list)
     _skipped: dict[str, int] = field(default_factory=dict)
 
@@ -81,7 +84,7 @@ class Verifier:
             VerificationError: The result computes something else than the input.
         """
         numbers = tuple(self.encoding.number[v] for v in self.outputs)
-        programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers)
+        programs = self.programs = Programs(self.encoding, self.snapshot, self.plan, numbers, typical(self.sizes))
         strict = self.numerics == "exact" or all(kind == "exact" for kind in self.applied.values())
         exact = frozenset(rule for rule, kind in self.applied.items() if kind == "exact")
         self.oracle = Oracle()
@@ -97,7 +100,7 @@ class Verifier:
         executed = self._pieces(pieces, work)
         return Verification(
             agrees=True if found is not None or executed else None,
-            outputs=len(found or ()),
+            outputs=len(self.outputs) if found else 0,
             max_abs_error=max((d.max_abs_error for d in found or ()), default=0.0),
             max_rel_error=max((d.max_rel_error for d in found or ()), default=0.0),
             seed=self.seed,
@@ -116,7 +119,6 @@ class Verifier:
 
     def _whole(self, work: int, pieces: Sequence[Piece]) -> list[OutputDifference] | None:
         """How the outputs differ; None where the network cannot be executed."""
-        programs = self.programs
         self.natural: dict[int, Value] = {}
         if work > MOST_WORK:
             self._skip(f"the network as a whole: its work of {work:.2g} is beyond the budget of {MOST_WORK:.2g}")
@@ -125,26 +127,39 @@ class Verifier:
         if reason:
             self._skip(f"the network as a whole: {reason}")
             return None
+        found: list[OutputDifference] = []
+        natural: dict[int, Value] = {}
+        for sizes in samples(self.sizes):
+            found += self._network(pieces, sizes) or ()
+            natural = natural or self.natural
+        self.natural = natural
+        return found or None
+
+    def _network(self, pieces: Sequence[Piece], sizes: Mapping[str, int]) -> list[OutputDifference] | None:
+        """How the outputs differ at some sizes; None where the input cannot be executed at them."""
+        programs = self.programs
+        self.natural = {}
+        where = f" at {_named(sizes)}" if sizes else ""
         try:
-            arrays = complete_inputs(self.model, seed=self.seed)
+            arrays = complete_inputs(self.model, dims=sizes, seed=self.seed)
             wanted = {*programs.given, *(c for p in pieces for c in p.leaves)}
             left, self.natural = run_input(programs, arrays, self.oracle, wanted)
         except (Failed, ExecutionError) as error:
-            self._skip(f"the network as a whole: the input cannot be executed ({str(error)[:120]})")
+            self._skip(f"the network as a whole{where}: the input cannot be executed ({str(error)[:120]})")
             return None
         try:
             right = run_result(self.result, arrays)
         except LimitError as error:
-            self._skip(f"the network as a whole: the result cannot be executed ({str(error)[:120]})")
+            self._skip(f"the network as a whole{where}: the result cannot be executed ({str(error)[:120]})")
             return None
         except Failed as error:
             raise VerificationError(
                 "the result must be executable if the input is",
-                place=f"model {self.model.graph.name!r}",
+                place=f"model {self.model.graph.name!r}{where}",
                 actual=str(error)[:300],
                 hint="please report it with the model; verify=False (--no-verify) keeps the result as it is",
             ) from error
-        self._done.append(f"{ORDINARY.name} as inputs (seed {self.seed})")
+        self._done.append(f"{ORDINARY.name} as inputs (seed {self.seed}){where}")
         found = compare_outputs(programs, left, right, "real")
         if all(d.agrees for d in found):
             return found
@@ -190,12 +205,12 @@ class Verifier:
         # Each sample is computed by three to four evaluations, two of them in float64.
         level: dict[int, int] = {}
         spent = 0
-        for samples, chosen in ((3, 1), (SAMPLES, 2)):
+        for count, chosen in ((3, 1), (SAMPLES, 2)):
             for work, at in sorted(works):
-                if spent + samples * EVALUATIONS * work > budget:
+                if spent + count * EVALUATIONS * work > budget:
                     break
                 if level.get(at, 0) == chosen - 1:
-                    spent += samples * EVALUATIONS * work
+                    spent += count * EVALUATIONS * work
                     level[at] = chosen
         left = len(works) - len(level)
         if left:
@@ -235,6 +250,10 @@ class Verifier:
 
     def _skip(self, reason: str, count: int = 1) -> None:
         self._skipped[reason] = self._skipped.get(reason, 0) + count
+
+
+def _named(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
 def _tolerance(strict: bool, model: ir.Model) -> str:

@@ -33,7 +33,7 @@ def tensor(name: str = "float32", shape: tuple[int, ...] = (4,)):
 
 OUT_OF_RANGE: dict[str, Callable[[], object]] = {
     "products overflow": lambda: tensor("float16") * HALF(300) * HALF(300) * HALF(0.001),
-    "single products overflow": lambda: tensor() * SINGLE(1e20) * SINGLE(1e20) * SINGLE(1e-20),
+    "single products overflow": lambda: tensor() * SINGLE(1e20) * SINGLE(1e20) * SINGLE(1e-19),
     "double products overflow": lambda: tensor("float64") * DOUBLE(1e200) * DOUBLE(1e200),
     "bfloat16 products overflow": lambda: tensor("bfloat16") * ml_dtypes.bfloat16(1e20) * ml_dtypes.bfloat16(1e20),
     "products vanish": lambda: tensor("float16") * HALF(1e-4) * HALF(1e-5),

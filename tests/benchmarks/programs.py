@@ -108,7 +108,7 @@ def as_tables(data: Data, supported: tuple[str, ...] = ()) -> Tables:
 def table(patterns: list[tuple[str, ast.Pattern]], supported: tuple[str, ...] = ()) -> Tables:
     """One target ``t`` without conditions."""
     composites = tuple(
-        ast.Composite(name, ast.Numerics("exact"), pattern, (), None, None, _PLACE) for name, pattern in patterns
+        ast.Composite(name, ast.Numerics("exact"), (pattern,), (), None, None, _PLACE) for name, pattern in patterns
     )
     target = ast.Target("t", "", False, (), 1, 1, 1, 1, 1, (), composites, _PLACE)
     return Tables(

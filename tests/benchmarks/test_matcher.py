@@ -30,7 +30,7 @@ def _find(pattern: str, text: str, tmp_path, where: str = "") -> Found | None:
     (file,) = read_files([path])
     (composite,) = file.targets[0].composites
     table = tables(CostModel(load_targets(path)))
-    found = find(composite.pattern, _root(text), table.evaluate)
+    found = find(composite.patterns[0], _root(text), table.evaluate)
     if found is None or not table.accepts(composite, table.names(composite, found)):
         return None
     return found

@@ -32,7 +32,7 @@ def regions_of(composite: Composite, seed: int) -> Regions:
     rng = np.random.default_rng(seed)
     regions = Regions()
     operands, attributes = CASES["dnnl"][composite.name]
-    for clause in expand((composite.pattern,)):
+    for clause in expand(composite.patterns):
         made = instance(clause, operands, attributes)
         proto, feed = model_of(made, clause, operands, rng)
         positive = any(node.op_type in ("Log", "Sqrt") for node in proto.graph.node)
@@ -55,7 +55,7 @@ def regions_of(composite: Composite, seed: int) -> Regions:
 @pytest.mark.parametrize("composite", DNNL, ids=lambda c: c.name)
 def test_every_clause_agrees_with_numpy(composite: Composite) -> None:
     made = assert_same(regions_of(composite, seed=1))
-    clauses = len(expand((composite.pattern,)))
+    clauses = len(expand(composite.patterns))
     kernels = [p for p in made.primitives() if not p.is_reorder]
     assert clauses <= len(kernels) <= clauses * MOST_PRIMITIVES.get(composite.name, 1) + 2
     assert {p.kernel for p in kernels} == {f"r{k}_{composite.name}" for k in range(clauses)}

@@ -53,3 +53,22 @@ def test_there_are_never_more_matches(rule: str, text: str) -> None:
         saturation.engine.step(f"find_{clause.key}")
         found = saturation.engine.matches[f"find {clause.key}"]
         assert 0 < found <= before[clause.key] < MOST_COMBINATIONS
+
+
+def test_a_composite_that_cannot_be_joined_is_left_out() -> None:
+    text = """
+target t
+    peak float32 = 1
+    bandwidth = 1, launch = 1
+    link bandwidth = 1, latency = 1
+    composite three : exact
+        a = Mul(x, u), b = Mul(x, v), c = Mul(x, w)
+"""
+    many = Saturation(model(star(130)), [], read_text(text).targets)
+    many.run()
+    (row,) = many.statistics
+    assert row.held_back == 1 and not row.matches
+    few = Saturation(model(star(4)), [], read_text(text).targets)
+    few.run()
+    (row,) = few.statistics
+    assert not row.held_back and row.applied

@@ -269,3 +269,32 @@ def test_many_matches_of_many_rules():
     )
     snap = read(graph, rules)
     assert sum(node.op.name == "Max" for node in snap.nodes) >= 13
+
+
+def test_outputs_of_an_operator_whose_later_outputs_are_optional():
+    graph = model(
+        "a = Abs(x)\nb = Relu(a)\ny, i = MaxPool <kernel_shape = [2]> (b)\nc = Cast <to = 1> (i)\nout = Add(y, c)",
+        "float[1,2,8] x",
+        "float[1,2,7] out",
+    )
+    rule = """
+    rule through : exact
+        (y, i) = p: MaxPool(Relu(x))  =>  (y, i) = MaxPool(x, **p)
+    """
+    snap = read(graph, rule)
+    pools = [n for n in snap.nodes if str(n.op) == "MaxPool" and n.outputs == 2]
+    assert len({n.children for n in pools}) == 2
+
+
+def test_a_name_may_be_read_before_the_node_that_it_names():
+    graph = model("a = Relu(x)\nb = Sigmoid(a)\nout = Add(b, a)", "float[4] x", "float[4] out")
+    text = f"""{NPU}
+        composite later : exact
+            d = Sigmoid(s), s = Relu(x)
+        composite same : exact
+            Sigmoid(c: Relu(x)) + c
+    """
+    saturation = saturated(graph, targets=text)
+    found = {n.op.name: n for n in snapshot(saturation).nodes if n.kind == "composite"}
+    assert {name: len(n.children) for name, n in found.items()} == {"later": 1, "same": 1}
+    assert [n.op.name for n in found["later"].composite.body.nodes] == ["Relu", "Sigmoid"]

@@ -201,3 +201,56 @@ def test_operands_have_the_names_of_the_pattern(tmp_path: Path) -> None:
     ]
     assert all(b[0] == "CastHint" for b in bodies(result.model).values())
     assert eqsat.compare(convolutions(), result.model).agrees
+
+
+TWO_RESULTS = """
+target chip
+    peak float32 = 1e12
+    bandwidth = 1e12, launch = 1e-9
+    link bandwidth = 1e12, latency = 0
+    composite pair : exact
+        s = x + y, d = Relu(s)
+"""
+
+
+def pair() -> ir.Model:
+    x, y = eqsat.input("x", (8,)), eqsat.input("y", (8,))
+    total = x + y
+    return eqsat.graph([op.Sigmoid(op.Relu(total)), op.Exp(total)])
+
+
+def paired(tmp_path: Path, function: Callable[..., object] | None, clause: str = "") -> eqsat.Result:
+    path = tmp_path / "chip.target"
+    path.write_text(f"{TWO_RESULTS}        {clause}\n", "utf-8")
+    functions = None if function is None else {"chip.pair": function}
+    return eqsat.optimize(pair(), targets=[path], partition_functions=functions)  # type: ignore[arg-type]
+
+
+def test_results_are_annotated_one_by_one(tmp_path: Path) -> None:
+    def annotate(call: Call, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        total, rectified = call(op.CastHint(x, dtype="int8"), y)
+        return total, op.StopFusion(rectified)
+
+    result = paired(tmp_path, annotate)
+    assert bodies(result.model) == {"pair": ["CastHint", "Add", "Relu", "StopFusion"]}
+    assert eqsat.compare(pair(), result.model).agrees
+
+
+def test_the_clause_annotates_each_result(tmp_path: Path) -> None:
+    result = paired(tmp_path, None, "annotate StopFusion")
+    assert bodies(result.model) == {"pair": ["Add", "Relu", "StopFusion", "StopFusion"]}
+    assert eqsat.compare(pair(), result.model).agrees
+
+
+@pytest.mark.parametrize(
+    ("function", "actual"),
+    [
+        (lambda call, x, y: call(x, y)[0], "1 of 2 results"),
+        (lambda call, x, y: call(x, y)[::-1], "a result of"),
+        (lambda call, x, y: (call(x, y)[0], call(x, y)[1]), "results of several calls"),
+        (lambda call, x, y: (call(x, y)[0], 3), "int as its result"),
+    ],
+)
+def test_all_results_of_one_call_are_returned(tmp_path: Path, function: Callable[..., object], actual: str) -> None:
+    with pytest.raises(OptimizationError, match=actual):
+        paired(tmp_path, function)

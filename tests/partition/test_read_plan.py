@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import onnx_ir as ir
 import pytest
 
+import eqsat
+from eqsat import op
 from eqsat.model.load import load
 from eqsat.partition.functions import to_model
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedPlan, SavedScope, operand_places, read_plan
 from eqsat.partition.regions import regions
+from eqsat.rules.reader import read_text
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey
 from tests.partition.random_plans import random_plan
+
+NPU = """
+target npu
+    peak float32 = 4e13
+    bandwidth = 8e11, launch = 1e-8, dispatch = 1e-8
+    link bandwidth = 4e11, latency = 1e-9
+    composite sum_relu : exact
+        s = x + y, d = Relu(s)
+        cost 1e-12
+"""
 
 
 def kernels(saved: SavedPlan) -> list[tuple[SavedScope, PlanNode, ir.Node]]:
@@ -109,6 +124,41 @@ def test_a_model_of_others_is_a_plan_of_plain_operators():
     a, w = (next(i for i, name in plan.names.items() if name == wanted) for wanted in "aw")
     assert plan.nodes[1].inputs[1:] == (w, a), "captured values are the last operands"
     assert sorted(t.numpy().tolist() for t in plan.constants.values()) == [[1, 2], [3, 4]]
+
+
+def test_functions_of_a_declared_operator_are_read_by_its_name(tmp_path: Path) -> None:
+    rules = tmp_path / "acme.rules"
+    rules.write_text("operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n")
+    with eqsat.declarations(rules):
+        scaled = eqsat.op("acme").ScaledRelu
+        graph = eqsat.graph(scaled(scaled(eqsat.input("x", (4, 8)), alpha=3.0), alpha=0.5))
+        model = eqsat.optimize(graph, rules=[rules]).model
+        assert {node.op_type for node in model.graph} == {"ScaledRelu", "ScaledRelu_1"}
+        found = read_plan(model).main.plan.nodes
+    assert [(str(node.op), dict(node.attrs)["alpha"]) for node in found] == [
+        ("acme.ScaledRelu", 3.0),
+        ("acme.ScaledRelu", 0.5),
+    ]
+    assert all(node.body is not None and node.body.nodes[0].op == OpKey("", "Relu") for node in found)
+
+
+@pytest.mark.parametrize("read", [[1], [0, 1]])
+def test_a_composite_with_several_results_comes_back(read: list[int]) -> None:
+    npu = read_text(NPU).targets[0]
+    x = eqsat.input("x", (3, 8))
+    s = x + op.Sin(x)
+    outputs = [s, op.Relu(s)]
+    result = eqsat.optimize(eqsat.graph([op.Exp(outputs[i]) for i in read]), targets=[npu], rules=[])
+    (node,) = [n for n in result.plan.nodes if n.op.name == "sum_relu"]
+    assert node.body is not None
+    for model in (result.model, load(ir.to_proto(result.model))):
+        saved = read_plan(model)
+        ((scope, found, _),) = [k for k in kernels(saved) if k[1].op == node.op]
+        assert found.body is not None
+        assert len(found.outputs) == len(found.body.results) == 2
+        assert found.body.results == node.body.results
+        used = {v for inner in scope.plan.nodes for v in inner.inputs} | {vid for vid, _ in scope.plan.outputs}
+        assert [i for i, v in enumerate(found.outputs) if v in used] == read
 
 
 @pytest.mark.parametrize("text", ["", "a", "1", "0,0", "1,0", "0,99999999999", "-1,0", "0,1,2", "0,\u0661"])

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from eqsat.report.summary import (
+    GrowthRow,
     HostRow,
     KernelRow,
     Refusal,
@@ -31,7 +32,13 @@ SUMMARY = Summary(
     bound=0.00299,
     gap=0.0033333,
     stop_reason="time limit",
-    saturation=Saturation(iterations=6, enodes=12345, classes=3456, stop_reason="saturated"),
+    saturation=Saturation(
+        iterations=6,
+        enodes=12345,
+        classes=3456,
+        stop_reason="node limit",
+        growth=(GrowthRow("explosive", "my.rules:3", 8765, "sum<1>", "Add", 432),),
+    ),
     seconds={"load": 0.11, "saturate": 0.52, "extract": 0.3},
     kernels=(
         KernelRow(

@@ -52,7 +52,16 @@ def test_names_of_rows_are_those_documented() -> None:
     # The schema's promise: a key is never renamed. Change SCHEMA when this has to change.
     keys = {
         name: [f.name for f in dataclasses.fields(getattr(module, name))]
-        for name in ("KernelRow", "RegionRow", "HostRow", "Refusal", "RuleRow", "Saturation", "Verification")
+        for name in (
+            "KernelRow",
+            "RegionRow",
+            "HostRow",
+            "Refusal",
+            "RuleRow",
+            "Saturation",
+            "GrowthRow",
+            "Verification",
+        )
     }
     assert keys == {
         "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place"],
@@ -72,7 +81,8 @@ def test_names_of_rows_are_those_documented() -> None:
             "misfit",
             "seconds",
         ],
-        "Saturation": ["iterations", "enodes", "classes", "stop_reason"],
+        "Saturation": ["iterations", "enodes", "classes", "stop_reason", "growth"],
+        "GrowthRow": ["rule", "place", "enodes", "tensor", "op", "largest"],
         "Verification": [
             *("agrees", "outputs", "max_abs_error", "max_rel_error", "seed", "done", "samples", "pieces", "executed"),
             *("input_by", "result_by", "tolerance", "max_piece_error", "skipped"),

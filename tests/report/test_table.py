@@ -25,7 +25,8 @@ def test_before_and_after() -> None:
     assert row(text, "regions") == ["regions", "0", "2"]
     assert row(text, "host operators") == ["host operators", "1,176", "3"]
     assert row(text, "bound") == ["bound", "2.99 ms, gap 0.33 % (time limit)"]
-    assert "12,345 e-nodes in 3,456 classes after 6 iterations (saturated)" in text
+    assert "12,345 e-nodes in 3,456 classes after 6 iterations (node limit)" in text
+    assert "growth    explosive (my.rules:3) added 8,765 e-nodes, 432 of them for Add 'sum<1>'" in text
     assert "load 0.11, saturate 0.52, extract 0.30; together 0.93 of CPU time" in text
 
 

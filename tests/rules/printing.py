@@ -30,7 +30,7 @@ def format_rule(rule: ast.Rule) -> str:
 
 def format_composite(composite: ast.Composite) -> str:
     """A composite in the rule language, indented as in a target."""
-    (pattern,), lets = _named_parts([composite.pattern])
+    (pattern,), lets = _named_parts(list(composite.patterns))
     by = [f"by {composite.family}"] if composite.family else []
     body = [*_lets(lets), shown(pattern), *by, *_where(composite)]
     body += [f"cost {shown(composite.cost)}"] if composite.cost is not None else []
@@ -46,7 +46,7 @@ def pattern_text(definition: ast.Rule | ast.Composite) -> str:
     if isinstance(definition, ast.Rule):
         before, sides, after = _sides(definition)
         return "; ".join([*before, sides, *after])
-    (pattern,), lets = _named_parts([definition.pattern])
+    (pattern,), lets = _named_parts(list(definition.patterns))
     return "; ".join([*_lets(lets), shown(pattern)])
 
 

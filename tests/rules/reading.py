@@ -18,7 +18,7 @@ def rule(text: str) -> ast.Rule:
 
 def pattern(text: str) -> ast.Match | ast.Alternatives:
     """A pattern by itself, as the composite of a target: nothing need be built of it."""
-    return composite(text).pattern
+    return composite(text).patterns[0]
 
 
 def composite(text: str) -> ast.Composite:

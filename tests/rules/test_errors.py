@@ -33,7 +33,11 @@ SYNTAX = [
     ("rule a : exact\n    Relu(‸where) => x", "got `where`", "reserved word"),
     ("rule a : exact\n‸let k = 2\n    x + x => k * x", "got `let`", "indented less"),
     ("rule a : exact\n    x + c‸: Relu(y) => x", "got `:`", "parentheses"),
-    ("‸double : exact\n    x + x => 2 * x", "`host`, `let`, `rule` or `target` is required; got `double`", ""),
+    (
+        "‸double : exact\n    x + x => 2 * x",
+        "`host`, `let`, `operator`, `rule` or `target` is required; got `double`",
+        "",
+    ),
     ("rule a : exact\n    Relu(x) => ‸§", "the character `§`", ""),
     ("rule a : within ‸two lsb\n    Relu(x) => x", "a number is required", ""),
     ("rule a : exact\n    Relu(x) => x where x.shape == [1, 2‸)", "`]`", ""),

@@ -52,7 +52,7 @@ def test_the_same_macro_used_twice_is_two_terms() -> None:
 
 def test_alternatives_have_one_name() -> None:
     found = composite("let xp = maybe(Pad)(x, widths, zero)\n        Conv(xp, w)\n        where xp.rank == 4")
-    padded, plain = expand((found.pattern,))
+    padded, plain = expand(found.patterns)
     assert padded.roots[0].args[0].bind == "xp"
     assert plain.aliases == {"xp": "x"}
     assert plain.absent == {"widths", "zero"}
@@ -85,7 +85,7 @@ def test_macros_of_operators() -> None:
     found = target(
         "composite c : exact\n        let act(v) = (Relu | Tanh)(v) | Clip(v, lo, hi)\n        act(Conv(x, w))"
     )
-    assert len(expand((found.composites[0].pattern,))) == 3
+    assert len(expand(found.composites[0].patterns)) == 3
 
 
 def test_macros_use_macros() -> None:
@@ -134,7 +134,7 @@ def test_a_let_belongs_to_what_is_indented_less() -> None:
         "rule r : exact\n    h(x) => x\n"
     )
     found = read_text(text)
-    names = [c.pattern.ops[0].name for c in found.targets[0].composites]
+    names = [c.patterns[0].ops[0].name for c in found.targets[0].composites]
     assert names == ["Exp", "Log"]
     assert len(found.rules) == 1
 

@@ -36,7 +36,7 @@ def named(*names: str) -> tuple[OpKey, ...]:
 
 def composite(pattern: str) -> Match:
     (target,) = read_text(f"{HEAD}    composite c : exact\n        {pattern}\n").targets
-    found = target.composites[0].pattern
+    found = target.composites[0].patterns[0]
     assert isinstance(found, Match)
     return found
 

@@ -188,8 +188,8 @@ def test_domains() -> None:
 
 def test_an_operand_may_be_a_constant_value() -> None:
     found = composite("ReduceMean(x, [2, 3])")
-    assert isinstance(found.pattern, Match)
-    operand = found.pattern.args[1]
+    assert isinstance(found.patterns[0], Match)
+    operand = found.patterns[0].args[1]
     assert isinstance(operand, Name)
     (condition,) = found.where
     name = operand.name

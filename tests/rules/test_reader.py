@@ -72,7 +72,7 @@ def test_the_examples_of_the_design() -> None:
     assert isinstance(first.args[1], Tensor)
     npu = found.targets[0]
     assert npu.dispatch == npu.link_latency == 5e-6
-    padded, plain = expand((npu.composites[0].pattern,))[::2]
+    padded, plain = expand(npu.composites[0].patterns)[::2]
     assert padded.absent == set()
     assert plain.absent == {"widths"}, "zx stays, the convolution reads it as well"
 

@@ -76,7 +76,7 @@ def test_composites() -> None:
         '        call "f({x}, {w}, {y}, {c.strides[0]}, "\n             "{{ {x.shape[1] + 1} }});"'
     ).composites[0]
     assert (found.name, str(found.numerics), found.doc) == ("conv_relu", "within 1 lsb", "Doc.")
-    assert isinstance(found.pattern, Alternatives)
+    assert isinstance(found.patterns[0], Alternatives)
     assert [c.because for c in found.where] == ["the weights live on the device", None]
     assert found.cost is not None
     assert shown(found.cost) == "launch + max(macs / peak, bytes / bandwidth) + w.size"
@@ -88,7 +88,7 @@ def test_composites() -> None:
 def test_a_composite_without_clauses() -> None:
     found = target("composite c : exact\n        Relu(x)").composites[0]
     assert (found.cost, found.call, found.call_parts, found.where) == (None, None, (), ())
-    assert isinstance(found.pattern, Match)
+    assert isinstance(found.patterns[0], Match)
 
 
 def test_the_result_in_a_call_may_be_named_by_the_pattern() -> None:

@@ -220,7 +220,7 @@ def test_eltwise_agrees(op: str, attributes: dict[str, Any], formula: Callable[[
 
 def test_channel_shuffle_is_the_shuffle_primitive(dnnl: Target) -> None:
     (composite,) = (c for c in dnnl.composites if c.name == "channel_shuffle")
-    (clause,) = expand((composite.pattern,))
+    (clause,) = expand(composite.patterns)
     operands, attributes = CASES["dnnl"]["channel_shuffle"]
     made = instance(clause, operands, attributes)
     groups = made.env["a"].output.type.shape[2]
@@ -280,7 +280,7 @@ def test_refused(
 ) -> None:
     (composite,) = (c for c in dnnl.composites if c.name == name)
     usual, settings = CASES["dnnl"][name]
-    clauses = expand((composite.pattern,))
+    clauses = expand(composite.patterns)
     clause = next(c for c in clauses if set(operands) <= set(_variables(c.roots[0])))
     made = instance(clause, usual | operands, settings | attributes)
     failing = made.failing(composite)

@@ -37,7 +37,7 @@ NEAR = "dnnl -dispatch=0 -launch=1e-12 -link.latency=0 -link.bandwidth=1e18"
 
 
 def clauses(composite: Composite) -> list[Clause]:
-    return expand((composite.pattern,))
+    return expand(composite.patterns)
 
 
 def with_data(name: str, rng: np.random.Generator, per_channel: bool = False) -> dict[str, Operand]:

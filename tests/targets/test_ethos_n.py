@@ -138,7 +138,7 @@ def contents(pattern: Any) -> set[str]:
 
 
 def clause_of(composite: Composite, needed: set[str]) -> Clause:
-    for clause in expand((composite.pattern,)):
+    for clause in expand(composite.patterns):
         found = contents(clause.roots[0])
         if all(n[1:] not in found if n[0] == "-" else n in found for n in needed):
             return clause
@@ -175,7 +175,7 @@ def test_just_outside_a_condition_it_stays_on_the_host_and_the_report_says_why(
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_inside_it_is_offloaded_and_computes_what_onnx_runtime_does(name: str) -> None:
-    for clause in expand((COMPOSITES[name].pattern,)):
+    for clause in expand(COMPOSITES[name].patterns):
         usual, settings = CASES["ethos_n"][name]
         made = instance(clause, usual, settings)
         model, feed = model_of(made, clause, usual, np.random.default_rng(1))

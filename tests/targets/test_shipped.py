@@ -224,7 +224,7 @@ def test_every_composite_has_a_case() -> None:
 def test_every_pattern_is_possible_allowed_and_cheaper_than_its_parts(name: str, composite: Composite) -> None:
     model = CostModel(load_targets(name))
     operands, attributes = CASES[name][composite.name]
-    clauses = expand((composite.pattern,))
+    clauses = expand(composite.patterns)
     assert len(clauses) <= 40
     for clause in clauses:
         made = instance(clause, operands, attributes)
@@ -252,6 +252,6 @@ FLOATS = [(name, c) for name, c in composites() if not c.name.startswith("int8_"
 def test_composites_with_a_condition_on_the_element_type_refuse_others(name: str, composite: Composite) -> None:
     operands, attributes = CASES[name][composite.name]
     doubles = {n: v.astype(np.float64) if n in BOUNDS and isinstance(v, np.ndarray) else v for n, v in operands.items()}
-    for clause in expand((composite.pattern,)):
+    for clause in expand(composite.patterns):
         failing = instance(clause, doubles, attributes, dtype=ir.DataType.DOUBLE).failing(composite)
         assert (failing is not None) == (name in ("dnnl", "ccompiler"))

@@ -22,8 +22,11 @@ from eqsat.extract.problem import Choice, Problem
 
 INF = float("inf")
 PENALTIES = (0.0, 0.25, 1.0, 4.0, 16.0)
-LARGEST = 1e250
-"""Limit of labels that count shared work each time it is read; they double with each residual connection."""
+PRECISE = 2.0**40
+"""Limit of labels that count shared work each time it is read, in costs of the most expensive e-node.
+
+They double with each residual connection, and beyond some 2**50 the cost of an e-node vanishes in their rounding.
+"""
 MOST_ITEMS = 5_000_000
 """Items of all labels that are sets. On a chain of n classes they are n² / 2."""
 
@@ -138,11 +141,14 @@ class Queue:
 
 def _tree_labels(problem: Problem) -> Labels | None:
     """The cost of a class as a tree; on networks too deep for that, the cost of its most expensive path."""
-    return _added_labels(problem, math.fsum) or _added_labels(problem, lambda costs: max(costs, default=0.0))
+    limit = PRECISE * float(problem.cost.max(initial=0.0, where=np.isfinite(problem.cost)))
+    return _added_labels(problem, math.fsum, limit) or _added_labels(
+        problem, lambda costs: max(costs, default=0.0), INF
+    )
 
 
-def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float]) -> Labels | None:
-    """Labels of the own cost of an e-node and that of its inputs together; None if one exceeds ``LARGEST``."""
+def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float], limit: float) -> Labels | None:
+    """Labels of the own cost of an e-node and that of its inputs together; None if one exceeds the limit."""
     labels = Labels(problem)
     queue = Queue(problem)
     heap: list[tuple[float, int, int]] = []
@@ -168,7 +174,7 @@ def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float]
             reader = queue.klass[node]
             if labels.held[reader][target] == INF:
                 below = together([labels.held[k][target] for k in problem.children[node]])
-                if below > LARGEST:
+                if below > limit:
                     return None
                 heappush(heap, (queue.cost[node][target] + below, reader, target))
     return labels

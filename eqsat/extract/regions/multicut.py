@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from eqsat.extract.graph import DisjointSets, components, topological_order
 from eqsat.extract.milp.highs import Program, Rows
 
-ROUNDS = 200
-SEARCH_NODES = 20_000
+ROUNDS = 60
+SEARCH_NODES = 1000
 TOLERANCE = 1e-9
 
 
@@ -42,6 +43,20 @@ class Knot:
 
 def untie(knot: Knot) -> tuple[list[int], bool]:
     """The part of each node, numbered from 0, and whether no cut costs less."""
+    preds = tuple(map(tuple, knot.preds))
+    parts, proven = _untied(preds, tuple(knot.colour), tuple(knot.weight), tuple(knot.edges))
+    return list(parts), proven
+
+
+@lru_cache(maxsize=1024)
+def _untied(
+    preds: tuple[tuple[int, ...], ...],
+    colour: tuple[int, ...],
+    weight: tuple[float, ...],
+    edges: tuple[tuple[int, int], ...],
+) -> tuple[list[int], bool]:
+    """Layers of a network that are alike are tied alike, and so are many programs that are compared."""
+    knot = Knot([list(p) for p in preds], list(colour), list(weight), list(edges))
     parts = min((_simulated(knot, False), _simulated(knot, True)), key=lambda part: _cost(knot, part))
     if _cost(knot, parts) <= _least(knot) * (1 + TOLERANCE):
         return parts, True
@@ -122,11 +137,14 @@ def _searched(knot: Knot, incumbent: list[int]) -> tuple[list[int], bool]:
     program = Program(-saving, zeros, ones, ones, Rows())
     apart = math.fsum(knot.weight)
     best = _cost(knot, incumbent)
+    # Where all parts cost the same, a better cut costs at least one part less.
+    weights = {w for w in knot.weight if w > 0}
+    step = weights.pop() * (1 - 1e-6) if len(weights) == 1 else 0.0
     for _ in range(ROUNDS):
         outcome = program.integer(node_limit=SEARCH_NODES)
         if outcome.status == "limit" or outcome.x is None:
             return incumbent, False
-        if apart + largest * outcome.bound >= best * (1 - TOLERANCE):
+        if apart + largest * outcome.bound >= best * (1 - TOLERANCE) - step:
             return incumbent, True
         chosen = [e for e, x in enumerate(outcome.x) if x > 0.5]
         cuts = _violated(knot, chosen)

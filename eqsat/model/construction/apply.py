@@ -16,7 +16,7 @@ from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete
 from eqsat.schema import opset
 from eqsat.schema.attributes import make_attrs
-from eqsat.schema.functions import find_function, function_body
+from eqsat.schema.functions import find_declared, result_count
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 
@@ -70,7 +70,7 @@ def apply(
 
 
 def _check_arity(op: OpKey, operands: Sequence[Any], place: str) -> None:
-    function = find_function(op)
+    function = find_declared(op)
     if function is not None:
         names = function.inputs
         if len(operands) != len(names):
@@ -101,9 +101,8 @@ def _default_outputs(
     if branches:
         # The body of a Loop also returns whether to continue.
         return len(branches[0][1].outputs) - (1 if op.name == "Loop" else 0)
-    body = function_body(op, attrs)
-    if body is not None:
-        return len(body.results)
+    if results := result_count(op):
+        return results
     if opset.find_schema(op) is None:
         return 1
     if op == OpKey("", "Split"):

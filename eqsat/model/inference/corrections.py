@@ -16,12 +16,17 @@ from eqsat.ops.traits import Trait
 
 _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 
+LONGEST = 160
+"""Characters of an expression for a size; a longer one becomes a symbol of its own, which says nothing."""
+ENDLESS = 10**9
+"""Ends of a Slice from here on mean "to the end": no axis of an open size is that long."""
+
 
 def _keep_broadcasts_sound() -> None:
     """Wraps the package's rules of operators that broadcast.
 
-    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither, and a rewrite that swaps the
-    operands must not change the type.
+    They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither but the greater of them, and a
+    rewrite that swaps the operands must not change the type.
     """
     osi.registry.collect()
     for name in (*(o.op.name for o in standard() if Trait.BROADCASTS in o.traits), "MatMul"):
@@ -33,7 +38,7 @@ def _keep_broadcasts_sound() -> None:
 
 
 def _sound(rule: _Rule, inner: int) -> _Rule:
-    """The rule with open dimensions where distinct symbols meet; the last ``inner`` dimensions do not broadcast."""
+    """The rule with the greatest of distinct symbols that meet; the last ``inner`` dimensions do not broadcast."""
 
     def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         output = node.outputs[0]
@@ -48,11 +53,20 @@ def _sound(rule: _Rule, inner: int) -> _Rule:
             met = {s[-i] for s in shapes if s is not None and len(s) >= max(i, inner)} - {1}
             declared = before is not None and len(before) == len(dims) and before[-i] == dims[-i]
             if len(met) > 1 and not any(isinstance(d, int) for d in met) and not declared:
-                dims[-i] = context.new_symbolic_dim()
+                dims[-i] = _greatest(context, met)
         if dims != list(shape):
             output.shape = ir.Shape(dims)
 
     return sound
+
+
+def _greatest(context: osi.ShapeInferenceContext, sizes: set[int | ir.SymbolicDim]) -> int | ir.SymbolicDim:
+    """The size to which several broadcast: they are equal or 1, so it is the greatest of them, if none can be 0."""
+    names = [str(d.value) for d in sizes if isinstance(d, ir.SymbolicDim) and d.value is not None]
+    symbols = {name for d in sizes if isinstance(d, ir.SymbolicDim) for name in d.free_symbols()}
+    if len(names) < len(sizes) or any(map(context.is_generated_symbol, symbols)):
+        return context.new_symbolic_dim()
+    return ir.SymbolicDim(f"Max({', '.join(sorted(names))})") + 0
 
 
 def _keep_ranks_sound() -> None:
@@ -96,9 +110,92 @@ def _of_both_branches(rule: _Rule) -> _Rule:
     return sound
 
 
+def _keep_slices_sound() -> None:
+    """Wraps the package's rule of ``Slice``: where a size is open, it takes the part between two numbers to exist."""
+    for since in osi.registry.version_boundaries("", "Slice"):
+        rule = osi.registry.get("", "Slice", since)
+        assert rule is not None
+        osi.registry.register("", "Slice", since)(_within_size(rule))
+
+
+def _within_size(rule: _Rule) -> _Rule:
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        output = node.outputs[0]
+        before = output.shape
+        rule(context, node)
+        data, shape = node.inputs[0], output.shape
+        if data is None or data.shape is None or shape is None or len(shape) != len(data.shape):
+            return
+        starts, ends, axes, steps = (_integers(context, node, position) for position in range(1, 5))
+        if starts is None or ends is None:
+            return
+        dims = list(shape)
+        for i, (start, end) in enumerate(zip(starts, ends, strict=False)):
+            axis = (axes[i] if axes else i) % len(dims)
+            step = steps[i] if steps else 1
+            size = data.shape[axis]
+            declared = before is not None and len(before) == len(dims) and isinstance(before[axis], int)
+            if isinstance(size, int) or step < 1 or start < 0 or end < 0 or declared:
+                continue
+            last = size if end >= ENDLESS else _least(size, end)
+            dims[axis] = size if last is size and (start, step) == (0, 1) else _steps(context, last, start, step)
+        if dims != list(shape):
+            output.shape = ir.Shape(dims)
+
+    return sound
+
+
+def _integers(context: osi.ShapeInferenceContext, node: ir.Node, position: int) -> list[int] | None:
+    value = node.inputs[position] if position < len(node.inputs) else None
+    known = None if value is None else context.get_symbolic_value(value)
+    if known is None or not all(isinstance(x, int) for x in known):
+        return None
+    return [x for x in known if isinstance(x, int)]
+
+
+def _least(size: ir.SymbolicDim, end: int) -> ir.SymbolicDim:
+    return ir.SymbolicDim(f"Min({end}, {size.value})") if size.value is not None else size
+
+
+def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int, step: int) -> int | ir.SymbolicDim:
+    """How often one can step from a start to an end that is not before the beginning."""
+    if last.value is None:
+        return context.new_symbolic_dim()
+    # The sum brings the expression to the form in which the package compares expressions.
+    return ir.SymbolicDim(f"Max(0, floor(({last.value} - {start} + {step - 1})/{step}))") + 0
+
+
+def _keep_expressions_short() -> None:
+    """Wraps all rules of the package: expressions that grow with the model take time that grows with its square."""
+    for domain, name, versions in list(osi.registry.iter_supported()):
+        for since in versions:
+            rule = osi.registry.get(domain, name, since)
+            assert rule is not None
+            osi.registry.register(domain, name, since)(_with_short_expressions(rule))
+
+
+def _with_short_expressions(rule: _Rule) -> _Rule:
+    def short(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        for value in node.outputs:
+            if value.shape is not None and any(map(_is_long, value.shape)):
+                value.shape = ir.Shape([context.new_symbolic_dim() if _is_long(d) else d for d in value.shape])
+            known = context.get_symbolic_value(value) if osi.SYM_DATA_KEY in value.metadata_props else None
+            if known is not None and any(map(_is_long, known)):
+                context.set_symbolic_value(value, [context.new_symbolic_dim() if _is_long(d) else d for d in known])
+
+    return short
+
+
+def _is_long(size: int | ir.SymbolicDim) -> bool:
+    return isinstance(size, ir.SymbolicDim) and size.value is not None and len(size.value) > LONGEST
+
+
 @cache
 def make_sound() -> None:
     """Puts the wrapped rules into the package's registry, once."""
     _keep_broadcasts_sound()
     _keep_ranks_sound()
     _keep_branches_sound()
+    _keep_slices_sound()
+    _keep_expressions_short()

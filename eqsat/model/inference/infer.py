@@ -19,16 +19,17 @@ import onnx_ir as ir
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
-from eqsat.errors import ModelError
+from eqsat.errors import EqsatError, ModelError, reason
 from eqsat.model.inference import contrib, symbolic
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.validate.checks import check_types, contradiction
+from eqsat.model.validate.declared import check_operands
 from eqsat.model.validate.fatal import require_least_of
 from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, to_protos
 from eqsat.schema.body import Body
-from eqsat.schema.functions import function_body
+from eqsat.schema.functions import Reference, declared_here, find_declared
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorAttr, TensorType
 
 MAX_VALUE = 4096
@@ -86,9 +87,13 @@ def infer_types(
     place = place or str(op)
     if op.name == "Constant" and not op.domain:
         return (constant_type(attrs),)
-    body = function_body(op, attrs)
-    if body is not None:
-        return _infer_function(op, body, inputs, values, place)
+    declared = find_declared(op)
+    if declared is not None:
+        check_operands(declared, inputs, place)
+        if isinstance(declared, Reference):
+            return _stated_types(declared, inputs, attrs, outputs, place)
+        body = declared.body(dict(declared.complete(attrs)))
+        return _infer_function(op, body, inputs, values, place)[:outputs]
     if op.domain == opset.MICROSOFT:
         return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types)
     if opset.canonical_domain(op.domain) not in _OPSETS:
@@ -108,9 +113,11 @@ def infer_types(
     present = tuple(t is not None for t in inputs[:own])
     make = _node_bytes if captured or any(isinstance(a, GraphAttr) for _, a in attrs) else _cached_node_bytes
     node = make(op, attrs, present, outputs)
+    # Subgraphs may hold declared operators.
+    opsets = _OPSETS if not captured else _OPSETS | {declared.op.domain: 1 for declared in declared_here()}
     try:
         # The public function would serialize what is cached here.
-        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, _OPSETS, opset.IR_VERSION)
+        inferred = cast(_Schema, found)._infer_node_outputs(node, types, data, {}, opsets, opset.IR_VERSION)
     except _THROWN as error:
         wrong = contradiction(place, inputs, _plain_message(str(error)))
         if not any(map(_is_vague_parameter, inputs[1:own])):
@@ -203,6 +210,27 @@ def _infer_function(
     padded = [*inputs, *[None] * (body.inputs - len(inputs))]
     types = infer_body(body, padded, values)
     return tuple(types[i] for i in body.results)
+
+
+def _stated_types(
+    reference: Reference, inputs: Sequence[TensorType | None], attrs: Attrs, outputs: int, place: str
+) -> tuple[TensorType, ...]:
+    """The types that a Python function states."""
+    try:
+        found = reference.infer(inputs, attrs)
+    except EqsatError:
+        raise
+    except Exception as error:  # the function is the user's, and may raise anything
+        requirement = f"operands that the types of {reference.op} are defined for are required"
+        raise ModelError(requirement, place=place, actual=_shown(inputs), hint=reason(error)) from error
+    if len(found) != reference.results or not all(isinstance(t, TensorType) for t in found):
+        requirement = f"{reference.results} of eqsat.TensorType are required as the types of {reference.op}"
+        raise ModelError(requirement, place=place, actual=repr(found)[:200])
+    return found[:outputs]
+
+
+def _shown(inputs: Sequence[TensorType | None]) -> str:
+    return ", ".join("absent" if t is None else str(t) for t in inputs) or "no operands"
 
 
 def _is_vague_parameter(known: TensorType | None) -> bool:

@@ -82,7 +82,7 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
     constants = set(graph.initializers.values())
     # The package refuses more than ONNX does; then the dimensions stay open.
     with contextlib.suppress(Exception):
-        osi.infer_symbolic_shapes(model, warn_on_missing=False)
+        osi.infer_symbolic_shapes(model, warn_on_missing=False, adopt_declared_symbols=False)
     values = [*graph.inputs, *constants]
     for node in ir.traversal.RecursiveGraphIterator(graph):
         values += node.outputs
@@ -125,7 +125,7 @@ def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str]) -> int | s
         return d if isinstance(d, int) else None
     if d.value in names:
         return names[d.value]
-    number = d.evaluate({})
+    number = None if d.free_symbols() else d.evaluate({})
     return number if isinstance(number, int) else _without_ceiling(d.value)
 
 

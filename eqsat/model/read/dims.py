@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
-from eqsat.errors import ModelError
+from eqsat.errors import ModelError, OptimizationError
+from eqsat.schema.free_sizes import TYPICAL, FreeSize
 from eqsat.schema.opset import did_you_mean
+from eqsat.schema.types import tensor_type
 
 
 def name_dims(model: ir.Model) -> None:
@@ -84,13 +86,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     known = symbols(model)
     dims = {name if name in known else _identifier(name or "?"): size for name, size in dims.items()}
     for name, size in dims.items():
-        if name not in known:
-            hint = (
-                did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
-            )
-            raise ModelError(
-                "a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint
-            )
+        _require_known(name, known, place)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise ModelError(f"a size for the dimension `{name}` is required", place=place, actual=repr(size))
     inputs = set(model.graph.inputs)
@@ -102,6 +98,129 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
         unknown = value not in inputs and any(not isinstance(d, int) for d in bound)
         value.shape = None if unknown and value.producer() is not None and not value.is_graph_output() else bound
     return True
+
+
+Size = int | tuple[int, int | None] | tuple[int, int | None, int]
+"""What the caller says of a symbolic dimension: its size, or its range ``(least, most)`` with a typical size or not."""
+
+
+def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, tuple[int | None, ...]]]:
+    """Sizes to bind and ranges of sizes that stay free.
+
+    Raises:
+        ModelError: One of them is neither.
+    """
+    bound: dict[str, int] = {}
+    ranges: dict[str, tuple[int | None, ...]] = {}
+    for name, size in (dims or {}).items():
+        if not isinstance(size, tuple | list):
+            bound[name] = size
+            continue
+        least, most, *usual = size if len(size) in (2, 3) else (0, 0)
+        whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (least, *usual))
+        open_ended = most is None or (isinstance(most, int) and not isinstance(most, bool))
+        if not (whole and open_ended and 1 <= least <= (least if most is None else most)):
+            raise ModelError(
+                f"a size for the dimension `{name}` is required, or a range (least, most) or (least, most, typical)",
+                place=place,
+                actual=repr(size),
+                hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128',
+            )
+        if usual and not (least <= usual[0] and (most is None or usual[0] <= most)):
+            raise ModelError(
+                f"a typical size within the range of `{name}` is required", place=place, actual=repr(tuple(size))
+            )
+        if least == most:
+            bound[name] = least
+        else:
+            ranges[name] = (least, most, *usual)
+    return bound, ranges
+
+
+def free_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]], place: str = "") -> dict[str, FreeSize]:
+    """The sizes of a model's inputs that stay free, in order of first use.
+
+    Args:
+        model: As loaded; what was bound is no symbol any more.
+        ranges: What the caller says of them.
+        place: The file, for messages.
+
+    Raises:
+        ModelError: A range is given for what is no symbol of the inputs.
+    """
+    known = symbols(model)
+    ranges = {name if name in known else _identifier(name or "?"): size for name, size in ranges.items()}
+    for name in ranges:
+        _require_known(name, known, place)
+    found: dict[str, FreeSize] = {}
+    for name in known:
+        least, most, *usual = ranges.get(name, (1, None))
+        size = FreeSize(least or 1, most, usual[0] if usual and usual[0] is not None else 0)
+        if not size.typical:
+            size = FreeSize(size.least, size.most, size.nearest(1 if _is_batch(model, name) else TYPICAL))
+        found[name] = size
+    return found
+
+
+def require_ranks(inputs: Sequence[ir.Value]) -> None:
+    """Costs need ranks.
+
+    Raises:
+        OptimizationError: A graph input has an unknown rank, or is not a tensor.
+    """
+    for value in inputs:
+        if isinstance(value.type, ir.SequenceType | ir.OptionalType):
+            what = "a sequence" if isinstance(value.type, ir.SequenceType) else "an optional"
+            raise OptimizationError(
+                "tensors are required as inputs",
+                place=f"input {value.name!r}",
+                actual=what,
+                hint="`eqsat run` executes such models as they are",
+            )
+        if value.shape is None or value.dtype is None:
+            raise OptimizationError(
+                "inputs of known rank are required",
+                place=f"input {value.name!r}",
+                actual="no shape",
+                hint="declare a shape in the model; its dimensions may be symbols",
+            )
+
+
+def require_bound(inputs: Sequence[ir.Value], sizes: Mapping[str, FreeSize]) -> None:
+    """Some compositions need every size.
+
+    Raises:
+        OptimizationError: A dimension of an input is no number; all symbols are named at once.
+    """
+    for value in inputs:
+        if value.shape is not None and not value.shape.is_static():
+            raise OptimizationError(
+                "every dimension of the inputs must be a number",
+                place=f"input {value.name!r}",
+                actual=str(tensor_type(value)),
+                hint=binding_hint(sizes),
+            )
+
+
+def binding_hint(sizes: Mapping[str, FreeSize]) -> str:
+    """How all free sizes are bound, ready to copy."""
+    dims = ", ".join(f'"{name}": {size.typical}' for name, size in sizes.items())
+    options = " ".join(f"--dim {name}={size.typical}" for name, size in sizes.items())
+    return f"bind {'it' if len(sizes) == 1 else 'them'} with dims={{{dims}}}, on the command line {options}"
+
+
+def _is_batch(model: ir.Model, name: str) -> bool:
+    """Whether a dimension is called a batch, or is the first one of an image, a sequence or the like."""
+    if "batch" in name.lower() or name.lower() == "n":
+        return True
+    firsts = [v.shape[0] for v in model.graph.inputs if v.shape is not None and len(v.shape) > 1]
+    return any(isinstance(d, ir.SymbolicDim) and d.value == name for d in firsts)
+
+
+def _require_known(name: str, known: Sequence[str], place: str) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
+        raise ModelError("a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint)
 
 
 def _is_unnamed(d: int | ir.SymbolicDim) -> bool:

@@ -18,6 +18,7 @@ from eqsat.model.read.converted import drop_leftovers, element_types, flattened,
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
+from eqsat.schema.versions import BECAME_INPUT, means_same
 
 METADATA = "eqsat."
 """Prefix of the metadata keys by which eqsat knows its own functions."""
@@ -31,8 +32,8 @@ def upgrade(source: Source) -> None:
     """
     model = source.proto
     functions = list(model.functions)
-    version = _version(model)
-    changed = sorted({op.name for op in _operators(model) if not _unchanged(op, version)})
+    version = opset_of(model)
+    changed = sorted({op.name for op in _operators(model) if not means_same(op, version)})
     if version > opset.PINNED_OPSET and changed:
         names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         raise ModelError(
@@ -45,6 +46,8 @@ def upgrade(source: Source) -> None:
     if changed:
         _convert(source, version, changed)
         source.proto.functions.extend(functions)
+    for function in source.proto.functions:
+        _respell(function)
     for target in (source.proto, *source.proto.functions):
         for entry in target.opset_import:
             if not entry.domain:
@@ -77,10 +80,11 @@ def inline_foreign(source: Source) -> None:
         if not is_own(function):
             return False
         versions = {e.domain: e.version for e in function.opset_import}
-        # Identity gained element types with each opset and never changed; annotations consist of it.
-        nodes = [n for n in function.node if n.domain == "" and n.op_type != "Identity"]
         version = versions.get("", pinned)
-        return all(_unchanged(OpKey("", n.op_type), version) for n in nodes)
+        moved = {node.output[0] for node, _, _ in _attributes_that_moved(function, version)}
+        moved |= {node.output[0] for node in function.node if _is_old_split(node, version)}
+        rest = [node for node in function.node if not node.output or node.output[0] not in moved]
+        return all(means_same(op, version) for op in _operators_of(rest))
 
     foreign = [f for f in model.functions if not stays(f)]
     if not foreign:
@@ -103,9 +107,41 @@ def inline_foreign(source: Source) -> None:
     _replace(source.proto.opset_import, kept)
 
 
+def _attributes_that_moved(
+    function: onnx.FunctionProto, version: int
+) -> Iterator[tuple[onnx.NodeProto, onnx.AttributeProto, str]]:
+    """Nodes of a function with an attribute that is an input by now, and the name of that attribute."""
+    for node in function.node:
+        name, since = BECAME_INPUT.get(node.op_type, ("", 0)) if not node.domain else ("", 0)
+        for attribute in node.attribute:
+            if attribute.name == name and version < since and not attribute.ref_attr_name:
+                yield node, attribute, name
+
+
+def _is_old_split(node: onnx.NodeProto, version: int) -> bool:
+    return node.op_type == "Split" and not node.domain and version < 18
+
+
+def _respell(function: onnx.FunctionProto) -> None:
+    """Makes inputs of such attributes, and gives a Split without sizes the number of its parts."""
+    version = next((e.version for e in function.opset_import if not e.domain), opset.PINNED_OPSET)
+    for node in function.node:
+        if _is_old_split(node, version) and len(node.input) < 2 and not any(a.name == "split" for a in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("num_outputs", len(node.output)))
+    constants: dict[str, onnx.NodeProto] = {}
+    for node, attribute, name in list(_attributes_that_moved(function, version)):
+        made = onnx.helper.make_node("Constant", [], [f"{node.output[0]}_{name}"], value_ints=attribute.ints)
+        constants[node.output[0]] = made
+        node.attribute.remove(attribute)
+        node.input.append(made.output[0])
+    if constants:
+        nodes = [[constants.get(node.output[0]) if node.output else None, node] for node in function.node]
+        _replace(function.node, [node for pair in nodes for node in pair if node is not None])
+
+
 def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) -> None:
     """A function may import a newer opset than the model; then the model must be converted first."""
-    version = _version(source.proto)
+    version = opset_of(source.proto)
     newest = max([version, *(e.version for f in foreign for e in f.opset_import if not e.domain)])
     if newest <= version:
         return
@@ -200,30 +236,27 @@ def _reason(error: Exception) -> str:
     return re.sub(r"^\S+\.(cc|h):\d+: \w+: ", "", text)[:300]
 
 
-def _version(model: onnx.ModelProto) -> int:
+def opset_of(model: onnx.ModelProto) -> int:
+    """The opset of the default domain that a model imports, the pinned one if it imports none."""
     return next((e.version for e in model.opset_import if not e.domain), opset.PINNED_OPSET)
 
 
 def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:
     """Every operator of the graph, its subgraphs and, unless told otherwise, its functions."""
-
-    def visit(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
-        for node in nodes:
-            yield OpKey(node.domain, node.op_type)
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    yield from visit(attribute.g.node)
-                for graph in attribute.graphs:
-                    yield from visit(graph.node)
-
-    yield from visit(model.graph.node)
+    yield from _operators_of(model.graph.node)
     if functions:
         for function in model.functions:
-            yield from visit(function.node)
+            yield from _operators_of(function.node)
 
 
-def _unchanged(op: OpKey, version: int) -> bool:
-    return bool(op.domain) or opset.is_same(op, version, opset.PINNED_OPSET)
+def _operators_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
+    for node in nodes:
+        yield OpKey(opset.canonical_domain(node.domain), node.op_type)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _operators_of(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _operators_of(graph.node)
 
 
 def _replace(field: MutableSequence[Any], entries: list) -> None:

@@ -15,12 +15,15 @@ import onnx
 
 from eqsat.errors import ModelError
 from eqsat.model.read.sources import Source
+from eqsat.model.validate.declared import check_declared
 from eqsat.model.validate.extent import all_nodes, check_calls, check_nesting, check_symbol
 from eqsat.model.validate.fatal import call, least_of_calls, require_least
 from eqsat.model.validate.node import check_call, check_node, check_text, require_text
 from eqsat.model.validate.tensor_data import check_strings
 from eqsat.schema import opset
+from eqsat.schema.functions import find_declared
 from eqsat.schema.opset import canonical_domain, did_you_mean
+from eqsat.schema.types import OpKey
 
 
 def check(source: Source) -> None:
@@ -261,6 +264,10 @@ class _Checker:
         if function is not None:
             check_call(node, function, self.source.at(place))
             require_least(node.attribute, self.least.get(call(node), {}), self.source.at(place))
+            return
+        declared = find_declared(OpKey(node.domain, node.op_type))
+        if declared is not None and declared.place:
+            check_declared(node, declared, self.source.at(place))
             return
         if node.domain not in opset.OPSETS:
             opset.check_domain(node.domain, place=self.source.at(place))

@@ -51,6 +51,11 @@ def without_unit_dilations(op: OpKey, attrs: Attrs) -> Attrs:
     return tuple((name, value) for name, value in attrs if name != "dilations" or not _is_default(name, value, {}))
 
 
+def is_neutral(op: OpKey, name: str, value: AttrValue) -> bool:
+    """Whether an attribute has its default, or the value that means nothing for a window."""
+    return _is_default(name, value, dict(default_attrs(op)))
+
+
 def _superfluous(node: ir.Node) -> list[str]:
     if node.domain or any(True for _ in subgraphs(node)) or any(a.is_ref() for a in node.attributes.values()):
         return []

@@ -8,7 +8,7 @@ stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ _CAST_LIKE = OpKey("", "CastLike")
 _RANGE = OpKey("", "Range")
 _DEEPEST = 8
 """Levels to which definitions may be nested."""
+_Inner = dict[ir.Value, TensorType | None]
 
 
 def runs_alone(op: OpKey, attrs: Attrs, inputs: Types, outputs: Types = ()) -> bool:
@@ -72,17 +73,49 @@ def with_runnable(model: ir.Model) -> ir.Model:
         The model itself if there is none, otherwise a copy.
     """
     types = function_types(model)
-    if not any(_instead(node, types) for scope in _scopes(model) for node in scope):
+    if not any(_instead(node, types) for scope in scopes(model) for node in scope):
         return model
     copy = model.clone()
     types = function_types(copy)
     taken = _names(copy)
-    for scope in _scopes(copy):
+    for scope in scopes(copy):
         for node in list(scope):
             body = _instead(node, types)
             if body is not None:
                 _replace(node, body, types, taken)
     return copy
+
+
+def replace_by_definitions(model: ir.Model, types: _Inner, is_wanted: Callable[[ir.Node], bool]) -> None:
+    """Replaces operators by their definitions, and what is in those in the same way.
+
+    Args:
+        model: Changed in place.
+        types: Types of the values in functions; those that are made are added.
+        is_wanted: Whether a node is to be replaced; one without a definition stays.
+    """
+    taken = _names(model)
+    for scope in scopes(model):
+        waiting = [node for node in scope if is_wanted(node)]
+        for _ in range(_DEEPEST):
+            made: list[ir.Node] = []
+            for node in waiting:
+                body = _definition_of(node, types)
+                if body is not None:
+                    made += _replace(node, body, types, taken)
+            waiting = [node for node in made if is_wanted(node)]
+
+
+def _definition_of(node: ir.Node, types: _Inner) -> Body | None:
+    op = op_key(node)
+    inputs = [_known(v, types) for v in node.inputs]
+    if op.domain or any(a.is_ref() for a in node.attributes.values()):
+        return None
+    if op == _CAST_LIKE:
+        return _cast(to_attrs(node), inputs)
+    if any(t is None and v is not None for t, v in zip(inputs, node.inputs, strict=True)):
+        return None
+    return _definition(op, to_attrs(node), tuple(inputs))
 
 
 @lru_cache(maxsize=4096)
@@ -193,15 +226,13 @@ def _typed(body: Body, inputs: Types) -> _Typed | None:
 # ---- graphs --------------------------------------------------------------------------------------
 
 
-def _scopes(model: ir.Model) -> Iterator[ir.Graph | ir.Function]:
+def scopes(model: ir.Model) -> Iterator[ir.Graph | ir.Function]:
+    """The main graph, its functions, and the graphs within their nodes."""
     yield model.graph
     yield from model.graph.subgraphs()
     for function in model.functions.values():
         yield function
         yield from function.subgraphs()
-
-
-_Inner = dict[ir.Value, TensorType | None]
 
 
 def _known(value: ir.Value | None, inner: _Inner) -> TensorType | None:
@@ -222,7 +253,7 @@ def _instead(node: ir.Node, inner: _Inner) -> Body | None:
 def _names(model: ir.Model) -> set[str]:
     """Names of all values: those of subgraphs must differ from those around them."""
     found: set[str] = set()
-    for scope in _scopes(model):
+    for scope in scopes(model):
         found |= {v.name or "" for v in scope.inputs}
         if isinstance(scope, ir.Graph):
             found |= set(scope.initializers)
@@ -230,7 +261,7 @@ def _names(model: ir.Model) -> set[str]:
     return found
 
 
-def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
+def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> list[ir.Node]:
     """Writes a body in the place of a node; its outputs keep their names and types, its metadata stays with them."""
     base = node.name or next((v.name for v in node.outputs if v.name), None) or node.op_type
     values: list[ir.Value | None] = [*node.inputs, *[None] * (body.inputs - len(node.inputs))]
@@ -268,3 +299,4 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> None:
         # The cost is that of all of them together.
         step.metadata_props.update({k: v for k, v in node.metadata_props.items() if k != "eqsat.cost"})
     ir.convenience.replace_nodes_and_values(scope, node, [node], made, kept, results)
+    return made

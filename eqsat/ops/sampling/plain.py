@@ -22,6 +22,9 @@ def plain(node: Node) -> None:
 def attributes(node: Node) -> None:
     """Attributes that need no thought: floats are anything, required integers small."""
     if find_schema(node.op) is None:
+        for name, default in default_attrs(node.op):
+            if isinstance(default, float) and node.chance.happens(0.5):
+                node.real(name, default)
         return
     required = required_attributes(node.op)
     defaults = dict(default_attrs(node.op))

@@ -7,7 +7,7 @@ import pytest
 
 from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Problem
-from eqsat.extract.programs.greedy import _set_labels, _tree_labels, greedy, guided
+from eqsat.extract.programs.greedy import _assemble, _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network
 from tests.extract.oracle import cost, optimum, programs, random_problem
@@ -124,3 +124,11 @@ def test_sets_that_would_take_too_much_memory_are_left_out(monkeypatch: pytest.M
     monkeypatch.setattr("eqsat.extract.programs.greedy.MOST_ITEMS", 1000)
     assert _set_labels(residual_chain(20)) is not None
     assert _set_labels(residual_chain(40)) is None
+
+
+def test_costs_that_vanish_in_the_rounding_of_shared_work_do_not_guide() -> None:
+    """With 60 residual connections the cost of the shared work is some 2 ** 60 times that of an e-node."""
+    problem, _ = residual_network(60)
+    by_trees, by_sets = (_assemble(problem, labels) for labels in (_tree_labels, _set_labels))
+    assert by_trees is not None and by_sets is not None
+    assert program_cost(problem, by_trees) <= 1.05 * program_cost(problem, by_sets)

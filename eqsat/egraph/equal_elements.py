@@ -1,0 +1,72 @@
+"""The one number that all elements of a constant equal, for the literals of patterns.
+
+``Max(x, 0)`` means any constant of zeros. Whether the elements are equal is a fact of a constant, found once whatever
+its size, and a fact of expressions of constants that are too large to be computed during saturation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.errors import EqsatError
+from eqsat.ops import constant_bounds
+from eqsat.ops.evaluate import fold
+from eqsat.ops.operators import has, operator
+from eqsat.ops.traits import Trait
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import Attrs, OpKey, TensorAttr
+
+_FIRST = 64
+"""Most constants differ in their first elements: the others are not read then."""
+_PASSED_ON = (constant_bounds.same, constant_bounds.part)
+"""Every element of the result is one of the first operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A number of an element type, by its bits."""
+
+    dtype: ir.DataType
+    bits: bytes
+
+    @classmethod
+    def of(cls, value: np.ndarray, dtype: ir.DataType) -> Element:
+        return cls(dtype, value.tobytes())
+
+    def numpy(self) -> np.ndarray:
+        """The number as an array without dimensions."""
+        return np.frombuffer(self.bits, self.dtype.numpy()).reshape(())
+
+
+def element_of(array: np.ndarray, dtype: ir.DataType) -> Element | None:
+    """What all elements of an array equal, None if they differ or are no numbers."""
+    if not array.size or array.dtype == object:
+        return None
+    flat = array.reshape(-1)
+    if not (flat[:_FIRST] == flat[0]).all() or not (flat == flat[0]).all():
+        return None
+    return Element.of(flat[:1], dtype)
+
+
+def element_of_result(op: OpKey, attrs: Attrs, operands: Sequence[Element | None]) -> Element | None:
+    """What all elements of an operator's result equal, by what those of its constant operands equal."""
+    if op == OpKey("", "ConstantOfShape"):
+        value = attr(attrs, "value")
+        if value is None:
+            return Element.of(np.zeros(1, np.float32), ir.DataType.FLOAT)
+        return element_of(value.array, value.dtype) if isinstance(value, TensorAttr) else None
+    if operator(op).bounds in _PASSED_ON:
+        return operands[0]
+    given = [o for o in operands if o is not None]
+    if not has(op, Trait.ELEMENTWISE) or len(given) < len(operands) or attr(attrs, "axis") is not None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = fold(op, attrs, [o.numpy() for o in given], 1)[0]
+    except EqsatError:
+        return None
+    return None if found is None else element_of(np.asarray(found), ir.DataType.from_numpy(np.asarray(found).dtype))

@@ -1,0 +1,88 @@
+"""Sizes that stay free: symbolic dimensions of a model's inputs that the caller does not bind to a number.
+
+Rules have to hold for all of their values. Costs are taken at one of them, and results are verified at several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import onnx_ir as ir
+
+from eqsat.schema.types import Dim, TensorType
+
+TYPICAL = 128
+"""Size at which costs are taken where the caller does not say; 1 for batches."""
+PRIMES = (7, 11, 13, 17, 19, 23, 29, 31)
+"""Sizes that are multiples of nothing; each symbol takes another one, so that mixed-up symbols show."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSize:
+    """A size that stays free.
+
+    Attributes:
+        least: The smallest value, at least 1.
+        most: The largest value, None where there is no limit.
+        typical: Where costs are taken.
+    """
+
+    least: int
+    most: int | None
+    typical: int
+
+    def nearest(self, size: int) -> int:
+        """The value of the range that is nearest to a size."""
+        return max(self.least, size if self.most is None else min(size, self.most))
+
+    def __str__(self) -> str:
+        return f"{self.least}..{'' if self.most is None else self.most}@{self.typical}"
+
+
+FreeSizes = Mapping[str, FreeSize]
+"""By symbol."""
+
+
+def typical(sizes: FreeSizes) -> dict[str, int]:
+    """The typical value of each symbol."""
+    return {name: size.typical for name, size in sizes.items()}
+
+
+def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:
+    """Values on which results are verified: typical ones, then primes, the smallest ones, multiples of 16."""
+    seen: list[dict[str, int]] = []
+    several = [
+        typical(sizes),
+        {name: size.nearest(PRIMES[i % len(PRIMES)]) for i, (name, size) in enumerate(sizes.items())},
+        {name: size.least for name, size in sizes.items()},
+        {name: size.nearest(16 * (i + 2)) for i, (name, size) in enumerate(sizes.items())},
+    ]
+    for values in several:
+        if values not in seen:
+            seen.append(values)
+            yield values
+
+
+def at_sizes(kind: TensorType, values: Mapping[str, int]) -> TensorType:
+    """A type with numbers for the symbols that have a value; dimensions over other symbols stay.
+
+    Args:
+        kind: The type.
+        values: Size by symbol.
+    """
+    if kind.is_static or kind.shape is None or not values:
+        return kind
+    bound = tuple(sorted(values.items()))
+    return TensorType(kind.dtype, tuple(_evaluated(d, bound) if isinstance(d, str) else d for d in kind.shape))
+
+
+@lru_cache(maxsize=4096)
+def _evaluated(dim: str, values: tuple[tuple[str, int], ...]) -> Dim:
+    """The number that an expression has; 0 where it would be negative, itself where it has none."""
+    try:
+        found = ir.SymbolicDim(dim).evaluate(dict(values))
+    except (ValueError, TypeError, ArithmeticError):
+        return dim
+    return max(0, found) if isinstance(found, int) else dim

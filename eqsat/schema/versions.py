@@ -1,0 +1,128 @@
+"""What changed in operators of ONNX from one opset to the next, as far as it concerns the meaning of a node.
+
+Most new versions of an operator only accept more: further element types, an attribute whose default is what the
+operator did before, an operand that may be absent. A node of the older version then means the same in the newer one,
+word for word. Schemas show this, except for what :data:`_CHANGED` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+
+import onnx
+from onnx import defs
+
+from eqsat.schema import opset
+from eqsat.schema.types import OpKey
+
+SOURCE_OPSET = "eqsat.source_opset"
+"""Metadata of a model in memory: the opset and the IR version of the file that it was read from."""
+
+_CHANGED = {
+    "GroupNormalization": 21,  # scale and bias for each channel, not for each group
+    "Min": 8,  # operands broadcast from here on, here and below
+    "Max": 8,
+    "Mean": 8,
+    "Sum": 8,
+    "PRelu": 7,
+    "Resize": 11,  # the attribute for coordinates has a default that differs from what was done before
+    "RoiAlign": 16,  # the same
+    "Split": 18,  # without sizes it needs the number of parts
+}
+"""The opset from which on an operator means what it means today, where the schemas do not tell."""
+
+_AXES_18 = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+BECAME_INPUT: dict[str, tuple[str, int]] = {
+    **{f"Reduce{name}": ("axes", 18) for name in _AXES_18},
+    "ReduceSum": ("axes", 13),
+    "Split": ("split", 13),
+    "Squeeze": ("axes", 13),
+    "Unsqueeze": ("axes", 13),
+}
+"""Attributes of integers that are the second input since an opset, by operator."""
+
+_Schema = defs.OpSchema
+_Option = _Schema.FormalParameterOption
+
+
+@cache
+def history(name: str) -> tuple[_Schema, ...]:
+    """All versions of an operator of the default domain up to the pinned opset, the newest first."""
+    found = [s for s in _histories().get(name, ()) if s.since_version <= opset.PINNED_OPSET]
+    return tuple(sorted(found, key=lambda s: -s.since_version))
+
+
+@cache
+def schema_at(name: str, version: int) -> _Schema | None:
+    """The schema of an operator of the default domain at an opset; None where it does not exist or is deprecated."""
+    found = next((s for s in history(name) if s.since_version <= version), None)
+    return None if found is None or found.deprecated else found
+
+
+@cache
+def means_same_since(op: OpKey) -> int:
+    """The opset from which on a node of this operator means what it means at the pinned opset.
+
+    Args:
+        op: An operator of the default domain. Other domains keep their version, and the answer is 1.
+    """
+    if op.domain:
+        return 1
+    versions = history(op.name)
+    if not versions or versions[0].deprecated:
+        return opset.PINNED_OPSET + 1
+    since = versions[0].since_version
+    for newer, older in pairwise(versions):
+        if since <= _CHANGED.get(op.name, 0) or older.deprecated or not _accepts_more(newer, older):
+            break
+        since = older.since_version
+    return since
+
+
+def means_same(op: OpKey, version: int) -> bool:
+    """Whether a node of an opset can be taken over into the pinned one word for word."""
+    if version > opset.PINNED_OPSET:
+        return opset.is_same(op, version, opset.PINNED_OPSET)
+    return version >= means_same_since(op)
+
+
+def ir_version_of(imports: Mapping[str, int]) -> int:
+    """The least IR version of files with these opsets."""
+    entries = [onnx.helper.make_operatorsetid(*entry) for entry in imports.items()]
+    return onnx.helper.find_min_ir_version_for(entries, ignore_unknown=True)
+
+
+def _accepts_more(newer: _Schema, older: _Schema) -> bool:
+    """Whether a schema accepts all nodes of an older one, and takes what they leave out for what it was."""
+    for name, attribute in older.attributes.items():
+        now = newer.attributes.get(name)
+        if now is None or now.type != attribute.type or (now.required and not attribute.required):
+            return False
+        if now.default_value != attribute.default_value:
+            return False
+    if any(a.required for name, a in newer.attributes.items() if name not in older.attributes):
+        return False
+    return _extend(newer.inputs, older.inputs) and _extend(newer.outputs, older.outputs)
+
+
+def _extend(newer: Sequence[_Schema.FormalParameter], older: Sequence[_Schema.FormalParameter]) -> bool:
+    """Whether formal parameters begin with those of an older version, and the rest may be absent."""
+    if len(newer) < len(older):
+        return False
+    pairs = [(now.option, was.option) for now, was in zip(newer, older, strict=False)]
+    if any(now != was and _Option.Variadic in (now, was) for now, was in pairs):
+        return False
+    if any(now == _Option.Single and was != _Option.Single for now, was in pairs):
+        return False
+    return all(p.option != _Option.Single for p in newer[len(older) :])
+
+
+@cache
+def _histories() -> dict[str, list[_Schema]]:
+    found: dict[str, list[_Schema]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain:
+            found.setdefault(schema.name, []).append(schema)
+    return found

@@ -1,0 +1,111 @@
+"""The e-graph grows with the network and not with its square, and rounds do not depend on depth at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import EqsatError
+from eqsat.execute.executor import Executor
+from eqsat.model.load import load
+from eqsat.rules.reader import read_text
+from eqsat.search import Search
+from tests.egraph.chains import CHAINS
+
+DEPTHS = (1, 2, 4, 12, 24, 48)
+MOST_ENODES = 6.0
+"""E-nodes per operator of the model, constants included."""
+MOST_SPELLINGS = 5
+"""E-nodes of a class."""
+MOST_ROUNDS = 4
+
+
+@pytest.fixture(scope="module", params=list(CHAINS))
+def searches(request: pytest.FixtureRequest) -> dict[int, Search]:
+    """By depth, with all shipped rules."""
+    return {depth: Search.of(CHAINS[request.param](depth), time_limit=600) for depth in DEPTHS}
+
+
+def test_enodes_are_linear_in_depth(searches: dict[int, Search]) -> None:
+    sizes = {depth: len(search.snapshot.nodes) for depth, search in searches.items()}
+    for depth, search in searches.items():
+        assert sizes[depth] <= MOST_ENODES * len(search.model.graph), depth
+        assert max(len(nodes) for nodes in search.snapshot.classes) <= MOST_SPELLINGS, depth
+    assert sizes[48] - sizes[24] == 2 * (sizes[24] - sizes[12]), "each layer adds the same"
+
+
+def test_each_rule_adds_the_same_in_each_layer(searches: dict[int, Search]) -> None:
+    added = {
+        depth: Counter(search.saturation.names[n.rule] for n in search.snapshot.nodes if n.kind == "op")
+        for depth, search in searches.items()
+    }
+    for rule in added[48]:
+        assert added[48][rule] - added[24][rule] == 2 * (added[24][rule] - added[12][rule]), rule
+
+
+def test_rounds_do_not_depend_on_depth(searches: dict[int, Search]) -> None:
+    assert {s.saturation.stop_reason for s in searches.values()} == {"saturated"}
+    rounds = {depth: s.saturation.iterations for depth, s in searches.items()}
+    assert max(rounds.values()) <= MOST_ROUNDS
+    assert rounds[48] == rounds[4]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_are_solved_and_compute_the_same(name: str) -> None:
+    model = CHAINS[name](3)
+    result = eqsat.optimize(model, targets=["dnnl"])
+    assert result.gap <= 1e-6
+    generator = np.random.default_rng(0)
+    feeds = {
+        v.name: generator.normal(size=v.shape.numpy()).astype(v.dtype.numpy())
+        if v.dtype.is_floating_point()
+        else np.ones(v.shape.numpy(), v.dtype.numpy())
+        for v in model.graph.inputs
+    }
+    for expected, found in zip(Executor(load(model)).run(feeds).values(), result.run(feeds).values(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "constants"), [("alternating_sum", 24), ("affine_maps", 24)])
+def test_all_constants_of_a_sum_meet(name: str, constants: int) -> None:
+    result = eqsat.optimize(CHAINS[name](constants))
+    counts = Counter(node.op_type for node in result.model.graph)
+    fixed = {v.name for v in result.model.graph.initializers.values()}
+    added = [n for n in result.model.graph if n.op_type == "Add" and any(v.name in fixed for v in n.inputs)]
+    assert len(added) == 1, counts
+
+
+def test_growth_is_reported_with_the_rule_and_the_tensor() -> None:
+    rules = """
+rule regroup : real
+    (x + y) + z  =>  x + (y + z)
+"""
+    model = CHAINS["pre_norm"](4)
+    result = eqsat.optimize(model, rules=read_text(rules, "test.rules").rules, iterations=3)
+    saturation = result.summary.saturation
+    assert saturation.stop_reason != "saturated"
+    row = saturation.growth[0]
+    assert row.rule == "regroup" and row.enodes >= row.largest > 1 and row.op == "Add"
+    assert row.tensor in {v.name for node in load(model).graph for v in node.outputs}
+    assert f"growth    regroup ({row.place}) added {row.enodes:,} e-nodes" in str(result)
+
+
+def test_nothing_is_reported_where_all_was_found() -> None:
+    assert eqsat.optimize(CHAINS["pre_norm"](1)).summary.saturation.growth == ()
+
+
+def test_targets_cannot_ask_for_facts_of_the_egraph() -> None:
+    text = """
+target acc
+    peak float32 = 1e12
+    bandwidth = 1e12
+    launch = 1e-9
+    link bandwidth = 1e12, latency = 1e-9
+    supports Add
+        where x.has_free_term
+"""
+    with pytest.raises(EqsatError, match="can only be asked in `where` of rules and composites"):
+        read_text(text, "acc.target")

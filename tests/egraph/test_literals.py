@@ -1,0 +1,94 @@
+"""Literals and axes in patterns match whatever the size of a constant and the side that axes are counted from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.model.builder import Tensor
+from eqsat.model.load import load
+from eqsat.rules.reader import read_text
+from tests.egraph.helpers import saturated
+
+
+def operators(*tensors: Tensor) -> list[str]:
+    return [node.op_type for node in eqsat.optimize(eqsat.graph(*tensors)).model.graph]
+
+
+@pytest.mark.parametrize("elements", [64, 65, 4096, 4097, 1_000_000])
+def test_a_literal_matches_constants_of_any_size(elements: int) -> None:
+    x = eqsat.input("x", (elements,))
+    model = eqsat.graph(op.Max(x, np.zeros(elements, np.float32)))
+    result = eqsat.optimize(model)
+    assert [node.op_type for node in result.model.graph] == ["Relu"]
+    values = np.linspace(-1, 1, elements, dtype=np.float32)
+    (found,) = result.run({"x": values}).values()
+    np.testing.assert_array_equal(found, np.maximum(values, 0))
+
+
+@pytest.mark.parametrize("place", [0, 63, 64, 5000, 9999])
+def test_one_other_element_is_enough_to_differ(place: int) -> None:
+    low = np.zeros(10_000, np.float32)
+    low[place] = 0.5
+    assert operators(op.Max(eqsat.input("x", (10_000,)), low)) == ["Max"]
+
+
+@pytest.mark.parametrize("channels", [64, 65])
+def test_a_composite_has_the_literal_in_its_body(channels: int) -> None:
+    x = eqsat.input("x", (1, 3, 8, 8))
+    weights = np.random.default_rng(0).normal(size=(channels, 3, 1, 1)).astype(np.float32)
+    model = eqsat.graph(op.Max(op.Conv(x, weights), np.zeros((1, channels, 8, 8), np.float32)))
+    pattern = "composite conv_max : exact\n        Max(Conv(x, w), 0)\n        cost 1e-9"
+    target = (
+        "target acc\n    peak float32 = 1e12\n    bandwidth = 1e12\n    launch = 1e-9\n"
+        f"    link bandwidth = 1e12, latency = 1e-9\n    {pattern}\n"
+    )
+    result = eqsat.optimize(model, targets=read_text(target, "acc.target").targets, rules=[])
+    assert result.summary.after.composites == 1
+    values = np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    (found,) = result.run({"x": values}).values()
+    expected = np.maximum(np.einsum("oi,bihw->bohw", weights[:, :, 0, 0], values), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_expressions_of_constants_have_equal_elements_too() -> None:
+    x = eqsat.input("x", (100, 100))
+    zeros = op.Expand(np.zeros((1, 1), np.float32), [100, 100])
+    assert operators(op.Max(x, zeros)) == ["Relu"]
+    assert operators(op.Max(x, op.Transpose(zeros) - zeros)) == ["Relu"]
+    assert operators(x * op.Cast(op.ConstantOfShape([100, 100]) + np.float32(1), to=1)) == ["Identity"]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8])
+def test_ones_of_all_types(dtype: type) -> None:
+    x = eqsat.input("x", (100, 100), np.dtype(dtype).name)
+    assert operators(x * np.ones((100, 100), dtype)) == ["Identity"]
+    assert operators(x * np.full((100, 100), 2, dtype)) == ["Mul"]
+
+
+X = eqsat.input("x", (2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("Softmax(x, axis=-1)", op.Softmax(X, axis=2), op.Softmax(X, axis=1)),
+        ("Softmax(x, axis=-2)", op.Softmax(X, axis=-2), op.Softmax(X, axis=0)),
+        ("Softmax(x, axis=x.rank - 1)", op.Softmax(X, axis=2), op.Softmax(X, axis=1)),
+        ("Concat(x, y, axis=-1)", op.Concat(X, X, axis=2), op.Concat(X, X, axis=1)),
+        ("ReduceMean(x, [-1])", op.ReduceMean(X, [2]), op.ReduceMean(X, [1])),
+        ("ReduceMean(x, -1)", op.ReduceMean(X, [-1]), op.ReduceMean(X, [0])),
+        ("ReduceMean(Relu(x), [-1, 1])", op.ReduceMean(op.Relu(X), [1, 2]), op.ReduceMean(op.Relu(X), [0, 2])),
+        ("ReduceMean(x, [2, 1])", op.ReduceMean(X, [1, 2]), op.ReduceMean(X, [0, 1])),
+        ("Unsqueeze(x, [-1])", op.Unsqueeze(X, [3]), op.Unsqueeze(X, [2])),
+        ("Unsqueeze(_, [0, -1])", op.Unsqueeze(X, [0, 4]), op.Unsqueeze(X, [0, 3])),
+        ("CumSum(x, -1)", op.CumSum(X, np.int64(2)), op.CumSum(X, np.int64(1))),
+        ("Gather(x, i, axis=-2)", op.Gather(X, [0, 1], axis=1), op.Gather(X, [0, 1], axis=2)),
+    ],
+)
+def test_axes_are_counted_from_either_side(pattern: str, matching: Tensor, other: Tensor) -> None:
+    rule = f"rule found : exact\n    n: {pattern}  =>  Identity(n)\n"
+    applied = [saturated(load(eqsat.graph(t)), rule).statistics[0].applied for t in (matching, other)]
+    assert applied == [1, 0]

@@ -1,0 +1,55 @@
+"""Sizes that a model leaves open: what inference says of them holds for every size, and stays short."""
+
+from __future__ import annotations
+
+import itertools
+
+import onnx_ir as ir
+import pytest
+
+from eqsat.model.inference.corrections import LONGEST
+from eqsat.model.load import load
+
+ENDS = (0, 1, 5, 128, -1, -3, 10**9, 2**31 - 1, 2**63 - 1)
+
+
+def _sliced(start: int, end: int, step: int) -> int | ir.SymbolicDim:
+    model = load(
+        f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[N, 4] x) => (float[M, 4] y)
+        <int64[1] start = {{{start}}}, int64[1] end = {{{end}}}, int64[1] axis = {{0}}, int64[1] step = {{{step}}}>
+        {{ y = Slice(x, start, end, axis, step) }}"""
+    )
+    shape = model.graph.outputs[0].shape
+    assert shape is not None
+    return shape[0]
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [*itertools.product((0, 1, 7, -2), ENDS, (1, 2, 3))])
+def test_the_size_of_a_slice_holds_for_every_size_of_its_input(start: int, end: int, step: int):
+    size = _sliced(start, end, step)
+    for n in (1, 2, 3, 7, 127, 128, 129, 1000):
+        if isinstance(size, int):
+            assert size == len(range(n)[start:end:step])
+        elif "N" in size.free_symbols():
+            assert size.evaluate({"N": n}) == len(range(n)[start:end:step])
+
+
+@pytest.mark.parametrize("end", [10**9, 2**31 - 1, 2**63 - 1])
+def test_a_slice_to_a_far_end_keeps_the_size(end: int):
+    assert str(_sliced(0, end, 1)) == "N"
+    assert str(_sliced(1, end, 1)) == "N - 1"
+
+
+def test_sizes_that_depend_on_data_stay_short():
+    found = 200
+    nodes = "\n".join(f"i{k} = NonZero(x{k}) j{k} = Transpose(i{k})" for k in range(found))
+    inputs = ", ".join(f"float[N] x{k}" for k in range(found))
+    sums = "\n".join(f"s{k} = Concat <axis=0> ({'j0' if k == 1 else f's{k - 1}'}, j{k})" for k in range(1, found))
+    model = load(
+        f"""<ir_version: 8, opset_import: ["": 13]>
+        g ({inputs}) => (int64[M, 1] s{found - 1}) {{ {nodes} {sums} }}"""
+    )
+    sizes = [d for node in model.graph for v in node.outputs for d in v.shape or ()]
+    longest = max(len(d.value or "") for d in sizes if isinstance(d, ir.SymbolicDim))
+    assert 3 < longest <= LONGEST

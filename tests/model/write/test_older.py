@@ -1,0 +1,205 @@
+"""Files at the opset of their input: the same values, accepted by ONNX's checker, and read back as what they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat.cli.options import OPSETS
+from eqsat.errors import ModelError
+from eqsat.model.load import load
+from eqsat.model.save import save
+from eqsat.model.write.older import OLDEST, source_versions
+from eqsat.schema import opset
+from eqsat.schema.attributes import op_key, to_attrs
+from eqsat.schema.types import GraphAttr, OpaqueAttr, OpKey, TensorAttr
+from eqsat.schema.versions import SOURCE_OPSET, means_same_since
+from tests.model.node_cases import Case, as_array, cases
+from tests.model.running import random_inputs, run_ort
+
+PARTS = 8
+TARGET = """
+target my
+    peak float32 = 1e15
+    bandwidth = 1e15, launch = 1e-15, dispatch = 1e-15
+    link bandwidth = 1e15, latency = 1e-15
+    supports Split, ReduceMax
+"""
+F = np.float32
+
+
+def _version(path: Path) -> int:
+    return next(e.version for e in onnx.load(path).opset_import if not e.domain)
+
+
+def _run(path: Path, feed: dict[str, np.ndarray]) -> list[np.ndarray] | None:
+    try:
+        return run_ort(onnx.load(path), feed)
+    except Exception:  # what ONNX Runtime has no kernel for; that the older file runs as well is what is tested
+        return None
+
+
+def _nodes(model: ir.Model) -> list[tuple[OpKey, list[tuple[str, object]]]]:
+    opaque = GraphAttr | OpaqueAttr | TensorAttr
+    return [(op_key(n), [pair for pair in to_attrs(n) if not isinstance(pair[1], opaque)]) for n in model.graph]
+
+
+def _check(case: Case, folder: Path) -> str:
+    """What is wrong with the oldest spelling of a case, empty if nothing is."""
+    try:
+        model = load(case.model)
+    except ModelError:
+        return ""
+    feed = {name: as_array(value) for name, value in case.values.items()}
+    given = {name: array for name, array in feed.items() if array is not None}
+    if len(given) < len(feed):
+        return ""
+    save(model, folder / "new.onnx")
+    model.metadata_props[SOURCE_OPSET] = f"{OLDEST},3"
+    old = folder / "old.onnx"
+    save(model, old)
+    onnx.checker.check_model(onnx.load(old), full_check=True)
+    wanted = _run(folder / "new.onnx", given)
+    if wanted is not None:
+        found = _run(old, given)
+        if found is None:
+            return f"{case.name} does not run at opset {_version(old)}"
+        for a, b in zip(wanted, found, strict=True):
+            same = (
+                np.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b)
+            )
+            if a.dtype != b.dtype or a.shape != b.shape or not same:
+                return f"{case.name} differs at opset {_version(old)}"
+    again = load(old)
+    if len(again.graph) == len(model.graph) and case.op.name != "CastLike" and _nodes(again) != _nodes(model):
+        return f"{case.name} is read back as {_nodes(again)}"
+    return ""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_oldest_spelling_computes_the_same(part: int, tmp_path: Path):
+    wrong = [message for case in cases()[part::PARTS] if (message := _check(case, tmp_path))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("version", [9, 11, 13, 17, 21])
+def test_a_file_keeps_the_opset_of_its_input(version: int, tmp_path: Path):
+    text = f"""<ir_version: 7, opset_import: ["": {version}]>
+    g (float[2, 3] x) => (float[2, 3] y) {{ a = Relu(x) b = Softmax<axis=1>(a) y = Add(a, b) }}"""
+    eqsat.optimize(onnx.parser.parse_model(text)).save(tmp_path / "out.onnx")
+    found = onnx.load(tmp_path / "out.onnx")
+    assert _version(tmp_path / "out.onnx") == version
+    assert found.ir_version <= max(7, onnx.helper.find_min_ir_version_for(list(found.opset_import)))
+    assert all(not entry.key.startswith(SOURCE_OPSET) for entry in found.metadata_props)
+
+
+def test_a_newer_operator_raises_the_opset_just_enough(tmp_path: Path):
+    text = """<ir_version: 7, opset_import: ["": 11]>
+    g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Softmax<axis=1>(x) }"""
+    result = eqsat.optimize(onnx.parser.parse_model(text))
+    result.save(tmp_path / "out.onnx")
+    feed = random_inputs(result.model)
+    assert _version(tmp_path / "out.onnx") <= 13
+    assert np.allclose(
+        run_ort(onnx.load(tmp_path / "out.onnx"), feed)[0], run_ort(onnx.parser.parse_model(text), feed)[0]
+    )
+
+
+@pytest.mark.parametrize("operator", ["Gelu", "LayerNormalization", "Mish", "HardSwish"])
+def test_newer_operators_are_replaced_by_their_definitions(operator: str, tmp_path: Path):
+    x = eqsat.input("x", (2, 8))
+    scale = [np.linspace(0.5, 2, 8, dtype=F)] if operator == "LayerNormalization" else []
+    model = eqsat.graph({"y": getattr(eqsat.op, operator)(x, *scale)})
+    feed = random_inputs(model)
+    save(model, tmp_path / "new.onnx")
+    save(model, tmp_path / "old.onnx", opset=13)
+    assert _version(tmp_path / "old.onnx") <= 13
+    assert operator not in {n.op_type for n in onnx.load(tmp_path / "old.onnx").graph.node}
+    wanted, found = (run_ort(onnx.load(tmp_path / name), feed)[0] for name in ("new.onnx", "old.onnx"))
+    assert np.allclose(wanted, found, rtol=1e-5, atol=1e-6)
+
+
+def test_an_operator_without_definition_is_named(tmp_path: Path):
+    model = eqsat.graph({"y": eqsat.op.GridSample(eqsat.input("x", (1, 1, 4, 4)), eqsat.input("g", (1, 2, 2, 2)))})
+    with pytest.raises(ModelError, match=r"(?s)opset 13 or older.*GridSample.*--opset 20"):
+        save(model, tmp_path / "out.onnx", opset=13)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("bound", [6, 27, -1])
+def test_opsets_that_cannot_be_written_are_refused(bound: int, tmp_path: Path):
+    model = eqsat.graph({"y": eqsat.op.Relu(eqsat.input("x", (2,)))})
+    with pytest.raises(ModelError, match="from 7 to 26"):
+        save(model, tmp_path / "out.onnx", opset=bound)
+
+
+@pytest.mark.parametrize("version", [13, 17, 18])
+def test_regions_survive_at_an_older_opset(version: int, tmp_path: Path):
+    axes = "ReduceMean<axes=[1], keepdims=1>(b)" if version < 18 else "ReduceMean<keepdims=1>(b, axes)"
+    text = f"""<ir_version: 8, opset_import: ["": {version}]>
+    g (float[1, 64, 56, 56] x, float[64, 64, 3, 3] w) => (float[1, 64, 56, 56] y)
+    <int64[1] axes = {{1}}> {{
+        a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = {axes} d = Conv<pads=[1,1,1,1]>(b, w) y = Add(d, c)
+    }}"""
+    result = eqsat.optimize(onnx.parser.parse_model(text), targets=["dnnl"])
+    assert result.summary.after.regions
+    path = tmp_path / "out.onnx"
+    result.save(path)
+    assert _version(path) == version
+    assert {f.opset_import[0].version for f in onnx.load(path).functions if not f.opset_import[0].domain} == {version}
+    again = load(path)
+    assert set(again.functions) == set(result.model.functions)
+    feed = random_inputs(result.model)
+    wanted = run_ort(onnx.parser.parse_model(text), feed)[0]
+    assert np.allclose(run_ort(onnx.load(path), feed)[0], wanted, rtol=1e-4, atol=1e-3)
+    assert np.allclose(eqsat.run(path, feed)["y"], wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("version", [11, 13, 18])
+@pytest.mark.parametrize("sizes", [None, (3, 5)])
+def test_functions_are_read_back_as_they_were(version: int, sizes: tuple[int, ...] | None, tmp_path: Path):
+    target = tmp_path / "my.target"
+    target.write_text(TARGET, encoding="utf-8")
+    how = f"Split<axis=1, split=[{sizes[0]}, {sizes[1]}]>(x)" if sizes else "Split<axis=1>(x)"
+    if version >= 13:
+        how = (
+            "Split<axis=1>(x, sizes)"
+            if sizes
+            else "Split<axis=1" + (", num_outputs=2" if version > 17 else "") + ">(x)"
+        )
+    text = f"""<ir_version: 8, opset_import: ["": {version}]>
+    g (float[2, 8, 4] x) => (float[2, 1, 4] y, float[2, 1, 4] z)
+    <int64[2] sizes = {{{sizes[0] if sizes else 4}, {sizes[1] if sizes else 4}}}> {{
+        a, b = {how} y = ReduceMax<axes=[1]>(a) z = ReduceMax<axes=[1]>(b) }}"""
+    if version >= 18:
+        text = text.replace("<axes=[1]>(a)", "(a, one)").replace("<axes=[1]>(b)", "(b, one)")
+        text = text.replace("<int64[2] sizes", "<int64[1] one = {1}, int64[2] sizes")
+    model = onnx.parser.parse_model(text)
+    result = eqsat.optimize(model, targets=[target])
+    assert result.summary.after.regions == 1
+    result.save(tmp_path / "out.onnx")
+    assert _version(tmp_path / "out.onnx") == version
+    assert set(load(tmp_path / "out.onnx").functions) == set(result.model.functions)
+    feed = random_inputs(result.model)
+    for wanted, found in zip(run_ort(model, feed), run_ort(onnx.load(tmp_path / "out.onnx"), feed), strict=True):
+        assert np.array_equal(wanted, found)
+
+
+def test_versions_are_read_with_care():
+    model = eqsat.graph({"y": eqsat.op.Relu(eqsat.input("x", (2,)))})
+    for text in ("999999999999,1", "-3,2", "a,b", "17", ""):
+        model.metadata_props[SOURCE_OPSET] = text
+        assert source_versions(model)[0] <= opset.PINNED_OPSET
+
+
+def test_what_the_standard_says_of_versions():
+    assert means_same_since(OpKey("", "Conv")) == 1
+    assert means_same_since(OpKey("", "Softmax")) == 13
+    assert means_same_since(OpKey("", "Split")) == 18
+    assert means_same_since(OpKey("", "GroupNormalization")) == 21
+    assert OPSETS == (OLDEST, opset.PINNED_OPSET)
