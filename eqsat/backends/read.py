@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.model.normalize import complete
-from eqsat.partition.emit import COMPOSITE, OPERANDS, REGION, TARGET
+from eqsat.partition.emit import COMPOSITE, REGION, TARGET
+from eqsat.partition.read_plan import operand_places
 from eqsat.schema.attributes import array_of, op_key, to_attrs
 from eqsat.schema.functions import declared_name, find_declared
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, tensor_type
@@ -72,8 +73,7 @@ def plain(attrs: Attrs) -> dict[str, Any]:
 
 def places_of(node: ir.Node, function: ir.Function | None) -> list[int]:
     """Which operand of its kernel each input of a node is: a composite's function leaves absent ones out."""
-    given = "" if function is None else function.metadata_props.get(OPERANDS, "")
-    return [int(i) for i in given.split(",") if i] or list(range(len(node.inputs)))
+    return list(range(len(node.inputs))) if function is None else operand_places(function)
 
 
 def known_constants(call: ir.Node | None, function: ir.Function) -> dict[ir.Value, np.ndarray]:

@@ -8,37 +8,35 @@ of plain C is a group as well; its operands and results have the layouts that th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.runs import alternating, as_a_whole, refusals
 from eqsat.backends.values import Coverage, Kernel, Operand, Operator, Region
-from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor
-from eqsat.codegen.regions import MarkedKernel, MarkedRegion
+from eqsat.codegen.program import IDENTITY, Group, Node, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.schema.types import TensorType
 
 Unavailable = Mapping[str, Mapping[str, str]]
 """By target the kernels that its library is known to lack, each with the reason."""
 
 
-def assign(program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> dict[str, Coverage]:
-    """Makes groups of the nodes of marked regions; the program's nodes are reordered and rewired.
+def assign(program: Program, unavailable: Unavailable) -> dict[str, Coverage]:
+    """Makes groups of the nodes of regions that stay whole; the program's nodes are reordered and rewired.
 
     Args:
         program: The lowered program; its nodes name the kernel to which they belong.
-        regions: All that have marks.
         unavailable: Kernels that are known to be unavailable, by target.
 
     Returns:
         By target the number of kernels that its backend executes, and the reasons for the others.
     """
-    return _Assignment(program, regions, unavailable).run()
+    return _Assignment(program, unavailable).run()
 
 
 class _Assignment:
-    def __init__(self, program: Program, regions: Sequence[MarkedRegion], unavailable: Unavailable) -> None:
+    def __init__(self, program: Program, unavailable: Unavailable) -> None:
         self.program = program
-        self.regions = regions
         self.unavailable = unavailable
         self.consumers = program.consumers()
         self.written = {t for node in program.nodes for t in node.writes()}.union(program.inputs)
@@ -65,7 +63,7 @@ class _Assignment:
                 nodes.append(node)
             elif node is last[node.kernel[0]]:
                 # All of the region's operands have been computed by now.
-                nodes += self._region(self.regions[node.kernel[0]], members[node.kernel[0]])
+                nodes += self._region(self.program.regions[node.kernel[0]], members[node.kernel[0]])
         self.program.nodes = nodes
         return {
             target: Coverage(total, tuple(self.refused.get(target, ())), self.libraries[target])
@@ -74,14 +72,14 @@ class _Assignment:
 
     # ---- a region --------------------------------------------------------------------------------------
 
-    def _region(self, marked: MarkedRegion, nodes: list[Node]) -> list[Node]:
+    def _region(self, whole: WholeRegion, nodes: list[Node]) -> list[Node]:
         members: dict[int, list[Node]] = {}
         for node in nodes:
             assert node.kernel is not None
             members.setdefault(node.kernel[1], []).append(node)
-        kernels = {number: self._kernel(marked.kernels[number], inside) for number, inside in members.items()}
-        region = Region(marked.name, marked.target, tuple(kernels.values()), self.uses, self.program.dequantized)
-        backend = marked.backend
+        kernels = {number: self._kernel(whole.kernels[number], inside) for number, inside in members.items()}
+        region = Region(whole.name, whole.target, tuple(kernels.values()), self.uses, self.program.dequantized)
+        backend = whole.backend
         if backend is None:
             return nodes + self._group(region, None, (), nodes)
         taken = self._taken(backend, region, kernels)
@@ -117,23 +115,24 @@ class _Assignment:
                 self.refused.setdefault(target, []).append((kernel.name, kernel.operator, reason))
         return {number for number, reason in reasons.items() if not reason}
 
-    def _kernel(self, marked: MarkedKernel, nodes: Sequence[Node]) -> Kernel:
+    def _kernel(self, whole: WholeKernel, nodes: Sequence[Node]) -> Kernel:
         operators = tuple(operator for node in nodes for operator in self._operators(node))
-        count = max([*marked.results, *marked.types], default=-1) + 1
-        found = [marked.results.get(i) for i in range(count)]
-        results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t in found)
+        found = list(zip_longest(whole.results, whole.types))
+        while found and found[-1] == (None, None):
+            found.pop()
+        results = tuple(t if isinstance(t, Tensor) and t in self.uses else None for t, _ in found)
         unread = tuple(
-            _tensor(f"{marked.name}_{i}", marked.types.get(i)) if t is None and count > 1 else None
-            for i, t in enumerate(results)
+            _place(f"{whole.name}_{i}", known) if t is None else None
+            for i, (t, (_, known)) in enumerate(zip(results, found, strict=True))
         )
         return Kernel(
-            marked.name,
-            marked.operator,
-            marked.attributes,
-            tuple(marked.operands.get(i) for i in range(marked.count)),
+            whole.name,
+            whole.operator,
+            whole.attributes,
+            tuple(whole.operands),
             results,
             operators,
-            marked.call,
+            whole.call,
             unread,
         )
 
@@ -193,9 +192,9 @@ class _Assignment:
         return copies
 
 
-def _tensor(name: str, known: TensorType | None) -> Tensor | None:
+def _place(name: str, known: TensorType | None) -> Tensor | None:
     """A place for a result that nothing reads."""
-    if known is None:
+    if known is None or not known.is_static:
         return None
     return Tensor(name, known.dtype, tuple(n for n in known.shape or () if isinstance(n, int)))
 

@@ -9,17 +9,19 @@ import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
 from eqsat.codegen.assign import Unavailable, assign
-from eqsat.codegen.bytes import simplify_bytes
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
+from eqsat.codegen.kernels.bytes.table import look_up_bytes
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
-from eqsat.codegen.regions import mark_regions, plain_regions
+from eqsat.codegen.regions import decide_pieces, searchable
 from eqsat.codegen.select import given_kernels, select_kernels
 from eqsat.execute.settle import settled
+from eqsat.model.load import load
+from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.targets.registry import GENERATED, load_host
@@ -64,16 +66,20 @@ def generate(
     check_prefix(name)
     generated = load_host(GENERATED if host is None else host)
     serving = {target: backend for target, backend in (backends or {}).items() if backend.emits}
-    plain = plain_regions(model, generated if select else None)
-    marked, regions = mark_regions(settled(model), serving, plain)
-    chosen = None
+    known = settled(load(model, dims=dims) if dims else model)
+    saved = read_plan(known)
+    pieces = decide_pieces(saved, serving, generated if select else None)
+    plan, selection = saved.main.plan, None
     if select:
-        given = given_kernels(marked, generated)
-        chosen = given or select_kernels(marked, generated, dims=dims, numerics="approximate" if winograd else numerics)
-    selected, selection = (marked, None) if chosen is None else chosen
-    program = lower(selected, dims=dims if chosen is None else None, regions=regions)
-    coverage = assign(program, regions, unavailable or {})
-    simplify_bytes(program)
+        selection = None if pieces.taken_apart else given_kernels(plan, generated)
+        if selection is None:
+            found = select_kernels(
+                searchable(known, saved, pieces), generated, numerics="approximate" if winograd else numerics
+            )
+            plan, selection = (plan, None) if found is None else found
+    program = lower(plan, pieces, model.graph.name or "model", decided=selection is not None)
+    coverage = assign(program, unavailable or {})
+    look_up_bytes(program)
     fuse(program)
     layout = plan_layout(program)
     emitted = emit(program, layout, name, tuple(isas), embedded=embedded)

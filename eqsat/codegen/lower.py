@@ -1,13 +1,12 @@
-"""An ONNX model as a :class:`~eqsat.codegen.program.Program`: functions inlined, constants folded, types known.
+"""A plan as a :class:`~eqsat.codegen.program.Program`: composites taken apart, constants folded, types known.
 
 Everything that cannot become C is collected and reported in one message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -15,131 +14,119 @@ import onnx_ir as ir
 from eqsat.backends.read import plain
 from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
+from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.family_choice import decide, family_of
-from eqsat.codegen.kernels.shared.registry import families, find
-from eqsat.codegen.plan_marks import FAMILY, INSIDE, NAME, ORDER, entry_name
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
-from eqsat.codegen.regions import KERNEL_MARK, REGION_MARK, ROLE, MarkedRegion
+from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.problems import Problems
+from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.wants import same_order
-from eqsat.errors import CodegenError, ExecutionError, LimitError, ModelError
+from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
-from eqsat.model.inference.infer import infer_types
-from eqsat.model.load import load
+from eqsat.model.inference.infer import MAX_VALUE, infer_body, infer_types
 from eqsat.model.normalize import complete
+from eqsat.model.outputs import required_outputs
 from eqsat.ops.evaluate import fold
+from eqsat.ops.functions import CHANNELS_LAST, LAYOUTS
 from eqsat.ops.properties import is_deterministic
-from eqsat.partition.saved import inline
-from eqsat.schema.attributes import array_of, op_key, to_attrs
-from eqsat.schema.functions import find_reference
+from eqsat.partition.emit import has_subgraphs, is_optional_output
+from eqsat.partition.names import output_name, value_names
+from eqsat.partition.plan import Plan, PlanNode
+from eqsat.partition.read_plan import SavedFunction
+from eqsat.partition.subgraphs import operands
+from eqsat.schema import opset
+from eqsat.schema.attributes import array_of
+from eqsat.schema.body import Body
+from eqsat.schema.functions import find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
-_MOST_CAUSES = 20
-"""Reasons listed in a message."""
 
-
-@dataclass
-class _Problems:
-    """Why operators cannot become C: reason -> the nodes for which it holds."""
-
-    nodes: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, name: str) -> None:
-        self.nodes.setdefault(reason, []).append(name)
-
-    def check(self, model: str) -> None:
-        """Raises CodegenError if there are any."""
-        if not self.nodes:
-            return
-        lines = []
-        others = sum(map(len, self.nodes.values()))
-        for reason, names in list(self.nodes.items())[:_MOST_CAUSES]:
-            shown = ", ".join(repr(n) for n in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            lines.append(f"{reason}: {shown}")
-        if len(self.nodes) > _MOST_CAUSES:
-            lines.append(f"and {len(self.nodes) - _MOST_CAUSES} more reasons")
-        raise CodegenError(
-            "all operators must be expressible in C",
-            place=f"model {model!r}",
-            actual="1 that is not" if others == 1 else f"{others} that are not",
-            excerpt="\n".join(lines),
-            hint="`eqsat run` executes them with numpy",
-        )
-
-
-def lower(
-    model: ir.Model,
-    *,
-    dims: Mapping[str, int] | None = None,
-    name: str = "",
-    regions: Sequence[MarkedRegion] = (),
-) -> Program:
-    """Lowers a model; regions and composites are taken apart, fusion makes kernels of them again.
+def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False) -> Program:
+    """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
-        model: As loaded; it is not changed.
-        dims: Sizes of symbolic dimensions.
-        name: For messages.
-        regions: The regions that are marked in the model, see :mod:`eqsat.codegen.regions`; their operands and results
-        are filled in.
+        plan: Of a model, chosen by a search or read back.
+        pieces: The regions that it calls.
+        name: Of the model.
+        decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
 
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    inlined = load(inline(model), dims=dims)
-    return _Lowering(inlined, name or inlined.graph.name or "model", regions).run()
+    return _Lowering(plan, pieces, name, decided).run()
+
+
+@dataclass
+class _Scope:
+    """A plan that is being lowered.
+
+    Attributes:
+        values: The operands that its values became; None for those that were refused.
+        names: Of its values.
+        read: The values that something reads.
+        region: Number of the region that stays whole and whose plan this is, None for all others.
+    """
+
+    plan: Plan
+    values: dict[int, Operand | None]
+    names: dict[int, str]
+    read: set[int]
+    region: int | None = None
 
 
 class _Lowering:
-    def __init__(self, model: ir.Model, name: str, regions: Sequence[MarkedRegion]) -> None:
-        self.graph = model.graph
+    def __init__(self, plan: Plan, pieces: Pieces, name: str, decided: bool) -> None:
+        self.plan = plan
+        self.pieces = pieces
         self.name = name
-        self.regions = regions
-        self.values: dict[ir.Value, Operand | None] = {}
+        self.decided = decided
         self.nodes: list[Node] = []
+        self.regions: list[WholeRegion] = []
         self.dequantized: dict[int, Dequantized] = {}
-        self.problems = _Problems()
-        self.largest = 0
+        self.problems = Problems()
+        plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
+        self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self) -> Program:
-        graph = self.graph
+        plan = self.plan
         inputs = []
-        for value in graph.inputs:
-            if value.name in graph.initializers:
-                continue  # A default that the caller may override is a constant here.
-            tensor = self._tensor(value.name or "", tensor_type(value), "input")
+        for vid, value in plan.inputs:
+            tensor = self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
             if tensor is not None:
                 inputs.append(tensor)
-                self.values[value] = tensor
-        for value in graph.initializers.values():
-            assert value.const_value is not None
-            self.values[value] = array_of(value.const_value)
-            self.largest = max(self.largest, value.const_value.size)
-        for node in self._needed():
-            self._node(node)
+        values = self._walk(plan, inputs)
         outputs = []
-        for value in graph.outputs:
-            found = self.values.get(value)
+        for i, (vid, _) in enumerate(plan.outputs):
+            found = values.get(vid)
+            name = output_name(plan, i)
             if isinstance(found, np.ndarray):
-                found = self._stored_constant(value.name or "", found)
+                found = self._stored_constant(name, found)
             if isinstance(found, Tensor):
-                outputs.append((value.name or "", found))
-        program = Program(self.name, inputs, outputs, self.nodes, dequantized=self.dequantized)
+                outputs.append((name, found))
+        program = Program(self.name, inputs, outputs, self.nodes, self.regions, dequantized=self.dequantized)
         if not self.problems.nodes:
             program.remove_dead()
         self._check_families(program)
         self.problems.check(self.name)
         return program
 
-    def _needed(self) -> list[ir.Node]:
-        wanted = set(self.graph.outputs)
-        result = []
-        for node in reversed(list(self.graph)):
-            if wanted.isdisjoint(node.outputs):
-                continue
-            wanted.update(v for v in node.inputs if v is not None)
-            result.append(node)
-        return result[::-1]
+    def _walk(
+        self, plan: Plan, inputs: Sequence[Operand | None], region: int | None = None
+    ) -> dict[int, Operand | None]:
+        """Lowers a plan; returns what its values became."""
+        read = {vid for vid, _ in plan.outputs}
+        needed: list[PlanNode] = []
+        for node in reversed(plan.nodes):
+            if not read.isdisjoint(v for v in node.outputs if v is not None):
+                read.update(v for v in operands(node) if v is not None)
+                needed.append(node)
+        scope = _Scope(plan, {}, value_names(plan).of, read, region)
+        scope.values.update({vid: array_of(tensor) for vid, tensor in plan.constants.items()})
+        scope.values.update({vid: x for (vid, _), x in zip(plan.inputs, inputs, strict=False)})
+        for node in reversed(needed):
+            self._node(scope, node)
+        return scope.values
 
     def _tensor(self, name: str, known: TensorType | None, what: str) -> Tensor | None:
         if known is None:
@@ -160,78 +147,96 @@ class _Lowering:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
         return tensor
 
-    def _node(self, node: ir.Node) -> None:
-        op = op_key(node)
-        name = (
-            node.metadata_props.get(NAME) or node.name or next((v.name for v in node.outputs if v.name), "") or str(op)
-        )
-        operands: list[Operand | None] = []
-        for value in node.inputs:
-            if value is None or value.name == "":
-                operands.append(None)
-            elif self.values.get(value) is None:
-                # Its operands were refused already; the operator may have to be refused as well.
-                if any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
-                    self.problems.add(f"control flow ({op.name})", name)
-                elif not is_known(op):
-                    self.problems.add(f"no kernel for {op}", name)
-                return
-            else:
-                operands.append(self.values[value])
-        marks = node.metadata_props
-        kernel = (int(marks[REGION_MARK]), int(marks[KERNEL_MARK])) if REGION_MARK in marks else None
-        if kernel is not None and ROLE in marks:
-            self.values[node.outputs[0]] = operands[0]
-            self._border(marks[ROLE], kernel, operands[0], node.outputs[0].name)
+    def _node(self, scope: _Scope, node: PlanNode) -> None:
+        target, kernel = self.pieces.alone.get(node.op, (scope.plan.targets[node.target], None))
+        node = node if kernel is None else restored(node, kernel)
+        given = [None if v is None else scope.values.get(v) for v in operands(node)]
+        name = node.name or next((scope.names[v] for v in node.outputs if v is not None), "") or str(node.op)
+        piece = self.pieces.regions.get(node.op)
+        if piece is not None:
+            results = self._region(piece, node, given)
+        elif any(v is not None and x is None for v, x in zip(operands(node), given, strict=True)):
+            self._refused(node, name)
             return
-        if ORDER in node.metadata_props:
-            self.values[node.outputs[0]] = self._ordered(node, operands[0])
-            return
-        first = len(self.nodes)
-        wanted = list(node.outputs)
-        types = [tensor_type(v) for v in wanted]
-        used = [bool(v.name) and (bool(v.uses()) or v.is_graph_output()) for v in wanted]
-        results = self.apply(op, to_attrs(node), operands, types, used, [v.name or "" for v in wanted], name)
-        for value, result in zip(wanted, results, strict=False):
-            self.values[value] = result
-        family = marks.get(FAMILY, "")
-        for made in self.nodes[first:]:
-            made.kernel = kernel
-            # Fusion forms chains of steps, unless a composite was chosen.
-            if family and not (made.is_chain and NAME not in marks):
-                for known in families(made.operator):
-                    if entry_name(known.name) == family:
-                        decide(made, known.name)
+        elif scope.region is not None:
+            results = self._kernel(scope, node, given, name, scope.region)
+        elif node.call and not has_subgraphs(node.attrs):
+            self.regions.append(WholeRegion(node.name, target, CallText(target)))
+            results = self._kernel(scope, node, given, name, len(self.regions) - 1, node.call)
+        elif self.decided and node.op in LAYOUTS:
+            results = [self._converted(node, given[0], name)]
+        else:
+            results = self._operator(scope, node, given, name, decided=self.decided)
+        scope.values.update({v: x for v, x in zip(node.outputs, results, strict=False) if v is not None})
 
-    def _ordered(self, mark: ir.Node, operand: Operand | None) -> Operand | None:
-        """A conversion between layouts, or an identity that marks the layout of a kernel's operand or result."""
+    def _refused(self, node: PlanNode, name: str) -> None:
+        """A node whose operands were refused already; its operators may have to be refused as well."""
+        if has_subgraphs(node.attrs):
+            self.problems.add(f"control flow ({node.op.name})", name)
+        for op in (node.op,) if node.body is None else (inner.op for inner in node.body.nodes):
+            if not is_known(op) and not has_subgraphs(node.attrs):
+                self.problems.add_operator(op, name)
+
+    def _region(self, piece: SavedFunction, call: PlanNode, given: list[Operand | None]) -> list[Operand | None]:
+        number = None
+        if call.op in self.pieces.whole:
+            number = len(self.regions)
+            self.regions.append(WholeRegion(piece.name, piece.target, self.pieces.whole[call.op]))
+        plan = piece.scope.plan
+        values = self._walk(plan, given, number)
+        return [values.get(vid) for vid, _ in plan.outputs]
+
+    def _kernel(
+        self, scope: _Scope, node: PlanNode, given: list[Operand | None], name: str, region: int, call: str = ""
+    ) -> list[Operand | None]:
+        """A kernel of a region that stays whole."""
+        whole, first = self.regions[region], len(self.nodes)
+        attrs = node.attrs
+        if not has_subgraphs(attrs):
+            attrs = complete(node.op, attrs, [_type(x) for x in given], len(node.outputs))
+        types = _result_types(node, given)
+        kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), types, call)
+        results = self._operator(scope, node, given, name)
+        kernel.results = [x if v in scope.read else None for v, x in zip(node.outputs, results, strict=False)]
+        for made in self.nodes[first:]:
+            made.kernel = (region, len(whole.kernels))
+        whole.kernels.append(kernel)
+        return results
+
+    def _operator(
+        self, scope: _Scope, node: PlanNode, given: list[Operand | None], name: str, *, decided: bool = False
+    ) -> list[Operand | None]:
+        """A plain operator or a composite; ``decided`` where the plan says how C computes it."""
+        first = len(self.nodes)
+        used = [v is not None and v in scope.read for v in node.outputs]
+        names = ["" if v is None else scope.names[v] for v in node.outputs]
+        types = [None if v is None else scope.plan.types.get(v) for v in node.outputs]
+        is_chosen = decided and node.body is not None and node.target == 0
+        if node.body is None:
+            count = _present(node, used)
+            results = self.apply(node.op, node.attrs, given, types[:count], used[:count], names[:count], name)
+        else:
+            results = self._body(node.body, given, types, used, names, name, layouts=is_chosen)
+        if decided and node.family:
+            for made in self.nodes[first:]:
+                # Fusion forms chains of steps, unless a composite was chosen.
+                if is_chosen or not made.is_chain:
+                    for known in families(made.operator):
+                        if entry_name(known.name) == node.family:
+                            decide(made, known.name)
+        return results
+
+    def _converted(self, node: PlanNode, operand: Operand | None, name: str) -> Operand | None:
+        """A conversion between layouts."""
         if not isinstance(operand, Tensor):
             return operand
-        rank, last = len(operand.shape), mark.metadata_props[ORDER] == "last"
-        rows = tuple(range(rank))
-        innermost = (0, *range(2, rank), 1) if rank > 2 else rows
-        order = innermost if last else rows
-        if INSIDE in mark.metadata_props:
-            # A kernel's operand has the layout of its tensor; its result was made by the kernel alone.
-            if mark.metadata_props[INSIDE] == "result":
-                operand.name, operand.order = mark.outputs[0].name or operand.name, order
-            return operand
+        rows, innermost = _orders(operand)
         if same_order(innermost, rows, operand.shape):
             return operand  # Nothing moves.
-        copy = Tensor(mark.outputs[0].name or operand.name, operand.dtype, operand.shape, order)
+        order = innermost if node.op == CHANNELS_LAST.op else rows
+        copy = Tensor(name, operand.dtype, operand.shape, order)
         self.nodes.append(Node(copy.name, IDENTITY, {}, [operand], [copy], copy.dtype))
         return copy
-
-    def _border(self, role: str, kernel: tuple[int, int], value: Operand | None, name: str | None) -> None:
-        """Note an operand or a result of a kernel; a result gets its name in the model."""
-        kind, _, index = role.partition(" ")
-        region, number = kernel
-        marked = self.regions[region].kernels[number]
-        if value is not None:
-            (marked.operands if kind == "operand" else marked.results)[int(index)] = value
-        made = takewhile(lambda node: node.kernel == kernel, reversed(self.nodes))
-        if kind == "result" and isinstance(value, Tensor) and any(value in node.writes() for node in made):
-            value.name = name or value.name
 
     def apply(
         self,
@@ -247,9 +252,15 @@ class _Lowering:
         """One operator: folded, replaced by simpler ones, or kept as a node."""
         count = len(used)
         none: list[Operand | None] = [None] * count
+        while operands and operands[-1] is None:
+            operands = operands[:-1]
         if any(isinstance(value, GraphAttr) for _, value in attrs):
             self.problems.add(f"control flow ({op.name})", name)
             return none
+        if op.domain == opset.EQSAT:
+            own = function_body(op, attrs)
+            if own is not None:
+                return self._body(own, operands, types, used, names, name, depth)
         given = [_type(x) for x in operands]
         attrs = complete(op, attrs, given, count)
         if op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
@@ -303,40 +314,94 @@ class _Lowering:
         body = definition(op, attrs, [_type(x) for x in operands])
         if body is None:
             return None
-        values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
         kept, problems = len(self.nodes), {k: list(v) for k, v in self.problems.nodes.items()}
-        last = {i: k for k, n in enumerate(body.nodes) for i in n.inputs if i is not None}
-        for node in body.nodes:
-            inner: list[Operand | None] = [None if i is None else values[i] for i in node.inputs]
-            reads = [len(values) + k in last or len(values) + k in body.results for k in range(node.outputs)]
-            known = infer_types(
-                node.op,
-                node.attrs,
-                [_type(x) for x in inner],
-                [x if isinstance(x, np.ndarray) else None for x in inner],
-                node.outputs,
-            )
-            labels = [f"{name}_{len(values) + k}" for k in range(node.outputs)]
-            values += self.apply(node.op, node.attrs, inner, [*known], reads, labels, name, depth + 1)
-        results = [values[i] for i in body.results]
+        count = len(used)
+        results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
         if any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
             self.problems.nodes = problems
             return None
         return results
 
+    def _body(
+        self,
+        body: Body,
+        operands: list[Operand | None],
+        types: list[TensorType | None],
+        used: list[bool],
+        names: list[str],
+        name: str,
+        depth: int = 0,
+        *,
+        layouts: bool = False,
+    ) -> list[Operand | None]:
+        """The operators of a body.
+
+        Args:
+            types, used, names: Of its results; a name is empty where the result has none of its own.
+            layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
+        """
+        values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
+        result = {v: k for k, v in enumerate(body.results) if k < len(used)}
+        read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])
+        for node in body.nodes:
+            numbers = range(len(values), len(values) + node.outputs)
+            if read.isdisjoint(numbers):
+                values += [None] * node.outputs
+                continue
+            inner = [None if i is None else values[i] for i in node.inputs]
+            if layouts and node.op in LAYOUTS:
+                values.append(inner[0])
+                continue
+            labels = [(names[result[v]] if v in result else "") or f"{name}_{v}" for v in numbers]
+            known = [types[result[v]] if v in result else None for v in numbers]
+            reads = [v in read for v in numbers]
+            values += self.apply(node.op, node.attrs, inner, known, reads, labels, name, depth + 1)
+        results = [values[i] for i in body.results]
+        orders = [n.op for n in body.nodes if n.op in LAYOUTS] if layouts else []
+        if orders and isinstance(found := results[0], Tensor):
+            # A kernel's operand has the layout of its tensor; its result was made by the kernel alone.
+            rows, innermost = _orders(found)
+            found.name, found.order = names[0] or found.name, innermost if CHANNELS_LAST.op in orders else rows
+        return results
+
     def _check_families(self, program: Program) -> None:
         for node in program.nodes:
             if family_of(node) is None:
                 if find_reference(node.operator) is not None:
-                    self.problems.add(
-                        f"{node.operator}, which a Python function computes (in C a backend does, or the `call` of a "
-                        "target)",
-                        node.name,
-                    )
+                    self.problems.add_operator(node.operator, node.name)
                     continue
                 types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
+
+
+def _orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The orders of a tensor's axes in memory: row by row, and with channels innermost."""
+    rank = len(tensor.shape)
+    rows = tuple(range(rank))
+    return rows, (0, *range(2, rank), 1) if rank > 2 else rows
+
+
+def _present(node: PlanNode, used: list[bool]) -> int:
+    """How many outputs a node has without the optional ones at its end that nothing reads."""
+    required = required_outputs(node.op, node.attrs, len(node.inputs), {i for i, u in enumerate(used) if u})
+    count = len(used)
+    while count > 1 and count - 1 not in required and is_optional_output(node.op, count - 1):
+        count -= 1
+    return count
+
+
+def _result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[TensorType | None]:
+    """Types of the results of a composite that has several: a kernel needs a place also for one that nothing reads."""
+    body = node.body
+    if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
+        return []
+    arrays = [x if isinstance(x, np.ndarray) and x.size <= MAX_VALUE else None for x in given]
+    try:
+        types = infer_body(body, [_type(x) for x in given], arrays)
+    except ModelError:
+        return []
+    return [types[i] for i in body.results]
 
 
 def _type(operand: Operand | None) -> TensorType | None:

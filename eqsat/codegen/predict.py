@@ -15,7 +15,7 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.kernel import Shape, Task, View
-from eqsat.codegen.plan_marks import entry_name
+from eqsat.codegen.kernels.shared.registry import entry_name
 from eqsat.errors import OptimizationError
 from eqsat.model.macs import macs
 from eqsat.ops.operators import has

@@ -17,7 +17,7 @@ from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, TensorType
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
@@ -126,6 +126,43 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
+class WholeKernel:
+    """A kernel of a region that stays whole; its nodes know its number.
+
+    Attributes:
+        name, operator, attributes, call: See :class:`~eqsat.backends.values.Kernel`.
+        operands: Likewise.
+        types: Of the results of a composite that has several; None for one whose type is not known.
+        results: Likewise, as far as they are computed: those that the region's program passes through are operands.
+    """
+
+    name: str
+    operator: str
+    attributes: Mapping[str, Any]
+    operands: list[Operand | None]
+    types: list[TensorType | None]
+    call: str = ""
+    results: list[Operand | None] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class WholeRegion:
+    """A region that stays whole.
+
+    Attributes:
+        name: Such as ``dnnl_0``.
+        target: Name of the target.
+        backend: The backend that executes its kernels; None for plain C.
+        kernels: In order.
+    """
+
+    name: str
+    target: str
+    backend: Backend | None
+    kernels: list[WholeKernel] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
 class Group:
     """Nodes that stay together: the portable form of a backend's run, or a region that is a function of plain C.
 
@@ -155,6 +192,7 @@ class Program:
         inputs: Tensors that the caller gives, in order; also those that nothing reads.
         outputs: Name and tensor of what the caller gets, in order; a tensor may be returned under several names.
         nodes: In an order of execution.
+        regions: Those that stay whole; nodes have their numbers.
         groups: Runs of backends and functions of plain C that nodes belong to.
         dequantized: The origins of dequantized constants, by identity.
     """
@@ -163,6 +201,7 @@ class Program:
     inputs: list[Tensor]
     outputs: list[tuple[str, Tensor]]
     nodes: list[Node]
+    regions: list[WholeRegion] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dequantized: dict[int, Dequantized] = field(default_factory=dict)
 

@@ -3,8 +3,8 @@
 ``ChannelsLast`` and ``ChannelsFirst`` are identities that record how a tensor lies in memory, so that each rule about
 layouts is a rule about equal values (``rules/kernels``). The e-graph contains both layouts of a tensor, the kernels
 that compute one from the other, and conversions, which cost a pass over memory; the cheapest program has the kernels
-and the conversions that pay. It is recorded in the model as marks (:mod:`eqsat.codegen.plan_marks`), which lowering
-follows. A model that was optimized for this host has been searched already, and its plan is used unchanged.
+and the conversions that pay. Lowering follows its plan. A model that was optimized for this host has been searched
+already, and its plan is used unchanged.
 
 Anderson and Gregg, "Optimal DNN primitive selection with partitioned boolean quadratic programming", CGO 2018, choose
 kernels and layouts of a fixed graph in this way; here elementwise operators may also move across conversions.
@@ -12,28 +12,25 @@ kernels and layouts of a fixed graph in this way; here elementwise operators may
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from eqsat.backends.read import called_regions
-from eqsat.codegen.plan_marks import mark
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
-from eqsat.partition.emit import COMPOSITE, COST, TARGET, TARGETS
+from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import OpKey
-from eqsat.stages.assemble import assemble, export
+from eqsat.stages.assemble import assemble
 from eqsat.stages.clock import Clock
 from eqsat.stages.extract import extract
-from eqsat.stages.load import load
+from eqsat.stages.load import prepare
 from eqsat.stages.options import SearchOptions
 from eqsat.stages.price import price
 from eqsat.stages.saturate import saturate
@@ -66,28 +63,25 @@ def select_kernels(
     model: ir.Model,
     host: Target,
     *,
-    dims: Mapping[str, int] | None = None,
     numerics: NumericsClass = "real",
     time_limit: float = TIME_LIMIT,
-) -> tuple[ir.Model, Selection] | None:
+) -> tuple[Plan, Selection] | None:
     """Chooses kernels and layouts.
 
     Args:
-        model: As loaded; a region that a backend executes is a function of its own (:mod:`eqsat.codegen.regions`) and
-            stays. The model is not changed.
+        model: As loaded; a region that stays whole is an opaque function (:mod:`eqsat.codegen.regions`). The model is
+            not changed.
         host: The host whose composites are available.
-        dims: Sizes of symbolic dimensions.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
 
     Returns:
-        The model with marks, and a summary of them. None if there is no choice: the host has no rules and no operator
-        of
-            the model has kernels in several layouts, or some size is unknown, so that nothing has a cost.
+        The plan, and a summary of it. None if there is no choice: the host has no rules and no operator of the model
+        has kernels in several layouts, or some size is unknown, so that nothing has a cost.
     """
-    options = SearchOptions(host=host, rules=(), dims=dims, numerics=numerics, time_limit=time_limit)
+    options = SearchOptions(host=host, rules=(), numerics=numerics, time_limit=time_limit)
     try:
-        loaded = load(model, options)
+        loaded = prepare(model, options)
         if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):
             return None
         clock = Clock(time_limit)
@@ -97,41 +91,27 @@ def select_kernels(
     except OptimizationError:
         return None
     solution = extract(priced.formulation, clock)
-    chosen = export(assemble(priced, solution), loaded.model)
-    mark(chosen, host.name)
-    return chosen, _selection(priced.formulation, solution)
+    program = assemble(priced, solution)
+    ordered = tuple(program.plan.nodes[i] for region in program.regions for i in region.nodes)
+    return replace(program.plan, nodes=ordered), _selection(priced.formulation, solution)
 
 
-def given_kernels(model: ir.Model, host: Target) -> tuple[ir.Model, Selection] | None:
-    """The choice that a model brings along because it was optimized for a host.
+def given_kernels(plan: Plan, host: Target) -> Selection | None:
+    """A summary of the choice that a plan brings along because its model was optimized for a host.
 
     Args:
-        model: With the functions of those regions that stay whole (:mod:`eqsat.codegen.regions`); it is not changed.
+        plan: As read from the model.
         host: The host on which generated C runs.
 
     Returns:
-        The model with marks, and a summary of them. None if nothing was chosen for this host, or not for the whole
-        model: regions of other targets have to be taken apart.
+        None if nothing was chosen for this host.
     """
-    targets = model.metadata_props.get(TARGETS, "").split(",")
-    if targets[0] != host.name or any(TARGET in f.metadata_props for _, f in called_regions(model)):
+    if plan.targets[0] != host.name:
         return None
-    chosen = model.clone()
-    nodes = list(chosen.graph)
-    names = Counter(name for node in nodes if (name := node.metadata_props.get(COMPOSITE)))
-    costs = list(map(_seconds, nodes))
-    conversions = sum(op_key(node) in LAYOUTS and cost > 0 for node, cost in zip(nodes, costs, strict=True))
-    mark(chosen, host.name)
-    return chosen, Selection(dict(sorted(names.items())), conversions, sum(costs), 0.0, "given")
-
-
-def _seconds(node: ir.Node) -> float:
-    """The cost that a model states for a node. It is only reported, so a text that is no cost counts as none."""
-    try:
-        cost = float(node.metadata_props.get(COST, 0))
-    except ValueError:
-        return 0.0
-    return cost if 0 <= cost < math.inf else 0.0
+    names = Counter(n.op.name for n in plan.nodes if n.body is not None and n.op.domain == plan.targets[n.target])
+    conversions = sum(node.op in LAYOUTS and node.cost > 0 for node in plan.nodes)
+    cost = sum(node.cost for node in plan.nodes)
+    return Selection(dict(sorted(names.items())), conversions, cost, 0.0, "given")
 
 
 def choices(composites: Iterable[Composite]) -> set[OpKey]:

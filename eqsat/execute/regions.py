@@ -29,6 +29,7 @@ from eqsat.errors import BackendError, ModelError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import Operation, Value
+from eqsat.partition.bodies import bound_node
 from eqsat.partition.emit import REGION, TARGET
 from eqsat.schema.attributes import array_of, captured_values, subgraphs, to_attrs
 from eqsat.schema.types import TensorType
@@ -184,11 +185,12 @@ class _Reader:
         )
         results = dict(zip(composite.outputs, (self.tensors.get(v) for v in node.outputs), strict=False))
         made: list[Operator] = []
+        attributes = {**composite.attributes, **node.attributes}
         for inner in composite:
             if is_constant(inner):
                 values[inner.outputs[0]] = array_of(inner.attributes["value"].as_tensor())
                 continue
-            bound = _bound(inner, node, composite)
+            bound = bound_node(inner, attributes)
             inputs = [None if v is None else values.get(v) for v in inner.inputs]
             types = [_type(x) for x in inputs]
             op = key_of(bound)
@@ -216,22 +218,6 @@ def _type(operand: Operand | None) -> TensorType | None:
     if isinstance(operand, Tensor):
         return TensorType(operand.dtype, operand.shape)
     return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)
-
-
-def _bound(inner: ir.Node, call: ir.Node, composite: ir.Function) -> ir.Node:
-    """A node of a composite's function with the attributes of the call in place of references."""
-    attributes: list[ir.Attr] = []
-    for attribute in inner.attributes.values():
-        if not attribute.is_ref():
-            attributes.append(attribute)
-            continue
-        name = attribute.ref_attr_name or ""
-        found = call.attributes.get(name) or composite.attributes.get(name)
-        if found is not None and found.value is not None:
-            attributes.append(ir.Attr(attribute.name, found.type, found.value))
-    return ir.Node(
-        inner.domain, inner.op_type, [None] * len(inner.inputs), attributes, num_outputs=len(inner.outputs)
-    )  # fmt: skip
 
 
 def _reads(node: ir.Node) -> list[ir.Value]:

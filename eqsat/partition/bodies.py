@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import onnx_ir as ir
 
 from eqsat.partition.emit import make_node
@@ -61,6 +63,21 @@ def body_function(
     imports = {domain: opset.opset_version(domain) for domain in domains}
     graph = ir.Graph(formal, results, nodes=nodes, opset_imports=imports, name=op.name)
     return ir.Function(op.domain, op.name, graph=graph, attributes=declared)
+
+
+def bound_node(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> ir.Node:
+    """A node of a function, without operands, with the function's attributes in place of references to them."""
+    own: list[ir.Attr] = []
+    for attribute in node.attributes.values():
+        if not attribute.is_ref():
+            own.append(attribute)
+            continue
+        found = attributes.get(attribute.ref_attr_name or "")
+        if found is not None and found.value is not None:
+            own.append(ir.Attr(attribute.name, found.type, found.value))
+    return ir.Node(
+        node.domain, node.op_type, [None] * len(node.inputs), own, overload=node.overload, num_outputs=len(node.outputs)
+    )  # fmt: skip
 
 
 def _input_names(body: Body) -> list[str]:

@@ -16,7 +16,8 @@ class PlanNode:
 
     Attributes:
         op: The operator; a composite is ``OpKey(target name, composite name)``.
-        attrs: The operator's attributes; empty for a composite (its body holds them).
+        attrs: The operator's attributes. A composite's body holds them; where the plan was read from a model, these
+            are the attributes of the call.
         inputs: Value ids, None for an absent optional input.
         outputs: Value ids; None for an output without readers.
         target: Index into ``Plan.targets``.
@@ -25,6 +26,8 @@ class PlanNode:
         rule: Name of the rule that made it, empty for an operator of the input model.
         call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
         family: Family of kernels of generated code that computes it; empty if the target names none.
+        name: Of the node in the model that the plan was read from; empty in a new plan, whose nodes are named after
+            their first result.
     """
 
     op: OpKey
@@ -37,6 +40,7 @@ class PlanNode:
     rule: str = ""
     call: str = ""
     family: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.approximate import Approximation
 from eqsat.model.load import Source, load
-from eqsat.model.read.dims import split
+from eqsat.model.read.dims import split as split_dims
 from eqsat.quantization import calibrate as calibrating
 from eqsat.quantization.budget import approximated
 from eqsat.quantization.calibrate import calibrate
@@ -67,7 +67,8 @@ def _quantized(
 ) -> QuantizationResult:
     tell = _teller(progress)
     seconds: dict[str, float] = {}
-    original = load(source, dims=split(search.dims)[0], values=search.values)
+    bound, _ = split_dims(search.dims)
+    original = load(source, dims=bound, values=search.values)
     required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, options.samples)
     floats = folded(original, search.rules, search.time_limit)

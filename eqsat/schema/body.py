@@ -39,6 +39,16 @@ class Body:
     nodes: tuple[BodyNode, ...]
     results: tuple[int, ...]
 
+    def needed(self, results: Collection[int]) -> set[int]:
+        """The values from which some values follow, those values included."""
+        found = set(results)
+        end = self.inputs + sum(node.outputs for node in self.nodes)
+        for node in reversed(self.nodes):
+            end -= node.outputs
+            if not found.isdisjoint(range(end, end + node.outputs)):
+                found.update(i for i in node.inputs if i is not None)
+        return found
+
     def without(self, absent: Collection[int]) -> Body:
         """The body for a call in which some inputs are absent; they keep their numbers."""
         if not absent:

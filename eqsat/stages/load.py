@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.dims import split as split_dims
+from eqsat.partition.emit import TARGETS
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
@@ -68,7 +69,22 @@ def load(source: Source, options: SearchOptions) -> Loaded:
         ModelError, RuleError, TargetError: One of them is broken.
         OptimizationError: Sizes of inputs are unknown.
     """
-    bound, ranges = split_dims(options.dims)
+    bound, _ = split_dims(options.dims)
+    return _loaded(lambda: load_model(source, dims=bound, values=options.values), options)
+
+
+def prepare(model: ir.Model, options: SearchOptions) -> Loaded:
+    """The same for a model that is loaded already, or was written by eqsat.
+
+    Args:
+        model: With the sizes of its symbolic dimensions; it is not changed.
+        options: Those of the search.
+    """
+    return _loaded(lambda: model, options)
+
+
+def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
+    _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
         with declared(operators_of(path for target in available for path in target.rules)):
@@ -79,8 +95,8 @@ def load(source: Source, options: SearchOptions) -> Loaded:
     check_names(dict(options.partition_functions or {}), available)
     notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
     with declared(known):
-        model = load_model(source, dims=bound, values=options.values)
-        if is_partitioned(model):
+        model = source()
+        if is_partitioned(model) or TARGETS in model.metadata_props:
             model = load_model(inline(model, operators=False))
         model = settled(model)
         placing, rewriting = split(rules)

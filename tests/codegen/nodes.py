@@ -27,6 +27,7 @@ from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
 from eqsat.errors import EqsatError
+from eqsat.model.load import load
 from eqsat.ops.properties import value_inputs
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
@@ -107,7 +108,7 @@ def prepare(name: str, prefix: str, isas: Sequence[Isa]) -> Prepared:
     model.graph.input.extend(kept)
     logging.disable(logging.WARNING)
     try:
-        emitted = generate(ir.from_proto(model), name=prefix, isas=isas, embedded=False)
+        emitted = generate(load(model), name=prefix, isas=isas, embedded=False)
     except EqsatError as error:
         raise Refused(" ".join(str(error).split())[:300]) from error
     finally:

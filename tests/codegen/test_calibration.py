@@ -20,7 +20,7 @@ from eqsat.codegen.calibration.residual import Residual
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
-from eqsat.codegen.plan_marks import entry_name
+from eqsat.codegen.kernels.shared.registry import entry_name
 from eqsat.codegen.predict import Prediction, predict
 from eqsat.errors import TargetError
 from eqsat.model.builder import graph, input, op

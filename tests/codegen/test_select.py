@@ -19,8 +19,7 @@ from eqsat.codegen.expressions import is_elementwise
 from eqsat.codegen.family_names import unknown_families
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import AVX2
-from eqsat.codegen.kernels.shared.registry import families
-from eqsat.codegen.plan_marks import entry_name
+from eqsat.codegen.kernels.shared.registry import entry_name, families
 from eqsat.codegen.runtime import CModel
 from eqsat.codegen.select import choices
 from eqsat.execute.executor import Executor

@@ -13,7 +13,7 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.backends import Run
+from eqsat.backends import Code, Run, Writer
 from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
@@ -252,6 +252,55 @@ def test_backends_see_declared_operators(files: tuple[Path, Path], tmp_path: Pat
         np.testing.assert_allclose(run({"x": X}, backends=[npu])["y"], expected, rtol=1e-5)
         assert [seen[0] for seen in npu.seen] == ["acme.ScaledRelu"] * 2
         assert [seen[1:] for seen in npu.seen] == [(3.0, ("acme.ScaledRelu",)), (0.5, ("acme.ScaledRelu",))]
+
+
+class Emitting(eqsat.Backend):
+    """Computes declared operators in C, and notes what it is asked for."""
+
+    target = "npu"
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, object]] = []
+
+    def emit(self, writer: Writer, runs: Sequence[Run]) -> Code:
+        calls = []
+        for run in runs:
+            (kernel,), (x,), (y,) = run.kernels, run.inputs, run.outputs
+            alpha = kernel.attributes["alpha"]
+            self.seen.append((kernel.operator, alpha))
+            a, b = writer.pointer(run, x), writer.pointer(run, y)
+            calls.append(f"for (int i = 0; i < {y.elements}; i++) {b}[i] = {a}[i] > 0 ? {a}[i] * {alpha}f : 0.0f;")
+        return Code(calls)
+
+
+@pytest.mark.parametrize("host", [None, "c"])
+def test_backends_in_c_see_declared_operators(files: tuple[Path, Path], host: str | None, tmp_path: Path) -> None:
+    rules, target = files
+    with eqsat.declarations(rules):
+        scaled = eqsat.op("acme").ScaledRelu
+        source = eqsat.graph({"y": scaled(op.Sin(scaled(eqsat.input("x", (4, 8)), alpha=3.0)), alpha=0.5)})
+    result = eqsat.optimize(source, targets=[target], rules=[rules], host=host)
+    npu = Emitting()
+    expected = np.maximum(np.sin(np.maximum(X, 0) * 3), 0) / 2
+    np.testing.assert_allclose(result.run({"x": X}, "c", backends=[npu])["y"], expected, rtol=1e-5, atol=1e-6)
+    assert npu.seen == [("acme.ScaledRelu", 3.0), ("acme.ScaledRelu", 0.5)]
+    saved, again = tmp_path / "out.onnx", Emitting()
+    result.save(saved)
+    eqsat.write_c(saved, tmp_path / "c", backends=[again], declarations=[rules])
+    assert again.seen == npu.seen
+
+
+def test_a_python_function_on_what_cannot_become_c_is_named_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "ops.py"
+    path.write_text('import eqsat\nhalf = eqsat.operator("acme.Half(x: floats)", reference=lambda x: x / 2)\n')
+    text = """<ir_version: 10, opset_import: ["": 21, "acme": 1]>
+        g (float[2] x, bool c) => (float[2] y) {
+            z = If (c) <then_branch = t () => (float[2] p) { p = Relu (x) },
+                        else_branch = e () => (float[2] q) { q = Sin (x) }>
+            y = acme.Half (z)
+        }"""
+    with pytest.raises(CodegenError, match=r"acme\.Half, which a Python function computes"):
+        eqsat.write_c(text, tmp_path / "c", declarations=[path])
 
 
 def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,17 +12,21 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.bytes import TABLE
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
 from eqsat.codegen.kernels.bytes.elementwise import IDENTITY, wants
 from eqsat.codegen.kernels.bytes.values import BYTES
 from eqsat.codegen.kernels.loops.elementwise import flattened
 from eqsat.codegen.kernels.shared.registry import register, render
+from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import make_attrs
+from eqsat.schema.types import OpKey
 
+TABLE = OpKey("eqsat", "ByteTable")
+"""A step that looks bytes up; its attribute ``table`` has 256 results by the bits of the operand."""
+_GATHER = OpKey("", "Gather")
 _CHEAP = frozenset({"Clip", "Max", "Min", "Relu", "Requantize"})
 """Single operators that vectors compute as fast as a table is read."""
 
@@ -80,3 +84,39 @@ def generate(task: Task, isa: Isa) -> Kernel:
 
 
 FAMILY = register(Family("table of bytes", (IDENTITY,), accepts, generate, wants, rank=30))
+
+
+# ---- spelling ------------------------------------------------------------------------------------------
+
+
+def look_up_bytes(program: Program) -> None:
+    """Turns a ``Gather`` that looks up bytes in a table into a step on bytes, in place.
+
+    The indices are then never written out as integers of 32 or 64 bits.
+    """
+    producers = program.producers()
+    looked_up = {node: made for node in program.nodes if (made := _look_up(node, producers)) is not None}
+    program.nodes = [looked_up.get(node, node) for node in program.nodes]
+    program.remove_dead()
+
+
+def _look_up(node: Node, producers: dict[Tensor, Node]) -> Node | None:
+    """A chain that looks bytes up, for ``Gather(table, Cast(bytes))``; None for anything else."""
+    if node.operator != _GATHER or node.steps:
+        return None
+    table, indices = node.inputs[0], node.inputs[1]
+    if not isinstance(table, np.ndarray) or table.ndim != 1 or not isinstance(indices, Tensor):
+        return None
+    cast = producers.get(indices)
+    if cast is None or not cast.is_chain or [s.operator for s in cast.steps] != [OpKey("", "Cast")]:
+        return None
+    x = cast.inputs[0]
+    if not isinstance(x, Tensor) or x.dtype not in BYTES or x.shape != node.output.shape:
+        return None
+    if node.output.dtype not in BYTES or indices.dtype not in (ir.DataType.INT32, ir.DataType.INT64):
+        return None
+    every = np.arange(256, dtype=np.uint8).view(x.dtype.numpy()).astype(np.int64)
+    if every.min() < -table.size or every.max() >= table.size:
+        return None
+    step = Step(TABLE, {"table": table[every]}, (0,), node.output.dtype)
+    return Node(node.name, IDENTITY, {}, [x], list(node.outputs), x.dtype, [], [step])

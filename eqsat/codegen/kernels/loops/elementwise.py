@@ -6,12 +6,16 @@ Adjacent axes that lie without gaps in every operand are one loop, so that dense
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.loops import LoopWriter, broadcast_strides
+from eqsat.codegen.program import Node
+from eqsat.codegen.spelling import as_chain, spelled
+from eqsat.schema.types import OpKey
 
 _Operand = View | np.ndarray
 
@@ -77,3 +81,13 @@ def elementwise(task: Task) -> Kernel:
     with writer.loops("i", shape) as index:
         writer.store(writer.load(x, index), index)
     return writer.kernel()
+
+
+@spelled("CastLike")
+def _cast_like(node: Node) -> list[Node]:
+    """A ``Cast``, which does not read the operand whose type it takes."""
+    attributes: dict[str, Any] = {"to": int(node.output.dtype), "saturate": node.attributes.get("saturate", 1)}
+    if node.attributes.get("round_mode") is not None:
+        attributes["round_mode"] = node.attributes["round_mode"]
+    cast = Node(node.name, OpKey("", "Cast"), attributes, node.inputs[:1], list(node.outputs), node.dtype)
+    return [as_chain(cast) or cast]

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import onnx_ir as ir
 
+from eqsat.codegen import program
 from eqsat.codegen.expressions.qlinear import quantized
 from eqsat.codegen.expressions.registry import Argument
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import Kernel, Step, Task
 from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
+from eqsat.codegen.program import IDENTITY, Node, Operand
+from eqsat.codegen.spelling import spelled
 from eqsat.codegen.templates import Result, Template, Tensor, only
 from eqsat.schema.slices import taken
+from eqsat.schema.types import OpKey
 
 
 @loops("reshaping loops", "Reshape", "Flatten", "Squeeze", "Unsqueeze", wants=dense(0))
@@ -243,3 +248,34 @@ def qlinear_concat(task: Task) -> Kernel:
 
 def _single(operand: Tensor | None) -> Argument | None:
     return None if operand is None else Argument(only(operand), operand.dtype)
+
+
+@spelled("QLinearConcat", domain=MICROSOFT)
+def _spelled_concat(node: Node) -> list[Node] | None:
+    """Chains that convert operands to the result's parameters, and a ``Concat``; None if these are not all known."""
+    y_scale, y_zero, *rest = node.inputs
+    numbers = [y_scale, y_zero, *rest[1::3], *rest[2::3]]
+    if any(not isinstance(n, np.ndarray) or n.size != 1 for n in numbers):
+        return None
+    made: list[Node] = []
+    parts: list[Operand | None] = []
+    for k, (x, scale, zero) in enumerate(zip(rest[::3], rest[1::3], rest[2::3], strict=True)):
+        assert isinstance(scale, np.ndarray) and isinstance(zero, np.ndarray)
+        assert isinstance(y_scale, np.ndarray) and isinstance(y_zero, np.ndarray)
+        if not isinstance(x, program.Tensor):
+            return None
+        if float(scale.reshape(())) == float(y_scale.reshape(())) and int(zero.reshape(())) == int(y_zero.reshape(())):
+            parts.append(x)
+            continue
+        converted = program.Tensor(f"{node.output.name}_{k}", x.dtype, x.shape)
+        steps = [
+            Step(OpKey("", "DequantizeLinear"), {"axis": 1, "block_size": 0}, (0, 1, 2), ir.DataType.FLOAT),
+            Step(OpKey("", "QuantizeLinear"), {"axis": 1, "block_size": 0, "saturate": 1}, (5, 3, 4), x.dtype),
+        ]
+        operands: list[Operand] = [v.reshape(()) for v in (scale, zero, y_scale, y_zero)]
+        made.append(Node(f"{node.name}_{k}", IDENTITY, {}, [x], [converted], x.dtype, operands, steps))
+        parts.append(converted)
+    concat = Node(
+        node.name, OpKey("", "Concat"), {"axis": node.attributes["axis"]}, parts, list(node.outputs), node.dtype
+    )
+    return [*made, concat]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
-from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernel import Kernel, Step, Task
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
+from eqsat.codegen.program import IDENTITY, Node
+from eqsat.codegen.program import Tensor as Operand
+from eqsat.codegen.spelling import spelled
 from eqsat.codegen.templates import Template, Tensor
+from eqsat.schema.types import OpKey
 
 Index = Sequence[str]
+_REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def floats(task: Task) -> bool:
@@ -246,3 +252,24 @@ def skip_rms_normalization(task: Task) -> Kernel:
         statistics=((1, "0"), (2, "inverse")),
         total=3,
     )
+
+
+@spelled("BatchNormalization")
+def _batch_normalization(node: Node) -> list[Node] | None:
+    """With known statistics ``x * k + (bias - mean * k)``, as inference runs it."""
+    x, *parameters = node.inputs
+    if node.attributes.get("training_mode") or any(node.outputs[1:]) or not isinstance(x, Operand):
+        return None
+    if not all(isinstance(p, np.ndarray) for p in parameters) or x.dtype not in _REAL:
+        return None
+    scale, bias, mean, variance = (np.asarray(p, np.float64) for p in parameters)
+    k = scale / np.sqrt(variance + node.attributes["epsilon"])
+    per_channel = (-1, *[1] * (len(x.shape) - 2))
+    dtype = x.dtype.numpy()
+    factor = k.astype(dtype).reshape(per_channel)
+    offset = (bias - mean * k).astype(dtype).reshape(per_channel)
+    steps = [
+        Step(OpKey("", "Mul"), {}, (0, 1), x.dtype),
+        Step(OpKey("", "Add"), {}, (3, 2), x.dtype),
+    ]
+    return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [factor, offset], steps)]

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen import dtypes
+from eqsat.codegen import dtypes, program
 from eqsat.codegen.expressions.quantization import limits
 from eqsat.codegen.expressions.registry import Argument, Expression, scalar
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, dtype_of, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import axes_apart, joined
+from eqsat.codegen.program import RESHAPE, Node, Operand
+from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.codegen.templates import Template, Tensor, only
 
 _LETTERS = "abcde"
@@ -100,3 +102,32 @@ def qlinear_softmax(task: Task) -> Kernel:
         highest=bounds[1],
         scratch=0 if table is not None else 1024,
     )
+
+
+@spelled("QuantizeLinear", "DequantizeLinear")
+@spelled("QuantizeLinear", "DequantizeLinear", domain=MICROSOFT)
+@spelled("Requantize", domain="eqsat")
+def _quantization(node: Node) -> list[Node] | None:
+    """Scale and zero point of one axis are shaped as operands that broadcast."""
+    x, scale, *rest = node.inputs
+    if x is None or scale is None or node.attributes.get("block_size"):
+        return None
+    made: list[Node] = []
+    rank = len(x.shape)
+    operands: list[Operand | None] = [scale, *rest]
+    if len(scale.shape) == 1 and rank > 0:
+        axis = node.attributes["axis"] % rank
+        for k, v in enumerate(operands):
+            if v is not None and len(v.shape) == 1:
+                shape = tuple(v.shape[0] if a == axis else 1 for a in range(rank))
+                operands[k] = _shaped(node.name, v, shape, made)
+    chain = as_chain(Node(node.name, node.operator, node.attributes, [x, *operands], list(node.outputs), node.dtype))
+    return [*made, chain] if chain is not None else None
+
+
+def _shaped(name: str, x: Operand, shape: tuple[int, ...], made: list[Node]) -> Operand:
+    if isinstance(x, np.ndarray):
+        return x.reshape(shape)
+    out = program.Tensor(f"{x.name}_shaped", x.dtype, shape)
+    made.append(Node(name, RESHAPE, {}, [x], [out], x.dtype))
+    return out

@@ -32,6 +32,11 @@ def find(task: Task) -> Family | None:
     return next((family for family in families(task.operator) if family.accepts(task)), None)
 
 
+def entry_name(family: str) -> str:
+    """Name of a family in a target file: ``direct_convolution``."""
+    return "".join(c if c.isalnum() else "_" for c in family.lower())
+
+
 def operators() -> list[OpKey]:
     """All operators that have a family."""
     return sorted(_FAMILIES)
