@@ -380,7 +380,7 @@ def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
         if name in found:
             raise click.BadParameter(f"{name} is given twice")
         try:
-            found[name] = json.loads(value)
+            found[name] = json.loads(value)  # a text that is no JSON stands for itself
         except (ValueError, RecursionError):
             found[name] = value
     return found

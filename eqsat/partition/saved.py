@@ -14,6 +14,7 @@ from eqsat.partition.calls import inner_nodes
 from eqsat.partition.emit import REGION, TARGET, is_ours
 from eqsat.partition.subgraphs import rename_defined
 from eqsat.schema.attributes import subgraphs
+from eqsat.schema.versions import SOURCE_OPSET
 
 _PREFIX = "eqsat."
 
@@ -110,7 +111,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         for node in _all_nodes(scope):
             for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
                 del node.metadata_props[key]
-    for key in [k for k in result.metadata_props if k.startswith(_PREFIX)]:
+    for key in [k for k in result.metadata_props if k.startswith(_PREFIX) and k != SOURCE_OPSET]:
         del result.metadata_props[key]
     return result
 

@@ -223,7 +223,7 @@ def _default(op: OpKey, formal: s.Formal, expressions: ExpressionBuilder, frame:
     except Unknown as error:
         raise context.error(term.place, requirement, actual=str(error)) from None
     try:
-        ((_, found),) = make_attrs(op, {formal.name: _plain(value)})
+        found = dict(make_attrs(op, {formal.name: _plain(value)}))[formal.name]
     except (EqsatError, TypeError, ValueError, OverflowError):
         raise context.error(term.place, requirement, actual=repr(value)) from None
     return found

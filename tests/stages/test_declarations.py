@@ -343,3 +343,11 @@ def test_a_backend_executes_regions_of_a_saved_model(tmp_path: Path) -> None:
     npu = Npu()
     np.testing.assert_allclose(eqsat.run(saved, {"x": X}, backends=[npu])["y"], np.maximum(np.sin(X), 0), rtol=1e-6)
     assert npu.seen == [("Relu", None, ("Relu",))]
+
+
+def test_operators_may_have_several_attributes(tmp_path: Path) -> None:
+    rules = tmp_path / "two.rules"
+    rules.write_text("operator acme.T(x: floats, a = 1.0, b = 2.0, n = [1, 2]) = Relu(x) * a + b\n")
+    text = '<ir_version: 8, opset_import: ["": 17, "acme": 1]> g (float[2] x) => (float[2] y) { y = acme.T<a=3.0>(x) }'
+    result = eqsat.optimize(text, rules=[rules])
+    np.testing.assert_array_equal(result.run({"x": np.array([-1, 2], np.float32)})["y"], [2, 8])

@@ -125,3 +125,12 @@ def test_a_result_that_does_not_fit_into_memory_is_not_verified() -> None:
     seen = eqsat.optimize(onnx.parser.parse_model(text), memory_limit="300MB").summary.verification
     assert seen is not None and seen.agrees is None
     assert any("memory limit" in reason for reason in seen.skipped)
+
+
+def test_a_loop_without_a_condition_makes_all_its_rounds():
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) <int64 n = {3}> {
+        y = Loop (n, , x) <body = b (int64 i, bool c, float[2, 3] v) => (bool d, float[2, 3] w)
+            { d = Identity(c) w = Neg(v) }> }"""
+    verified = eqsat.optimize(text).summary.verification
+    assert verified is not None
+    assert verified.agrees

@@ -6,13 +6,14 @@ A wrong claim would make an unsound rewrite look sound, and a sound one unsound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import Trait
+from eqsat.schema.types import OpKey
 
 _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 
@@ -22,19 +23,24 @@ ENDLESS = 10**9
 """Ends of a Slice from here on mean "to the end": no axis of an open size is that long."""
 
 
+def _wrap(op: OpKey, wrapped: Callable[[_Rule], _Rule]) -> None:
+    """Puts other rules in the place of an operator's; of two rules registered for one version the later one counts."""
+    for since in osi.registry.version_boundaries(op.domain, op.name):
+        rule = osi.registry.get(op.domain, op.name, since)
+        assert rule is not None
+        osi.registry.register(op.domain, op.name, since)(wrapped(rule))
+
+
 def _keep_broadcasts_sound() -> None:
     """Wraps the package's rules of operators that broadcast.
 
     They infer ``[N]`` for ``[N] + [M]``. If N is 1 it is ``[M]``, so it is neither but the greater of them, and a
     rewrite that swaps the operands must not change the type.
     """
-    osi.registry.collect()
-    for name in (*(o.op.name for o in standard() if Trait.BROADCASTS in o.traits), "MatMul"):
-        for since in osi.registry.version_boundaries("", name):
-            rule = osi.registry.get("", name, since)
-            assert rule is not None
-            # Of two rules registered for one version the later one counts.
-            osi.registry.register("", name, since)(_sound(rule, 2 if name == "MatMul" else 0))
+    for operator in standard():
+        if Trait.BROADCASTS in operator.traits:
+            _wrap(operator.op, partial(_sound, inner=0))
+    _wrap(OpKey("", "MatMul"), partial(_sound, inner=2))
 
 
 def _sound(rule: _Rule, inner: int) -> _Rule:
@@ -71,11 +77,9 @@ def _greatest(context: osi.ShapeInferenceContext, sizes: set[int | ir.SymbolicDi
 
 def _keep_ranks_sound() -> None:
     """Wraps the package's rules of operators whose rank depends on axes: the package treats unknown axes as no axes."""
-    for name in (o.op.name for o in standard() if o.axes is not None and not o.axes.ordered):
-        for since in osi.registry.version_boundaries("", name):
-            rule = osi.registry.get("", name, since)
-            assert rule is not None
-            osi.registry.register("", name, since)(_with_known_axes(rule))
+    for operator in standard():
+        if operator.axes is not None and not operator.axes.ordered:
+            _wrap(operator.op, _with_known_axes)
 
 
 def _with_known_axes(rule: _Rule) -> _Rule:
@@ -92,10 +96,7 @@ def _with_known_axes(rule: _Rule) -> _Rule:
 
 def _keep_branches_sound() -> None:
     """Wraps the package's rule of ``If``: where the shape of one branch is open, it takes that of the other."""
-    for since in osi.registry.version_boundaries("", "If"):
-        rule = osi.registry.get("", "If", since)
-        assert rule is not None
-        osi.registry.register("", "If", since)(_of_both_branches(rule))
+    _wrap(OpKey("", "If"), _of_both_branches)
 
 
 def _of_both_branches(rule: _Rule) -> _Rule:
@@ -112,10 +113,7 @@ def _of_both_branches(rule: _Rule) -> _Rule:
 
 def _keep_slices_sound() -> None:
     """Wraps the package's rule of ``Slice``: where a size is open, it takes the part between two numbers to exist."""
-    for since in osi.registry.version_boundaries("", "Slice"):
-        rule = osi.registry.get("", "Slice", since)
-        assert rule is not None
-        osi.registry.register("", "Slice", since)(_within_size(rule))
+    _wrap(OpKey("", "Slice"), _within_size)
 
 
 def _within_size(rule: _Rule) -> _Rule:
@@ -167,11 +165,8 @@ def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int,
 
 def _keep_expressions_short() -> None:
     """Wraps all rules of the package: expressions that grow with the model take time that grows with its square."""
-    for domain, name, versions in list(osi.registry.iter_supported()):
-        for since in versions:
-            rule = osi.registry.get(domain, name, since)
-            assert rule is not None
-            osi.registry.register(domain, name, since)(_with_short_expressions(rule))
+    for domain, name, _ in list(osi.registry.iter_supported()):
+        _wrap(OpKey(domain, name), _with_short_expressions)
 
 
 def _with_short_expressions(rule: _Rule) -> _Rule:
@@ -194,6 +189,7 @@ def _is_long(size: int | ir.SymbolicDim) -> bool:
 @cache
 def make_sound() -> None:
     """Puts the wrapped rules into the package's registry, once."""
+    osi.registry.collect()
     _keep_broadcasts_sound()
     _keep_ranks_sound()
     _keep_branches_sound()

@@ -59,7 +59,8 @@ def _as_declared(value: ir.Value, given: Any, where: str) -> np.ndarray:
         converted = array.astype(object)
     else:
         if array.dtype.kind not in "biuf":
-            raise ModelError("numbers are required", place=where, actual=f"{given!r}"[:100])
+            wanted = "true or false is" if value.dtype == ir.DataType.BOOL else "numbers are"
+            raise ModelError(f"{wanted} required", place=where, actual=f"{given!r}"[:100])
         with np.errstate(all="ignore"):
             converted = array.astype(value.dtype.numpy())
             back = converted.astype(np.float64)

@@ -131,7 +131,7 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
         inputs = inputs[:1]
     known = set(schema.attributes)
     extra = {n for n in attrs if n not in known}
-    if references - known or any(not _is_left_out(op, n, attrs[n], node) for n in extra):
+    if references - known or any(not _is_left_out(op, n, attrs[n], node, types) for n in extra):
         return None
     now = dict(default_attrs(op))
     for n, a in schema.attributes.items():
@@ -148,10 +148,12 @@ def _form(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: i
     return Form(written, frozenset(extra), len(inputs))
 
 
-def _is_left_out(op: OpKey, name: str, value: AttrValue, node: ir.Node) -> bool:
+def _is_left_out(
+    op: OpKey, name: str, value: AttrValue, node: ir.Node, types: Mapping[ir.Value, TensorType | None]
+) -> bool:
     """Whether a node without an attribute does the same at an opset that does not have the attribute."""
     if op.name == "Split" and name == "num_outputs":
-        known = tensor_type(node.inputs[0]) if node.inputs[0] is not None else None
+        known = _type(node.inputs[0], types)
         axis = _complete(node).get("axis", 0)
         size = None if known is None or known.shape is None or not isinstance(axis, int) else known.shape[axis]
         return isinstance(size, int) and isinstance(value, int) and size % value == 0

@@ -190,6 +190,19 @@ def test_functions_are_read_back_as_they_were(version: int, sizes: tuple[int, ..
         assert np.array_equal(wanted, found)
 
 
+def test_an_optimized_file_keeps_its_opset_when_it_is_optimized_again(tmp_path: Path):
+    (tmp_path / "my.target").write_text(
+        f"{TARGET}    composite one : exact\n        Sigmoid(Relu(x))\n", encoding="utf-8"
+    )
+    text = """<ir_version: 8, opset_import: ["": 13]>
+    g (float[4, 3] x) => (float[4, 3] y) { s = Relu(x) y = Sigmoid(s) }"""
+    first = eqsat.optimize(onnx.parser.parse_model(text), targets=[tmp_path / "my.target"])
+    assert first.summary.after.composites == 1
+    first.save(tmp_path / "a.onnx")
+    eqsat.optimize(tmp_path / "a.onnx", targets=[tmp_path / "my.target"]).save(tmp_path / "b.onnx")
+    assert [_version(tmp_path / name) for name in ("a.onnx", "b.onnx")] == [13, 13]
+
+
 def test_versions_are_read_with_care():
     model = eqsat.graph({"y": eqsat.op.Relu(eqsat.input("x", (2,)))})
     for text in ("999999999999,1", "-3,2", "a,b", "17", ""):
