@@ -7,11 +7,13 @@ from typing import Literal
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import eqsat
 from eqsat.cli import main
 from eqsat.errors import EqsatError, ExecutionError, ModelError, OptimizationError
+from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
 from eqsat.schema.free_sizes import FreeSize, samples
@@ -148,6 +150,16 @@ def test_all_sizes_that_are_missing_are_named_at_once():
         eqsat.compare(HEAD + MODELS["broadcast"], HEAD + MODELS["broadcast"])
     with pytest.raises(OptimizationError, match=r"--dim N=1 --dim H=128 --dim W=128"):
         eqsat.quantize(HEAD + MODELS["convolutions"], [])
+
+
+def test_sizes_of_inputs_may_be_expressions():
+    text = HEAD + "(float[past, 2] x, float[total, 2] z) => (float[total, 2] y) { y = Identity(z) }"
+    model = load(text)
+    model.graph.inputs[1].shape = ir.Shape(["past + 1", 2])
+    arrays = complete_inputs(model, dims={"past": 3})
+    assert [a.shape for a in arrays.values()] == [(3, 2), (4, 2)]
+    with pytest.raises(ExecutionError, match="`past` without a number"):
+        complete_inputs(model)
 
 
 def test_the_command_line_takes_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ExecutionError
+from eqsat.model.read.dims import binding_hint, free_sizes
 
 _INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
@@ -56,7 +57,7 @@ def complete_inputs(
             for dim, size in zip(value.shape, array.shape, strict=True):
                 if (symbol := _symbol(dim)) is not None:
                     sizes.setdefault(symbol, size)
-    _require_sizes([value for value in _inputs(model) if value.name not in complete], sizes)
+    _require_sizes(model, [value for value in _inputs(model) if value.name not in complete], sizes)
     for value in _inputs(model):
         if value.name not in complete:
             complete[value.name or ""] = _random(model, value, sizes, seed)
@@ -67,19 +68,24 @@ def _inputs(model: ir.Model) -> list[ir.Value]:
     return [value for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
-def _require_sizes(drawn: Sequence[ir.Value], sizes: Mapping[str, int]) -> None:
+def _require_sizes(model: ir.Model, drawn: Sequence[ir.Value], sizes: Mapping[str, int]) -> None:
     """Names all symbols without a size at once, with options to copy."""
-    symbols = [_symbol(d) for value in drawn for d in value.shape or () if not isinstance(d, int)]
-    missing = list(dict.fromkeys(s for s in symbols if s is not None and s not in sizes))
+    symbols = {name for value in drawn for d in value.shape or () for name in _names(d)}
+    missing = {name: size for name, size in free_sizes(model, {}).items() if name in symbols and name not in sizes}
     if missing:
-        options = " ".join(f"--dim {name}=1" for name in missing)
-        dims = ", ".join(f'"{name}": 1' for name in missing)
         raise ExecutionError(
             "sizes of the inputs are required to draw random ones",
-            place=", ".join(f"input {v.name!r}" for v in drawn if any(_symbol(d) in missing for d in v.shape or ())),
+            place=", ".join(
+                f"input {v.name!r}" for v in drawn if any(missing.keys() & _names(d) for d in v.shape or ())
+            ),
             actual=f"{', '.join(f'`{name}`' for name in missing)} without a number",
-            hint=f"bind them with dims={{{dims}}}, on the command line {options}, or provide the inputs",
+            hint=f"{binding_hint(missing)}, or provide the inputs",
         )
+
+
+def _names(dim: int | ir.SymbolicDim) -> frozenset[str]:
+    """The symbols of a dimension, which may be an expression."""
+    return frozenset() if isinstance(dim, int) or dim.value is None else dim.free_symbols()
 
 
 def _symbol(dim: int | ir.SymbolicDim) -> str | None:
@@ -95,7 +101,8 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
         )
     if value.shape is None:
         raise ExecutionError("a known rank is required to draw a random input", place=place, hint=hint)
-    shape = tuple(d if isinstance(d, int) else sizes.get(_symbol(d) or "", 1) for d in value.shape)
+    bound = [d if isinstance(d, int) else d.evaluate(sizes) for d in value.shape]
+    shape = tuple(max(0, d) if isinstance(d, int) else 1 for d in bound)
     dtype = value.dtype.numpy()
     # Numbers are drawn in a wider type.
     bounds.current().admit(math.prod(shape) * 8, 0, place, "a random input")
