@@ -20,10 +20,17 @@ Values = dict[int, Value]
 
 
 class Noise:
-    """Random changes of floats: relative ones, and below the normal numbers of the type as large as its rounding."""
+    """Random changes of floats: relative ones, and below the normal numbers of the type as large as its rounding.
 
-    def __init__(self, delta: float, seed: int) -> None:
+    Args:
+        delta: The greatest relative change.
+        seed: Of the random numbers.
+        rounds: Whether a value changes at least as much as its type rounds, which in 16 bits is more than ``delta``.
+    """
+
+    def __init__(self, delta: float, seed: int, *, rounds: bool = False) -> None:
         self.delta = delta
+        self.rounds = rounds
         self.rng = np.random.default_rng(seed)
 
     def on(self, value: Value, dtype: np.dtype | None = None) -> Value:
@@ -35,10 +42,12 @@ class Noise:
         if not isinstance(value, np.ndarray) or (value.dtype.kind != "f" and "float" not in value.dtype.name):
             return value
         exact = value if value.dtype == np.longdouble else value.astype(np.float64)
-        step = float(ml_dtypes.finfo(dtype or value.dtype).smallest_subnormal)
+        kind = ml_dtypes.finfo(dtype or value.dtype)
+        step = float(kind.smallest_subnormal)
+        delta = max(self.delta, float(kind.eps)) if self.rounds else self.delta
         with np.errstate(all="ignore"):
             size = np.abs(exact)
-            reach = np.maximum(self.delta * size, np.minimum(step, size))
+            reach = np.maximum(delta * size, np.minimum(step, size))
             changed = exact + reach * self.rng.uniform(-1, 1, value.shape)
             return np.where(np.isfinite(exact), changed, exact).astype(value.dtype)
 

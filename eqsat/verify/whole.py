@@ -102,7 +102,7 @@ def is_explained(programs: Programs, arrays: Mapping[str, Value], right: list[Va
         masks = [_beyond(a, b) for a, b in zip(same, right, strict=True)]
         sensitivity = [np.zeros(np.shape(a)) for a in same]
         for seed in range(4):
-            other, _ = run_input(programs, arrays, own, noise=Noise(1e-5, seed))
+            other, _ = run_input(programs, arrays, own, noise=Noise(1e-5, seed, rounds=True))
             for at, (a, b) in enumerate(zip(same, other, strict=True)):
                 if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
                     sensitivity[at] = np.maximum(sensitivity[at], judge.distance(a, b))
