@@ -39,14 +39,21 @@ def seed_option(what: str) -> Callable[[_Command], _Command]:
 
 def dims_option(command: _Command) -> _Command:
     """``--dim N=1``, any number of times; arrives as a dictionary."""
-    return click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=SIZE",
-        callback=_dims,
-        help="Bind a symbolic dimension of the model's inputs. May be repeated.",
-    )(command)
+    help_text = "Bind a symbolic dimension of the model's inputs. May be repeated."
+    return _dim_option("NAME=SIZE", _dims, help_text)(command)
+
+
+def sizes_option(command: _Command) -> _Command:
+    """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
+    help_text = (
+        "Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are taken. "
+        "One without --dim stays free. May be repeated."
+    )
+    return _dim_option("NAME=SIZE|FROM..TO[@TYPICAL]", _sizes, help_text)(command)
+
+
+def _dim_option(form: str, read: Callable[..., Any], help_text: str) -> Callable[[_Command], _Command]:
+    return click.option("--dim", "dims", multiple=True, metavar=form, callback=read, help=help_text)
 
 
 def values_option(command: _Command) -> _Command:
@@ -82,19 +89,6 @@ def declarations_option(command: _Command) -> _Command:
         help="A rule or target file that declares operators of a domain of your own, or a Python file that does, which "
         "is run. May be repeated.",
     )(cast(_Command, knowing))
-
-
-def sizes_option(command: _Command) -> _Command:
-    """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
-    return click.option(
-        "--dim",
-        "dims",
-        multiple=True,
-        metavar="NAME=SIZE|FROM..TO[@TYPICAL]",
-        callback=_sizes,
-        help="Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are "
-        "taken. One without --dim stays free. May be repeated.",
-    )(command)
 
 
 def vendors_option(what: str) -> Callable[[_Command], _Command]:

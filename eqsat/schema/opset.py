@@ -90,33 +90,6 @@ def is_same(op: OpKey, a: int, b: int) -> bool:
     return first.since_version == second.since_version and not second.deprecated
 
 
-@cache
-def is_extension(op: OpKey, a: int, b: int) -> bool:
-    """Whether a newer opset of the default domain only adds element types and attributes to an operator."""
-    if is_same(op, a, b):
-        return True
-    try:
-        first, second = defs.get_schema(op.name, a), defs.get_schema(op.name, b)
-    except defs.SchemaError:
-        return False
-    before, after = _attributes_of(first), _attributes_of(second)
-    return (
-        not second.deprecated
-        and _formals_of(first) == _formals_of(second)
-        and before == {name: after.get(name) for name in before}
-        and not any(second.attributes[name].required for name in after if name not in before)
-    )
-
-
-def _formals_of(found: Schema) -> list[tuple[str, str]]:
-    return [(p.name, str(p.option)) for p in (*found.inputs, *found.outputs)]
-
-
-def _attributes_of(found: Schema) -> dict[str, tuple[str, bool, bytes]]:
-    listed = found.attributes.items()
-    return {name: (str(a.type), a.required, a.default_value.SerializeToString()) for name, a in listed}
-
-
 def unknown_operator(op: OpKey, *, place: str = "") -> ModelError:
     """The error for an operator that does not exist, with a proposal."""
     domain = canonical_domain(op.domain)

@@ -20,7 +20,9 @@ from eqsat.extract.graph import DisjointSets, components, topological_order
 from eqsat.extract.milp.highs import Program, Rows
 
 ROUNDS = 60
+"""Integer programs of one search; knots of some 30 nodes with more of them took minutes and gained nothing."""
 SEARCH_NODES = 1000
+"""Nodes of the search tree of each of them."""
 TOLERANCE = 1e-9
 
 

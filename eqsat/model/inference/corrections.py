@@ -157,7 +157,8 @@ def _least(size: ir.SymbolicDim, end: int) -> ir.SymbolicDim:
 
 def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int, step: int) -> int | ir.SymbolicDim:
     """How often one can step from a start to an end that is not before the beginning."""
-    if last.value is None:
+    can_be_empty = any(map(context.is_generated_symbol, last.free_symbols()))
+    if last.value is None or (start and can_be_empty):
         return context.new_symbolic_dim()
     # The sum brings the expression to the form in which the package compares expressions.
     return ir.SymbolicDim(f"Max(0, floor(({last.value} - {start} + {step - 1})/{step}))") + 0

@@ -22,6 +22,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import default_attrs, op_key, plain_value
 from eqsat.schema.functions import Function, Operator, declared_here, declared_name, find_declared
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey
+from eqsat.schema.versions import means_same
 
 _CONSTANT = OpKey("", "Constant")
 _CAST_LIKE = OpKey("", "CastLike")
@@ -159,7 +160,7 @@ def _program(
     steps: list[_Step] = []
     for node in function:
         op = known.get(_key(node.domain, node.op_type, node.overload), op_key(node))
-        if not opset.is_extension(op, version, opset.PINNED_OPSET):
+        if not means_same(op, version):
             return f"`{op}` of opset {version}, which has changed since"
         attrs = _attributes(op, node, bound)
         if any(isinstance(value, GraphAttr) for _, value in attrs):
