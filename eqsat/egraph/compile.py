@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 
+from eqsat.egraph.free_constants import GATHERINGS
 from eqsat.egraph.language import ABSENT, Constructor
 from eqsat.egraph.query import Query, QueryBuilder
 from eqsat.egraph.right_side import BuildStep, Layout, LayoutBuilder
@@ -41,6 +42,7 @@ from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
+_GATHERED = [[g.op] for g in GATHERINGS]
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
 _FUNCTIONS = {
     "type": "type",
@@ -121,8 +123,13 @@ class CompiledClause:
 
     @property
     def gathers(self) -> bool:
-        """Whether it moves constants one step, see :mod:`eqsat.egraph.free_constants`."""
-        return self.layout is not None and any(c.kind in ("free_term", "free_factor") for c in self.columns)
+        """Whether it moves constants one step, or drops one that has no effect: until then ``x * 1`` has the class of x
+        as an operand, and constants would move past the 1 without end. See :mod:`eqsat.egraph.free_constants`.
+        """
+        if self.layout is None:
+            return False
+        drops = not self.layout.steps and [s.constructor.op for s in self.query.sites] in _GATHERED
+        return drops or any(c.kind in ("free_term", "free_factor") for c in self.columns)
 
     @property
     def outputs(self) -> int:

@@ -109,3 +109,15 @@ target acc
 """
     with pytest.raises(EqsatError, match="can only be asked in `where` of rules and composites"):
         read_text(text, "acc.target")
+
+
+def test_neutral_constants_do_not_multiply() -> None:
+    """Until `x * 1` is x, it is an operand of itself: constants must not move past the 1 again and again."""
+    model = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[2, 3] x, float[2, 3] z) => (float[2, 3] y)
+    <float one = {1.0}, float b = {0.6}, float zero = {0.0}>
+    { u = Mul(x, b)  v = Mul(u, one)  w = Mul(v, z)  s = Add(w, b)  t = Add(s, zero)  y = Add(t, x) }"""
+    saturation = eqsat.optimize(model).summary.saturation
+    assert saturation is not None
+    assert saturation.stop_reason == "saturated"
+    assert saturation.enodes < 40

@@ -13,6 +13,7 @@ from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from eqsat.check import Unsupported
+from eqsat.model.write.concise import concise
 from eqsat.ops.reference import ReferenceNode
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
@@ -114,7 +115,7 @@ def _session(op: OpKey, attrs: Attrs, signature: tuple[Any, ...], outputs: int) 
     names = ["" if s is None else f"i{k}" for k, s in enumerate(signature)]
     results = [f"o{k}" for k in range(outputs)]
     node = helper.make_node(op.name, names, results, domain=op.domain)
-    node.attribute.extend(to_protos(attrs, op))
+    node.attribute.extend(to_protos(concise(op, attrs), op))
     graph = helper.make_graph(
         [node],
         "node",
