@@ -20,7 +20,7 @@ MOST_ENODES = 6.0
 """E-nodes per operator of the model, constants included."""
 MOST_SPELLINGS = 5
 """E-nodes of a class."""
-MOST_ROUNDS = 4
+MOST_ROUNDS = 8
 
 
 @pytest.fixture(scope="module", params=list(CHAINS))

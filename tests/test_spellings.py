@@ -1,0 +1,253 @@
+"""One program whatever the spelling: norms, activations and attention as exporters write them, and as others might."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.model.load import load
+from tests.model.running import random_inputs, run_ort
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>\n'
+NEWER = '<ir_version: 8, opset_import: ["": 18]>\n'
+
+# ---- over the last axes: gamma and beta have 8 elements --------------------------------------------------------------
+
+CONSTANTS = """<float[8] g = {1.5, 0.5, 2, 1, -1, 0.25, 1, 3}, float[8] b = {0.5, 0, 1, -1, 2, 0.125, 0, 4},
+    float two = {2}, float half = {0.5}, float minus_half = {-0.5}, float one = {1}, float eighth = {0.125},
+    float eight = {8}, float e = {0.001}, int64[1] axes = {-1}, int64[1] last = {2}>"""
+CENTRED = "m = ReduceMean <axes = [-1]> (x) d = Sub(x, m)"
+SUFFIX = "z = Mul(n, g) y = Add(z, b)"
+LAYER_NORMS = {
+    "power": f"{CENTRED} q = Pow(d, two) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) n = Div(d, s)",
+    "square": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [2]> (q) w = Add(v, e) s = Sqrt(w) n = Div(d, s)",
+    "twice": "m = ReduceMean <axes = [-1]> (x) d = Sub(x, m) d2 = Sub(x, m) q = Pow(d2, two) "
+    "v = ReduceMean <axes = [-1]> (q) w = Add(e, v) s = Sqrt(w) n = Div(d, s)",
+    "root by power": f"{CENTRED} q = Pow(d, two) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Pow(w, half) "
+    "n = Div(d, s)",
+    "reciprocal root": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
+    "r = Reciprocal(s) n = Mul(d, r)",
+    "one by root": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
+    "r = Div(one, s) n = Mul(r, d)",
+    "negative power": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) "
+    "r = Pow(w, minus_half) n = Mul(d, r)",
+    "sums": "t = ReduceSum <keepdims = 1> (x, axes) m = Mul(t, eighth) d = Sub(x, m) q = Mul(d, d) "
+    "u = ReduceSum <keepdims = 1> (q, axes) v = Div(u, eight) w = Add(v, e) s = Sqrt(w) n = Div(d, s)",
+    "sum of squares": f"{CENTRED} u = ReduceSumSquare <axes = [-1]> (d) v = Div(u, eight) w = Add(v, e) s = Sqrt(w) "
+    "n = Div(d, s)",
+    "moments": "m = ReduceMean <axes = [-1]> (x) q = Mul(x, x) f = ReduceMean <axes = [-1]> (q) k = Mul(m, m) "
+    "v = Sub(f, k) d = Sub(x, m) w = Add(v, e) s = Sqrt(w) n = Div(d, s)",
+    "dropped dims": "m0 = ReduceMean <axes = [-1], keepdims = 0> (x) m = Unsqueeze(m0, last) d = Sub(x, m) "
+    "q = Mul(d, d) v0 = ReduceMean <axes = [-1], keepdims = 0> (q) v = Unsqueeze(v0, last) w = Add(v, e) s = Sqrt(w) "
+    "n = Div(d, s)",
+    "quotients": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
+    "n1 = Div(x, s) n2 = Div(m, s) n = Sub(n1, n2)",
+    "no epsilon": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) s = Sqrt(v) n = Div(d, s)",
+}
+WHOLE_LAYER_NORMS = {
+    "as TensorFlow writes it": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
+    "r = Reciprocal(s) k = Mul(r, g) xk = Mul(x, k) mk = Mul(m, k) c = Sub(b, mk) y = Add(xk, c)",
+    "scale before": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
+    "gd = Mul(g, d) z = Div(gd, s) y = Add(b, z)",
+    "operator without affine": "n0 = LayerNormalization <axis = -1, epsilon = 0.001> (x, ones) z = Mul(n0, g) "
+    "y = Add(z, b)",
+}
+
+
+def _kinds(model: str, **options: object) -> Counter[str]:
+    """The operators of the optimized model, which is compared with ONNX Runtime on the input."""
+    result = eqsat.optimize(model, **options)
+    loaded = load(model)
+    feed = random_inputs(loaded, seed=1)
+    for found, wanted in zip(result.run(feed).values(), run_ort(loaded, feed), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * float(np.abs(wanted).max()))
+    scopes = [result.model.graph, *result.model.functions.values()]
+    return Counter(node.op_type for scope in scopes for node in scope if not node.domain and node.op_type != "Constant")
+
+
+@pytest.mark.parametrize("name", LAYER_NORMS)
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_normalization(name: str, affine: bool) -> None:
+    body = LAYER_NORMS[name] + (SUFFIX if affine else " y = Identity(n)")
+    model = f"{HEAD} g (float[2, 3, 8] x) => (float[2, 3, 8] y) {CONSTANTS} {{ {body} }}"
+    assert _kinds(model) == {"LayerNormalization": 1}
+
+
+@pytest.mark.parametrize("name", WHOLE_LAYER_NORMS)
+def test_layer_normalization_with_its_affine_map(name: str) -> None:
+    constants = CONSTANTS.replace("<", "<float[8] ones = {1, 1, 1, 1, 1, 1, 1, 1}, ", 1)
+    model = f"{HEAD} g (float[2, 3, 8] x) => (float[2, 3, 8] y) {constants} {{ {WHOLE_LAYER_NORMS[name]} }}"
+    assert _kinds(model) == {"LayerNormalization": 1}
+
+
+@pytest.mark.parametrize("targets", [["dnnl"], []])
+def test_two_spellings_have_one_cost_and_one_partition(targets: list[str]) -> None:
+    outcomes = set()
+    for name in ("power", "reciprocal root", "sums", "quotients"):
+        body = LAYER_NORMS[name] + SUFFIX
+        model = f"{HEAD} g (float[64, 32, 8] x) => (float[64, 32, 8] y) {CONSTANTS} {{ {body} }}"
+        result = eqsat.optimize(model, targets=targets, verify=False)
+        regions = tuple((r.target, r.nodes) for r in result.regions)
+        outcomes.add((f"{result.cost:.6g}", regions))
+    assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = Pow(x, two) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) r = Reciprocal(s) n = Mul(x, r)",
+        "q = Mul(x, x) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) n = Div(x, s)",
+        "q = Mul(x, x) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) r = Pow(w, minus_half) n = Mul(r, x)",
+        "u = ReduceSumSquare <axes = [-1]> (x) v = Mul(u, eighth) w = Add(v, e) s = Sqrt(w) n = Div(x, s)",
+    ],
+)
+def test_root_mean_square_normalization(body: str) -> None:
+    model = f"{HEAD} g (float[2, 3, 8] x) => (float[2, 3, 8] y) {CONSTANTS} {{ {body} y = Mul(g, n) }}"
+    assert _kinds(model) == {"RMSNormalization": 1}
+
+
+# ---- over channels and images -----------------------------------------------------------------------------------------
+
+CHANNELS = """<float[4, 1, 1] g = {1.5, 0.5, 2, 1}, float[4, 1, 1] b = {0.5, 0, 1, -1}, float[2] ones = {1, 1},
+    float[2] zeros = {0, 0}, int64[3] groups = {0, 2, -1}, int64[4] image = {2, 4, 30, 50}, float e = {0.001},
+    float two = {2}>"""
+
+
+@pytest.mark.parametrize(
+    ("body", "operator"),
+    [
+        (
+            "r = Reshape(x, groups) i = InstanceNormalization <epsilon = 0.001> (r, ones, zeros) n = Reshape(i, image)",
+            "GroupNormalization",
+        ),
+        (
+            "r = Reshape(x, groups) m = ReduceMean <axes = [2]> (r) d = Sub(r, m) q = Mul(d, d) "
+            "v = ReduceMean <axes = [2]> (q) w = Add(v, e) s = Sqrt(w) i = Div(d, s) n = Reshape(i, image)",
+            "GroupNormalization",
+        ),
+        (
+            "m = ReduceMean <axes = [2, 3]> (x) d = Sub(x, m) q = Pow(d, two) v = ReduceMean <axes = [2, 3]> (q) "
+            "w = Add(v, e) s = Sqrt(w) n = Div(d, s)",
+            "InstanceNormalization",
+        ),
+    ],
+)
+def test_normalization_of_images(body: str, operator: str) -> None:
+    model = f"""{HEAD} g (float[2, 4, 30, 50] x) => (float[2, 4, 30, 50] y) {CHANNELS}
+    {{ {body} z = Mul(n, g) y = Add(z, b) }}"""
+    assert _kinds(model, targets=["dnnl"]) == {operator: 1}
+
+
+def test_normalization_of_channels_that_come_first() -> None:
+    model = f"""{HEAD} g (float[2, 4, 30, 50] x) => (float[2, 4, 30, 50] y) {CHANNELS} {{
+        m = ReduceMean <axes = [1]> (x) d = Sub(x, m) q = Pow(d, two) v = ReduceMean <axes = [1]> (q)
+        w = Add(v, e) s = Sqrt(w) n = Div(d, s) z = Mul(n, g) y = Add(z, b) }}"""
+    found = _kinds(model)
+    assert found["LayerNormalization"] == 1
+    assert not found["ReduceMean"]
+
+
+# ---- activations -------------------------------------------------------------------------------------------------------
+
+NUMBERS = """<float r = {0.70710678118}, float root = {1.41421356237}, float half = {0.5}, float one = {1},
+    float three = {3}, float a = {0.044715}, float c = {0.7978845608}, float ac = {0.0356774081363}, float q = {1.702}>"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Div(x, root) u = Erf(t) v = Add(u, one) w = Mul(x, v) y = Mul(w, half)",
+        "t = Mul(x, r) u = Erf(t) v = Add(one, u) w = Mul(v, half) y = Mul(w, x)",
+        "h = Mul(half, x) t = Mul(x, r) u = Erf(t) v = Add(u, one) y = Mul(h, v)",
+        "t = Mul(x, r) u = Erf(t) v = Mul(u, half) w = Add(v, half) y = Mul(x, w)",
+        "p = Pow(x, three) t = Mul(p, a) s = Add(x, t) u = Mul(s, c) v = Tanh(u) w = Add(v, one) h = Mul(x, half) "
+        "y = Mul(h, w)",
+        "p1 = Mul(x, x) p = Mul(p1, x) t = Mul(a, p) s = Add(t, x) u = Mul(c, s) v = Tanh(u) w = Add(one, v) "
+        "h = Mul(half, w) y = Mul(x, h)",
+        "p = Mul(x, x) t = Mul(p, a) s = Add(t, one) i = Mul(x, s) u = Mul(i, c) v = Tanh(u) w = Add(v, one) "
+        "h = Mul(x, w) y = Mul(h, half)",
+        "p = Mul(x, x) t = Mul(p, a) s = Add(t, one) cx = Mul(x, c) u = Mul(cx, s) v = Tanh(u) w = Add(v, one) "
+        "h = Mul(x, w) y = Mul(h, half)",
+        "p = Pow(x, three) t = Mul(p, ac) cx = Mul(x, c) u = Add(cx, t) v = Tanh(u) w = Add(v, one) h = Mul(x, w) "
+        "y = Mul(h, half)",
+    ],
+)
+def test_gelu(body: str) -> None:
+    assert _kinds(f"{HEAD} g (float[5, 7] x) => (float[5, 7] y) {NUMBERS} {{ {body} }}") == {"Gelu": 1}
+
+
+@pytest.mark.parametrize(
+    "body", ["s = Sigmoid(x) y = Mul(x, s)", "t = Mul(x, q) s = Sigmoid(t) y = Mul(s, x)"], ids=["silu", "quick_gelu"]
+)
+def test_swish(body: str) -> None:
+    text = f"{HEAD} g (float[500, 700] x) => (float[500, 700] y) {NUMBERS} {{ {body} }}"
+    assert _kinds(text, targets=["dnnl"]) == {"Swish": 1}
+
+
+# ---- attention: 2 batches, 4 heads, 6 queries of 8 features, 10 keys ---------------------------------------------------
+
+ATTENTION = """<float scale = {0.35355338}, float part = {0.59460354}, float over = {2.828427}, float zero = {0},
+    int64[3] three = {8, 10, 8}, int64[4] back = {2, 4, 8, 10}>"""
+QUERY = "q1 = Identity(q)"
+SCALED = {
+    "none": "{k} s = MatMul(q, kt)",
+    "on scores": "{k} s0 = MatMul(q, kt) s = Mul(s0, scale)",
+    "by division": "{k} s0 = MatMul(q, kt) s = Div(s0, over)",
+    "on queries": "qs = Mul(q, scale) {k} s = MatMul(qs, kt)",
+    "on keys": "ks = Mul(k, scale) {ks} s = MatMul(q, kt)",
+    "on both": "qs = Mul(q, part) ks = Mul(k, part) {ks} s = MatMul(qs, kt)",
+    "on transposed keys": "{k0} kt = Mul(kt0, scale) s = MatMul(q, kt)",
+}
+KEYS = {
+    "at once": "{out} = Transpose <perm = [0, 1, 3, 2]> ({source})",
+    "by three dimensions": "r_{out} = Reshape({source}, three) t_{out} = Transpose <perm = [0, 2, 1]> (r_{out}) "
+    "{out} = Reshape(t_{out}, back)",
+}
+MASKS = {"none": "m = Identity(s)", "for each query": "m = Add(s, mask)", "causal": "m = Add(triangle, s)"}
+SOFTMAX = {
+    "plain": "p = Softmax <axis = -1> (m)",
+    "guarded": "p0 = Softmax <axis = -1> (m) nan = IsNaN(p0) p = Where(nan, zero, p0)",
+}
+
+
+def _attention(scaled: str, keys: str, mask: str, softmax: str) -> str:
+    spell = KEYS[keys].format
+    body = SCALED[scaled].format(
+        k=spell(out="kt", source="k"), ks=spell(out="kt", source="ks"), k0=spell(out="kt0", source="k")
+    )
+    triangle = np.where(np.tri(6, 10, 4) > 0, 0, -1e9).ravel()
+    constants = ATTENTION.replace("<", f"<float[1, 1, 6, 10] triangle = {{{', '.join(map(str, triangle))}}}, ", 1)
+    given = ", float[2, 1, 6, 10] mask" if mask == "for each query" else ""
+    return f"""{HEAD} g (float[2, 4, 6, 8] q, float[2, 4, 10, 8] k, float[2, 4, 10, 8] v{given})
+        => (float[2, 4, 6, 8] y) {constants} {{ {body} {MASKS[mask]} {SOFTMAX[softmax]} y = MatMul(p, v) }}"""
+
+
+@pytest.mark.parametrize("softmax", SOFTMAX)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("scaled", SCALED)
+def test_attention(scaled: str, keys: str, mask: str, softmax: str) -> None:
+    assert _kinds(_attention(scaled, keys, mask, softmax), verify=False) == {"Attention": 1}
+
+
+def test_a_query_without_keys_is_zero_where_the_softmax_is_guarded() -> None:
+    model = _attention("on scores", "at once", "for each query", "guarded")
+    result = eqsat.optimize(model)
+    assert [node.op_type for node in result.model.graph] == ["Attention"]
+    feed = random_inputs(load(model), seed=2)
+    feed["mask"][0, 0, 3] = -np.inf
+    feed["mask"][1, 0, 5, :4] = -np.inf
+    (wanted,) = run_ort(load(model), feed)
+    assert not wanted[0, :, 3].any()
+    for backend in ("numpy", "c"):
+        np.testing.assert_allclose(result.run(feed, backend=backend)["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_attention_of_the_input_can_be_taken_apart() -> None:
+    model = """<ir_version: 10, opset_import: ["": 23]>
+    g (float[2, 4, 64, 32] q, float[2, 4, 64, 32] k, float[2, 4, 64, 32] v) => (float[2, 4, 64, 32] y)
+    { y = Attention <scale = 0.5> (q, k, v) }"""
+    assert _kinds(model, targets=["dnnl"], host="c").keys() >= {"MatMul", "Softmax"}
