@@ -14,7 +14,7 @@ from tests.model.running import random_inputs, run_ort
 HEAD = '<ir_version: 8, opset_import: ["": 17]>\n'
 NEWER = '<ir_version: 8, opset_import: ["": 18]>\n'
 
-# ---- over the last axes: gamma and beta have 8 elements --------------------------------------------------------------
+# ---- over the last axes: gamma and beta have 8 elements ------------------------------------------------------------
 
 CONSTANTS = """<float[8] g = {1.5, 0.5, 2, 1, -1, 0.25, 1, 3}, float[8] b = {0.5, 0, 1, -1, 2, 0.125, 0, 4},
     float two = {2}, float half = {0.5}, float minus_half = {-0.5}, float one = {1}, float eighth = {0.125},
@@ -109,7 +109,7 @@ def test_root_mean_square_normalization(body: str) -> None:
     assert _kinds(model) == {"RMSNormalization": 1}
 
 
-# ---- over channels and images -----------------------------------------------------------------------------------------
+# ---- over channels and images --------------------------------------------------------------------------------------
 
 CHANNELS = """<float[4, 1, 1] g = {1.5, 0.5, 2, 1}, float[4, 1, 1] b = {0.5, 0, 1, -1}, float[2] ones = {1, 1},
     float[2] zeros = {0, 0}, int64[3] groups = {0, 2, -1}, int64[4] image = {2, 4, 30, 50}, float e = {0.001},
@@ -150,10 +150,11 @@ def test_normalization_of_channels_that_come_first() -> None:
     assert not found["ReduceMean"]
 
 
-# ---- activations -------------------------------------------------------------------------------------------------------
+# ---- activations ---------------------------------------------------------------------------------------------------
 
 NUMBERS = """<float r = {0.70710678118}, float root = {1.41421356237}, float half = {0.5}, float one = {1},
-    float three = {3}, float a = {0.044715}, float c = {0.7978845608}, float ac = {0.0356774081363}, float q = {1.702}>"""
+    float three = {3}, float a = {0.044715}, float c = {0.7978845608}, float ac = {0.0356774081363},
+    float q = {1.702}>"""
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_swish(body: str) -> None:
     assert _kinds(text, targets=["dnnl"]) == {"Swish": 1}
 
 
-# ---- attention: 2 batches, 4 heads, 6 queries of 8 features, 10 keys ---------------------------------------------------
+# ---- attention: 2 batches, 4 heads, 6 queries of 8 features, 10 keys -----------------------------------------------
 
 ATTENTION = """<float scale = {0.35355338}, float part = {0.59460354}, float over = {2.828427}, float zero = {0},
     int64[3] three = {8, 10, 8}, int64[4] back = {2, 4, 8, 10}>"""
@@ -231,6 +232,15 @@ def _attention(scaled: str, keys: str, mask: str, softmax: str) -> str:
 @pytest.mark.parametrize("scaled", SCALED)
 def test_attention(scaled: str, keys: str, mask: str, softmax: str) -> None:
     assert _kinds(_attention(scaled, keys, mask, softmax), verify=False) == {"Attention": 1}
+
+
+@pytest.mark.parametrize("mask", ["", "[6, 10]", "[8, 6, 10]", "[8, 1, 10]"])
+def test_attention_of_three_dimensions(mask: str) -> None:
+    given = f", float{mask} mask" if mask else ""
+    model = f"""{HEAD} g (float[8, 6, 8] q, float[8, 10, 8] k, float[8, 10, 8] v{given}) => (float[8, 6, 8] y)
+    {ATTENTION} {{ kt = Transpose <perm = [0, 2, 1]> (k) qs = Mul(q, scale) s = MatMul(qs, kt)
+    {"m = Add(s, mask)" if mask else "m = Identity(s)"} p = Softmax <axis = -1> (m) y = MatMul(p, v) }}"""
+    assert _kinds(model, verify=False)["Attention"] == 1
 
 
 def test_a_query_without_keys_is_zero_where_the_softmax_is_guarded() -> None:
