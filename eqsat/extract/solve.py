@@ -15,6 +15,7 @@ import numpy as np
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, needed, program_cost
+from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Choice, Problem, Solution
@@ -81,13 +82,16 @@ def solve(
     clock.lap("greedy")
     fits = reduced.problem.classes <= LARGEST
     if objective == "best" and fits and not clock.is_over():
-        search = PartwiseSearch(reduced.problem, start, clock.deadline, gap, seed, best)
+        kept = SHARE * time_limit if len(problem.targets) > 1 else 0.0
+        search = PartwiseSearch(reduced.problem, start, clock.deadline - kept, gap, seed, best)
         search.run()
         if search.choices is not None:
             best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
         else:
             best.raise_bound("parts", search.bound)
         clock.seconds.update(search.seconds)
+        if not best.closed(gap):
+            _offer_fewer_targets(problem, best, clock, gap, seed)
         if best.choices is None and search.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
@@ -104,6 +108,22 @@ def solve(
     late = "time limit" if fits else "size limit"
     reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else late
     return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
+
+
+def _offer_fewer_targets(problem: Problem, best: Incumbent, clock: _Clock, gap: float, seed: int) -> None:
+    """Offers the programs of problems with fewer targets, within the time that is left."""
+    waiting = list(selections(problem)) if len(problem.targets) > 1 else []
+    while waiting and not clock.is_over():
+        targets = waiting.pop(0)
+        share = (clock.deadline - time.perf_counter()) / (len(waiting) + 1)
+        try:
+            found = solve(restricted(problem, targets), time_limit=share, gap=gap, seed=seed)
+        except OptimizationError:
+            # Without the other targets, there may be no program.
+            continue
+        choices = widened(found.choices, targets)
+        best.offer("fewer targets", choices, program_cost(problem, choices))
+    clock.lap("fewer targets")
 
 
 class _Clock:

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pytest
 from eqsat.errors import OptimizationError
 from eqsat.extract import parts
 from eqsat.extract.cost import check, needed
+from eqsat.extract.fewer_targets import restricted, selections
+from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
 from eqsat.extract.solve import solve
 from eqsat.extract.split import split
@@ -109,6 +112,41 @@ def test_out_of_time_leaves_a_program_and_a_valid_bound() -> None:
     unlucky = solve(problem, incumbent=host, time_limit=0.0)
     assert unlucky.stop_reason == "time limit"
     assert 0 < unlucky.gap < 1
+
+
+def test_more_targets_never_make_a_program_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the search over all of them finds nothing in its time."""
+    run = PartwiseSearch.run
+    compared = 0
+    for seed in range(40):
+        problem = launch_problem(seed)
+        alone = [_cost_of(restricted(problem, targets)) for targets in selections(problem)]
+        if min(alone) == INF:
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(PartwiseSearch, "run", _idle_on(len(problem.targets), run))
+            patch.setattr("eqsat.extract.solve.greedy", lambda found: None)
+            found = solve(problem)
+        check(problem, found.choices)
+        assert found.cost <= min(alone) * (1 + 1e-9)
+        assert found.bound <= found.cost
+        compared += 1
+    assert compared > 5
+
+
+def _cost_of(problem: Problem) -> float:
+    try:
+        return solve(problem).cost
+    except OptimizationError:
+        return INF
+
+
+def _idle_on(targets: int, run: Callable[[PartwiseSearch], None]) -> Callable[[PartwiseSearch], None]:
+    def idle(search: PartwiseSearch) -> None:
+        if len(search.problem.targets) < targets:
+            run(search)
+
+    return idle
 
 
 def test_parts_that_ran_out_of_time_do_not_raise_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
