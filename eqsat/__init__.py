@@ -13,9 +13,10 @@ from eqsat.version import __version__
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import QuantizationResult, Result, compare, load, optimize, quantize, run, save, write_c
+    from eqsat.api import Result, compare, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.model.builder import graph, input, op
+    from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
     from eqsat.schema.types import TensorType
 
@@ -42,7 +43,7 @@ __all__ = [
 
 _HOME = {
     "Backend": "eqsat.backends",
-    "QuantizationResult": "eqsat.api",
+    "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
     "compare": "eqsat.api",

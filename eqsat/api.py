@@ -17,11 +17,6 @@ from eqsat.model.read.dims import Size
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.partition_functions import PartitionFunction
-from eqsat.quantization.data import DataSource
-from eqsat.quantization.limits import Budget
-from eqsat.quantization.options import Activation, AnyMethod, Conversions, Options, QuantizationOptions
-from eqsat.quantization.pipeline import quantize as quantized
-from eqsat.quantization.result import QuantizationResult
 from eqsat.result import Means, Result, execute
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import Declaration
@@ -37,11 +32,15 @@ if TYPE_CHECKING:
 
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form
+    from eqsat.quantization.data import DataSource
+    from eqsat.quantization.limits import Budget
+    from eqsat.quantization.options import Activation, AnyMethod, Conversions
+    from eqsat.quantization.result import QuantizationResult
 
 PATIENCE = 20.0
 """How many times the time limit a quantization may take: its stages execute the samples again and again."""
 
-__all__ = ["QuantizationResult", "Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
+__all__ = ["Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
 def load(
@@ -232,6 +231,9 @@ def quantize(
             operator has no integer form where all must have one.
         ModelError, RuleError, TargetError, OptimizationError, LimitError: As for :func:`eqsat.optimize`.
     """
+    from eqsat.quantization.options import Options, QuantizationOptions
+    from eqsat.quantization.pipeline import quantize as quantized
+
     return quantized(
         source,
         calibration,

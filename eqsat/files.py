@@ -112,6 +112,20 @@ def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def cache_folder() -> Path:
+    """Where compiled models and read rules are kept: ``$EQSAT_CACHE``, else the user's cache of the platform."""
+    given = os.environ.get("EQSAT_CACHE")
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "eqsat"
+
+
 def reason(error: OSError) -> str:
     """What went wrong, in the words of the system."""
     return error.strerror or str(error)

@@ -20,6 +20,7 @@ from pathlib import Path
 from eqsat.codegen import cache
 from eqsat.codegen.isa import ALL, PORTABLE, Isa
 from eqsat.errors import CodegenError
+from eqsat.files import cache_folder
 
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 """How generated code is compiled: C's own arithmetic, without features that the code does not use (errno,
@@ -49,20 +50,6 @@ def find_compiler() -> list[str]:
 def _version(command: tuple[str, ...]) -> str:
     done = subprocess.run([*command, "--version"], capture_output=True, encoding="utf-8", check=False)
     return done.stdout
-
-
-def cache_folder() -> Path:
-    """Where compiled models are kept: ``$EQSAT_CACHE``, else the user's cache of the platform."""
-    given = os.environ.get("EQSAT_CACHE")
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "eqsat"
 
 
 @lru_cache(maxsize=1)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from egglog import bindings
 
+from eqsat.egraph.bindings import bindings
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
-from egglog import bindings
 
+from eqsat.egraph.bindings import bindings
 from eqsat.egraph.engine import SPAN, Engine, call, integer
 from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import ORIGINAL, Constructor, has_variadic_outputs

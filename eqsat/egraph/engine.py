@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from egglog import bindings
-
+from eqsat.egraph.bindings import bindings
 from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 

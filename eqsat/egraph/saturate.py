@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
-from egglog import bindings
 
+from eqsat.bounds import without_collection
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
+from eqsat.egraph.bindings import bindings
 from eqsat.egraph.combinations import MOST_COMBINATIONS, most_matches
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.demand_tables import Facts
@@ -95,7 +96,8 @@ class Saturation:
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
         self.approximations = tuple(approximations)
-        self._prepare(rules, targets, raw)
+        with without_collection():
+            self._prepare(rules, targets, raw)
 
     # ---- preparation ------------------------------------------------------------------------------
 

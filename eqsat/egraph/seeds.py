@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import onnx_ir as ir
-from egglog import bindings
 
+from eqsat.egraph.bindings import bindings
 from eqsat.egraph.demand_tables import Facts
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.engine import SPAN, Engine, call, integer

@@ -6,10 +6,8 @@ the graph, bind dimensions, infer types.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -59,25 +57,13 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mappi
         Shape([2, 4])
     """
     place = str(source) if isinstance(source, str | os.PathLike) and "\n" not in str(source) else "the model"
-    with _without_collection(), bounds.bounded(place=place):
+    with bounds.without_collection(), bounds.bounded(place=place):
         try:
             return finish(read(source), dims, values)
         except UnicodeDecodeError as error:
             raise ModelError(
                 "names in UTF-8 are required", place=place, actual=f"bytes {error.object[:40]!r}"
             ) from error
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Keeps the cycle collector from scanning all objects repeatedly while many are made and none is freed."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:

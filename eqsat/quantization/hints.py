@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import networkx as nx
 import onnx_ir as ir
 
 from eqsat.ops.functions import CAST_HINT
@@ -30,6 +29,8 @@ def hinted_types(nodes: Sequence[ir.Node], is_data: Callable[[ir.Value], bool]) 
         nodes: Of the main graph.
         is_data: Whether a value is a tensor of floats.
     """
+    import networkx as nx
+
     hints = [node for node in nodes if is_hint(op_key(node))]
     if not hints:
         return {}

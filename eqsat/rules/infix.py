@@ -7,11 +7,13 @@ Python.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from lark import Token
+from typing import TYPE_CHECKING
 
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
+
+if TYPE_CHECKING:
+    from lark import Token
 
 OR, AND, NOT, COMPARE, SUM, PRODUCT, UNARY, POWER = range(1, 9)
 LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "**": POWER} | dict.fromkeys(("*", "/", "//", "%", "@"), PRODUCT)
@@ -58,13 +60,13 @@ class InfixReader:
 
     def _sign(self) -> Token | None:
         found = self.row[self.position] if self.position < len(self.row) else None
-        assert found is None or isinstance(found, Token)
+        assert found is None or isinstance(found, str)
         return found
 
     def _operand(self, least: int) -> ast.Term:
         token = self.row[self.position]
         self.position += 1
-        if not isinstance(token, Token):
+        if not isinstance(token, str):
             return token
         if token.type == "NOT" and least > NOT:
             raise self.error(token)

@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-
-from lark import Lark
-from lark.exceptions import UnexpectedInput, VisitError
+from typing import TYPE_CHECKING
 
 from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.ast import Place
-from eqsat.rules.postlex import Layout
 from eqsat.rules.source import Source, Sources
-from eqsat.rules.syntax_errors import explain
-from eqsat.rules.transformer import TreeTransformer
 from eqsat.schema.opset import LONGEST_NAME
+
+if TYPE_CHECKING:
+    from lark import Lark
 
 _LONG_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LONGEST_NAME},}}")
 
 
 @cache
 def _parser() -> Lark:
+    from lark import Lark
+
+    from eqsat.rules.postlex import Layout
+
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True, postlex=Layout())
 
@@ -47,6 +49,12 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
             f"names of at most {LONGEST_NAME} letters are required",
             actual=long.group(),
         )
+    # What the cache on disk holds is not parsed, and most processes need nothing else.
+    from lark.exceptions import UnexpectedInput, VisitError
+
+    from eqsat.rules.syntax_errors import explain
+    from eqsat.rules.transformer import TreeTransformer
+
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:

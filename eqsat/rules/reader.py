@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
+from eqsat.bounds import without_collection
 from eqsat.errors import RuleError, TargetError
-from eqsat.rules import ast
+from eqsat.rules import ast, kept
 from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import define
 from eqsat.rules.build_operator import build_operator, definition_rule
@@ -40,6 +41,8 @@ MOST_OPERATORS = 1_000
 """That one file declares."""
 _DECLARATION = re.compile(r"^[ \t]*operator[ \t]", re.MULTILINE)
 """What a file has that declares operators; others may have it as well."""
+_RULE_FILES = re.compile(r'\brules\s*"([^"\n\0]*)"')
+"""Names of rule files that a target may have."""
 
 
 def read_file(path: str | os.PathLike[str]) -> ast.RuleFile:
@@ -63,7 +66,14 @@ def read_files(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False
     Raises:
         RuleError, TargetError: One cannot be read, or two declare the same name.
     """
-    texts = [_Text.of(Path(path), is_target=targets or Path(path).suffix == ".target") for path in paths]
+    return _read_texts(_texts(paths, targets=targets))
+
+
+def _texts(paths: Iterable[str | os.PathLike[str]], *, targets: bool) -> list[_Text]:
+    return [_Text.of(Path(path), is_target=targets or Path(path).suffix == ".target") for path in paths]
+
+
+def _read_texts(texts: Sequence[_Text]) -> list[ast.RuleFile]:
     known = _Names()
     with declared([operator for text in texts for operator in _operators(text)]):
         return [_read_text(text, known) for text in texts]
@@ -97,7 +107,35 @@ def read_unchanged(paths: Iterable[str | os.PathLike[str]], *, targets: bool = F
 def _read_once(
     stamped: tuple[tuple[Path, tuple[int, int] | None], ...], targets: bool, known: tuple[Operator, ...]
 ) -> list[ast.RuleFile]:
-    return read_files([path for path, _ in stamped], targets=targets)
+    texts = _texts([path for path, _ in stamped], targets=targets)
+    with without_collection():
+        return _read_or_found(texts, known)
+
+
+def _read_or_found(texts: Sequence[_Text], known: tuple[Operator, ...]) -> list[ast.RuleFile]:
+    if known or any(_DECLARATION.search(text.content) for text in texts):
+        return _read_texts(texts)  # Operators are functions of this process.
+    key = _key(texts)
+    found = kept.find(key)
+    if found is None:
+        found = _read_texts(texts)
+        kept.keep(key, found)
+    return found
+
+
+def _key(texts: Sequence[_Text]) -> str:
+    """The name in the cache on disk of what some texts say."""
+    prelude = rules_dir() / PRELUDE
+    named = [(text.name, text.content) for text in texts]
+    # A target may name rule files, which are looked for at two places.
+    rules = [
+        (str(path), path.is_file())
+        for text in texts
+        for name in _RULE_FILES.findall(text.content)
+        for path in (Path(text.name).parent / name, rules_dir() / name)
+    ]
+    named.append((str(prelude), prelude.read_text(encoding="utf-8") if prelude.exists() else ""))
+    return kept.key_of(named, (rules, [text.is_prelude for text in texts]))
 
 
 @lru_cache(maxsize=64)

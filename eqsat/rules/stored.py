@@ -1,0 +1,98 @@
+"""Rule files that were read, as text: the trees of a :class:`~eqsat.rules.ast.RuleFile` to JSON and back.
+
+One table holds every value once, each after those that it is made of, so that what was one object at several places
+is one again. An entry that is a list begins with the number of its kind and refers to earlier entries; any other entry
+is the value itself. Only the kinds of ``_KINDS`` can be made, and making one executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from eqsat.rules import ast
+from eqsat.rules.tree import Node, Place, Span, made
+from eqsat.schema.types import OpKey
+
+_NODES = sorted(
+    (kind for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, Node) and kind is not Node),
+    key=lambda kind: kind.__name__,
+)
+_KINDS: list[type[Any]] = [tuple, Place, Span, OpKey, *_NODES]
+_NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
+_FIELDS = {kind: tuple(f.name for f in fields(kind)) for kind in _KINDS[1:] if kind is not OpKey}
+
+
+def to_text(files: Sequence[ast.RuleFile]) -> str | None:
+    """What :func:`from_text` makes the files of; None where one has a value that is no text, such as an operator."""
+    table: list[Any] = []
+    known: dict[Any, int] = {}
+    kept: list[Any] = []  # Objects must live as long as they are known by their ids.
+
+    def add(value: Any) -> int:
+        kind = type(value)
+        number = _NUMBER.get(kind)
+        by_id = number is not None and isinstance(value, Node)
+        key: Any = id(value) if by_id else (kind, value if number is None else ())
+        if kind is float:
+            key = (kind, value.hex())  # 0.0 and -0.0 are equal.
+        if (by_id or number is None) and key in known:
+            return known[key]
+        if number is None:
+            if value is not None and kind not in (str, int, float, bool):
+                raise _NoTextError
+            entry = value
+        else:
+            parts = value if kind in (tuple, OpKey) else [getattr(value, name) for name in _FIELDS[kind]]
+            entry = [number, *map(add, parts)]
+            if not by_id:
+                key = tuple(entry)
+                if key in known:
+                    return known[key]
+        kept.append(value)
+        table.append(entry)
+        known[key] = len(table) - 1
+        return known[key]
+
+    try:
+        add(tuple(files))
+    except (_NoTextError, RecursionError):
+        return None
+    return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_text(text: str) -> list[ast.RuleFile]:
+    """The files that a text stands for.
+
+    Raises:
+        ValueError: It is not a text that :func:`to_text` has made.
+    """
+    values: list[Any] = []
+    makers = [_maker(kind) for kind in _KINDS]
+    try:
+        for entry in json.loads(text):
+            if type(entry) is list:
+                values.append(makers[entry[0]]([values[at] for at in entry[1:]]))
+            else:
+                values.append(entry)
+        files = list(values[-1])
+    except (IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("a table of values is required") from error
+    if not all(isinstance(file, ast.RuleFile) for file in files):
+        raise ValueError("rule files are required")
+    return files
+
+
+class _NoTextError(Exception):
+    """A value that only this process knows."""
+
+
+def _maker(kind: type[Any]) -> Callable[[list[Any]], Any]:
+    if kind is tuple:
+        return tuple
+    if not issubclass(kind, Node):
+        return lambda parts: kind(*parts)
+    return partial(made, kind)
