@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile bench zoo wheel-test clean
+.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ fuzz-c: $(STAMP)  ## N of them as C, half of them optimized before: make fuzz-c 
 
 hostile: $(STAMP)  ## models, files and arguments that want to overwhelm, each under 8 GB
 	$(BIN)/python -m tests.hostile
+
+large: $(STAMP)  ## a model of 3 GB, its weights beside it, in little more memory; needs 6 GB of disk
+	$(BIN)/python -m pytest -m heavy tests/model/test_external_data.py
 
 bench: $(STAMP)  ## the benchmarks: tables here, JSON in out/
 	@mkdir -p out

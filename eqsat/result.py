@@ -130,18 +130,20 @@ class Result:
         with declared(self.operators):
             return write_program(self.model, folder, **options)
 
-    def save(self, path: str | Path, *, opset: int | None = None) -> None:
+    def save(self, path: str | Path, *, opset: int | None = None, external_data: bool | str | None = None) -> None:
         """Writes the optimised model as ONNX, at the opset of the input or the least newer one that it needs.
 
         Args:
             path: The file: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
             opset: The newest opset to write, 7 to 26. Newer operators are replaced by their definitions.
+            external_data: Whether the weights are written to a file of their own beside the model: its name, or True
+                for ``<path>.data``. By default they are from one gigabyte on.
 
         Raises:
             ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
         with declared(self.operators):
-            save(self.model, path, opset=opset)
+            save(self.model, path, opset=opset, external_data=external_data)
 
     def report(self, path: str | Path) -> None:
         """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""

@@ -13,6 +13,7 @@ from eqsat.cli.options import (
     chosen_rules,
     debug_option,
     declarations_option,
+    external_data_option,
     host_option,
     limits_options,
     memory_option,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=MODEL)
 @output_option
 @opset_option
+@external_data_option
 @targets_option
 @host_option
 @rules_options
@@ -66,6 +68,7 @@ def optimize(
     model: Path,
     output: Path | None,
     opset: int | None,
+    external_data: str | None,
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
@@ -122,7 +125,7 @@ def optimize(
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output, opset=opset)
+        result.save(output, opset=opset, external_data=True if external_data == "" else external_data)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -139,6 +139,18 @@ def opset_option(command: _Command) -> _Command:
     )(command)
 
 
+def external_data_option(command: _Command) -> _Command:
+    """``--external-data``: a file for the weights."""
+    return click.option(
+        "--external-data",
+        is_flag=False,
+        flag_value="",
+        metavar="[FILE]",
+        help="Write the weights to a file beside the result: FILE, a plain name, or that of the result and `.data`. "
+        "Weights of a gigabyte or more are always written so.",
+    )(command)
+
+
 class FiniteRange(click.FloatRange):
     """Numbers in a range; ``nan`` compares as if it were in any, and infinity is not accepted."""
 

@@ -15,6 +15,7 @@ from eqsat.cli.options import (
     debug_option,
     declarations_option,
     dims_option,
+    external_data_option,
     host_option,
     limits_options,
     memory_option,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 )
 @output_option
 @opset_option
+@external_data_option
 @targets_option
 @host_option
 @click.option(
@@ -119,6 +121,7 @@ def quantize(
     calibration: Path,
     output: Path | None,
     opset: int | None,
+    external_data: str | None,
     targets: tuple[str, ...],
     host: str | None,
     budgets: tuple[str, ...],
@@ -194,7 +197,7 @@ def quantize(
         write(result.summary, report)
     print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output, opset=opset)
+        result.save(output, opset=opset, external_data=True if external_data == "" else external_data)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx_ir as ir
@@ -17,10 +18,21 @@ from eqsat.schema.attributes import tensor_of
 
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which they go into a file of their own (a protobuf ends at 2 GiB)."""
+MOST_INSIDE = (1 << 31) - 1
+"""Bytes of a protobuf."""
+SMALL = 1024
+"""Bytes up to which a tensor stays in the model's own file: tools read shapes and axes there."""
+ALIGNMENT = 4096
+"""Of the weights in their file, which are mapped into memory page by page."""
 
 
 def save(
-    model: ir.Model, path: str | os.PathLike[str], *, external_from: int = EXTERNAL_FROM, opset: int | None = None
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    *,
+    external_from: int = EXTERNAL_FROM,
+    opset: int | None = None,
+    external_data: bool | str | None = None,
 ) -> None:
     """Writes a model; a reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
 
@@ -28,12 +40,14 @@ def save(
         model: The model, not changed.
         path: The file to write. The suffix gives the format: ``.onnx``, ``.onnxtxt``, ``.textproto`` or ``.json``.
         external_from: Bytes of weights from which they are written to ``<path>.data`` beside it.
+        external_data: Whether the weights go into a file beside the model, whatever their size; its name, or True for
+            ``<path>.data``. By default, ``external_from`` decides.
         opset: The newest opset to write. The model's is that of its input, or the least newer one that its operators
             need.
 
     Raises:
         ModelError: The directory does not exist or cannot be written to, or the model is not consistent, or an operator
-            needs a newer opset than allowed.
+            needs a newer opset than allowed, or the weights do not fit into one file and must not have another.
     """
     target = Path(path)
     place = str(target)
@@ -43,21 +57,38 @@ def save(
         raise ModelError("a directory to write to is required", place=str(folder), actual=what)
     if target.is_dir():
         raise ModelError("a file to write to is required", place=place, actual="a directory")
+    data = _data_name(target, external_data)
     model = with_runnable(with_definitions(model))
     if not is_concise(model):
         model = model.clone()
         make_concise(model)
     model = with_source_opset(model, opset)
     weights = _tensors(model)
-    is_big = sum(t.nbytes for t in weights) >= external_from
-    if any(isinstance(t, ir.ExternalTensor) for t in weights) and not is_big:
+    size = sum(t.nbytes for t in weights)
+    apart = size >= external_from if external_data is None else external_data is not False
+    if not apart and size > MOST_INSIDE:
+        raise ModelError(
+            f"weights of at most {MOST_INSIDE:,} bytes are required in one file",
+            place=place,
+            actual=f"{size:,}",
+            hint="write them to a file beside the model: external_data=True",
+        )
+    if apart and isinstance(external_data, str):
+        _check_not_read(weights, folder / data, place)
+    if any(isinstance(t, ir.ExternalTensor) for t in weights) and not apart:
         model = _in_memory(model)
-    data = f"{target.name}.data"
     try:
         # A reader of a link looks for the weights next to the link, not next to its target.
-        with staged(target, follow=not is_big) as part:
-            if is_big:
-                ir.save(model, part, external_data=data, size_threshold_bytes=1024)
+        with staged(target, follow=not apart) as part:
+            if apart:
+                ir.save(
+                    model,
+                    part,
+                    external_data=data,
+                    size_threshold_bytes=SMALL,
+                    alignment=ALIGNMENT,
+                    align_threshold=SMALL,
+                )
             else:
                 ir.save(model, part)
     except OSError as error:
@@ -66,6 +97,42 @@ def save(
         cause = error.__cause__ or error
         found = " ".join(str(cause).split())
         raise ModelError("a consistent onnx_ir model is required", place=place, actual=found) from error
+
+
+def _data_name(target: Path, external_data: bool | str | None) -> str:
+    """The name of the file with the weights: a plain one, since a model finds its weights beside itself.
+
+    Raises:
+        ModelError: It is the path of a folder or of a file elsewhere, or that of the model.
+    """
+    if external_data is None or isinstance(external_data, bool):
+        return f"{target.name}.data"
+    name = external_data
+    if name in ("", ".", "..", target.name) or not name.isprintable() or any(sign in name for sign in "/\\:"):
+        raise ModelError(
+            "the name of a file beside the model is required for external data",
+            place=str(target),
+            actual=repr(name),
+            hint=f"for example {target.name + '.data'!r}; a model finds its weights only in its own folder",
+        )
+    return name
+
+
+def _check_not_read(weights: Sequence[ir.TensorProtocol], data: Path, place: str) -> None:
+    """Checks that the weights do not come from a file that another model has: it would be left without its own.
+
+    Raises:
+        ModelError: They do.
+    """
+    sources = {Path(t.path) for t in weights if isinstance(t, ir.ExternalTensor)}
+    is_own = data.name == f"{Path(place).name}.data"
+    if not is_own and data.exists() and any(data.samefile(source) for source in sources if source.exists()):
+        raise ModelError(
+            "another file for the weights is required",
+            place=place,
+            actual=f"{data.name!r}, from which the model's weights were read",
+            hint="the model that was loaded would lose them",
+        )
 
 
 def _tensors(model: ir.Model) -> list[ir.TensorProtocol]:

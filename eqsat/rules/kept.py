@@ -64,7 +64,7 @@ def keep(key: str, files: list[RuleFile]) -> None:
         if folder is None:
             return
         with replacing(folder / key) as file:
-            os.chmod(file.name, 0o600)
+            Path(file.name).chmod(0o600)
             file.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
         _prune(folder)
 
