@@ -14,6 +14,7 @@ from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
+from eqsat.partition.flat import flat as without_functions
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import RegionInfo
 from eqsat.report.summary import Summary
@@ -130,7 +131,14 @@ class Result:
         with declared(self.operators):
             return write_program(self.model, folder, **options)
 
-    def save(self, path: str | Path, *, opset: int | None = None, external_data: bool | str | None = None) -> None:
+    def save(
+        self,
+        path: str | Path,
+        *,
+        opset: int | None = None,
+        external_data: bool | str | None = None,
+        flat: bool = False,
+    ) -> None:
         """Writes the optimised model as ONNX, at the opset of the input or the least newer one that it needs.
 
         Args:
@@ -138,12 +146,15 @@ class Result:
             opset: The newest opset to write, 7 to 26. Newer operators are replaced by their definitions.
             external_data: Whether the weights are written to a file of their own beside the model: its name, or True
                 for ``<path>.data``. By default they are from one gigabyte on.
+            flat: Whether the file has no functions, for tools that know none: regions and composites are inlined, and
+                metadata of nodes say what they were.
 
         Raises:
             ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
         with declared(self.operators):
-            save(self.model, path, opset=opset, external_data=external_data)
+            model = without_functions(self.model) if flat else self.model
+            save(model, path, opset=opset, external_data=external_data)
 
     def report(self, path: str | Path) -> None:
         """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""

@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     debug_option,
     declarations_option,
     external_data_option,
+    flat_option,
     host_option,
     limits_options,
     memory_option,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @output_option
 @opset_option
 @external_data_option
+@flat_option
 @targets_option
 @host_option
 @rules_options
@@ -69,6 +71,7 @@ def optimize(
     output: Path | None,
     opset: int | None,
     external_data: str | None,
+    flat: bool,
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
@@ -125,7 +128,7 @@ def optimize(
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output, opset=opset, external_data=True if external_data == "" else external_data)
+        result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

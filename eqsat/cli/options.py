@@ -151,6 +151,15 @@ def external_data_option(command: _Command) -> _Command:
     )(command)
 
 
+def flat_option(command: _Command) -> _Command:
+    """``--flat``: a file without functions."""
+    return click.option(
+        "--flat",
+        is_flag=True,
+        help="Write regions and composites as plain nodes with metadata, for tools that know no functions.",
+    )(command)
+
+
 class FiniteRange(click.FloatRange):
     """Numbers in a range; ``nan`` compares as if it were in any, and infinity is not accepted."""
 

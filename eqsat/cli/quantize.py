@@ -16,6 +16,7 @@ from eqsat.cli.options import (
     declarations_option,
     dims_option,
     external_data_option,
+    flat_option,
     host_option,
     limits_options,
     memory_option,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @output_option
 @opset_option
 @external_data_option
+@flat_option
 @targets_option
 @host_option
 @click.option(
@@ -122,6 +124,7 @@ def quantize(
     output: Path | None,
     opset: int | None,
     external_data: str | None,
+    flat: bool,
     targets: tuple[str, ...],
     host: str | None,
     budgets: tuple[str, ...],
@@ -197,7 +200,7 @@ def quantize(
         write(result.summary, report)
     print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
-        result.save(output, opset=opset, external_data=True if external_data == "" else external_data)
+        result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0

@@ -22,6 +22,8 @@ REGION = "eqsat.region"
 """Metadata key: name of the region, on the nodes of the main graph and on a region's function."""
 COMPOSITE = "eqsat.composite"
 """Metadata key: name of the composite, on its calls and its function."""
+KERNEL = "eqsat.kernel"
+"""Metadata key in a model without functions: name of the call that a node was part of, as a composite."""
 CALL = "eqsat.call"
 """Metadata key: C call of a kernel, with ``{0}``, ``{1}``, ... for its operands and ``{result}`` for its result; on the
 call of a region's function the C call of the region."""

@@ -12,8 +12,7 @@ from eqsat.errors import ModelError
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.emit import REGION, TARGET, is_ours
-from eqsat.partition.subgraphs import rename_defined
-from eqsat.schema.attributes import subgraphs
+from eqsat.partition.subgraphs import unshadow
 from eqsat.schema.versions import SOURCE_OPSET
 
 _PREFIX = "eqsat."
@@ -102,7 +101,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     InlinePass(criteria=goes)(result)
     for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
         del result.functions[identifier]
-    _unshadow(result.graph)
+    unshadow(result.graph)
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
         used = {node.domain for node in _all_nodes(scope)}
@@ -119,15 +118,6 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
 def _is_piece(function: ir.Function) -> bool:
     """Whether the function is a region or a composite."""
     return is_ours(function.domain) and TARGET in function.metadata_props
-
-
-def _unshadow(graph: ir.Graph) -> None:
-    """Renames values in the bodies of control flow that clash with names of inlined functions."""
-    outer = {v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name}
-    outer.update(v.name for node in graph for v in node.outputs if v.name)
-    for node in graph:
-        for body in subgraphs(node):
-            rename_defined(body, outer)
 
 
 def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:

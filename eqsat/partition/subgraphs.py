@@ -106,3 +106,12 @@ def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
         yield node
         for body in subgraphs(node):
             yield from _all_nodes(body)
+
+
+def unshadow(graph: ir.Graph) -> None:
+    """Renames values in the bodies of control flow that clash with names of inlined functions."""
+    outer = {v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name}
+    outer.update(v.name for node in graph for v in node.outputs if v.name)
+    for node in graph:
+        for body in subgraphs(node):
+            rename_defined(body, outer)
