@@ -37,11 +37,12 @@ def flat(model: ir.Model) -> ir.Model:
     last: dict[str, ir.Node] = {}
     for node in model.graph:
         kernel = node.metadata_props.get(KERNEL)
-        before = last.get(kernel) if kernel is not None else None
-        for key in _OF_ROOT if before is not None else ():
-            before.metadata_props.pop(key, None)
-        if kernel is not None:
-            last[kernel] = node
+        if kernel is None:
+            continue
+        if kernel in last:
+            for key in _OF_ROOT:
+                last[kernel].metadata_props.pop(key, None)
+        last[kernel] = node
     used = {op_key(node).domain for node in ir.traversal.RecursiveGraphIterator(model.graph)}
     for domain in [d for d in model.graph.opset_imports if is_ours(d) and d not in used]:
         del model.graph.opset_imports[domain]

@@ -16,8 +16,9 @@ import os
 import stat
 import sys
 from functools import cache
-from importlib import metadata
 from pathlib import Path
+
+import onnx
 
 from eqsat.errors import EqsatError
 from eqsat.files import cache_folder, replacing
@@ -88,7 +89,7 @@ def key_of(texts: list[tuple[str, str]], further: object) -> str:
 def _sources() -> str:
     """Stands for the reader itself: its version and sources, and what knows the operators' schemas."""
     package = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(repr((__version__, sys.version, metadata.version("onnx"))).encode())
+    digest = hashlib.sha256(repr((__version__, sys.version, onnx.__version__)).encode())
     for folder in (package, *(package / room for room in _ROOMS)):
         for path in sorted(folder.glob("*" if folder == package else "**/*")):
             if path.suffix in (".py", ".lark", ".json"):

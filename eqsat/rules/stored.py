@@ -35,33 +35,30 @@ def to_text(files: Sequence[ast.RuleFile]) -> str | None:
     def add(value: Any) -> int:
         kind = type(value)
         number = _NUMBER.get(kind)
-        by_id = number is not None and isinstance(value, Node)
-        key: Any = id(value) if by_id else (kind, value if number is None else ())
-        if kind is float:
-            key = (kind, value.hex())  # 0.0 and -0.0 are equal.
-        if (by_id or number is None) and key in known:
-            return known[key]
-        if number is None:
-            if value is not None and kind not in (str, int, float, bool):
-                raise _NoTextError
-            entry = value
-        else:
-            parts = value if kind in (tuple, OpKey) else [getattr(value, name) for name in _FIELDS[kind]]
+        entry: Any = value
+        if isinstance(value, Node):
+            key: Any = id(value)
+            if key not in known:
+                entry = [number, *(add(getattr(value, name)) for name in _FIELDS[kind])]
+        elif number is not None:
+            parts = value if isinstance(value, tuple) else [getattr(value, name) for name in _FIELDS[kind]]
             entry = [number, *map(add, parts)]
-            if not by_id:
-                key = tuple(entry)
-                if key in known:
-                    return known[key]
-        kept.append(value)
-        table.append(entry)
-        known[key] = len(table) - 1
+            key = tuple(entry)
+        elif value is None or kind in (str, int, float, bool):
+            key = (kind, value.hex() if isinstance(value, float) else value)  # 0.0 and -0.0 are equal.
+        else:
+            raise _NoTextError
+        if key not in known:
+            kept.append(value)
+            known[key] = len(table)
+            table.append(entry)
         return known[key]
 
     try:
         add(tuple(files))
-    except (_NoTextError, RecursionError):
+        return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
+    except (_NoTextError, RecursionError, ValueError):  # The last: of integers with thousands of digits.
         return None
-    return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_text(text: str) -> list[ast.RuleFile]:
