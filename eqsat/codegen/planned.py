@@ -1,0 +1,127 @@
+"""A model, or a body inside of one, from its graph to a program whose tensors all have places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import onnx_ir as ir
+
+from eqsat.backends.backend import Backend
+from eqsat.backends.values import Coverage
+from eqsat.codegen.assign import Unavailable, assign
+from eqsat.codegen.control.body_model import body_model
+from eqsat.codegen.fuse import fuse
+from eqsat.codegen.kernels.bytes.table import look_up_bytes
+from eqsat.codegen.layout import plan_layout
+from eqsat.codegen.lower import lower
+from eqsat.codegen.placed_program import Layout
+from eqsat.codegen.problems import Problems
+from eqsat.codegen.program import Operand, Program
+from eqsat.codegen.regions import decide_pieces, searchable
+from eqsat.codegen.select import Selection, given_kernels, select_kernels
+from eqsat.errors import ModelError
+from eqsat.execute.settle import settled
+from eqsat.partition.read_plan import read_plan
+from eqsat.rules.ast import Target
+from eqsat.rules.selection import NumericsClass
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a caller decides about the program.
+
+    Attributes:
+        host: The host whose kernels are available.
+        select: Whether extraction chooses families and layouts.
+        numerics: How far rules and kernels of the host may change values.
+        backends: The backends that execute regions, by target.
+        unavailable: Kernels that a backend is known to lack on this machine.
+    """
+
+    host: Target
+    select: bool
+    numerics: NumericsClass
+    backends: Mapping[str, Backend] = field(default_factory=dict)
+    unavailable: Unavailable = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program with places, and what was decided on the way."""
+
+    program: Program
+    layout: Layout
+    coverage: dict[str, Coverage]
+    selection: Selection | None
+
+
+def plan_program(model: ir.Model, choices: Choices) -> Planned:
+    """Plans a model.
+
+    Raises:
+        CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
+    """
+    problems = Problems()
+    program, selection = _lowered(model, model.graph.name or "model", choices, problems)
+    problems.check(program.name)
+    layout, coverage = _placed(program, choices)
+    return Planned(program, layout, coverage, selection)
+
+
+class Bodies:
+    """Plans the bodies of a model's control flow like models of their own.
+
+    Args:
+        model: The one with the bodies.
+        choices: Those for the model. Backends execute no kernels inside of bodies.
+        problems: Receives what cannot become C.
+    """
+
+    def __init__(self, model: ir.Model, choices: Choices, problems: Problems) -> None:
+        self._model = model
+        self._choices = replace(choices, backends={}, unavailable={})
+        self._problems = problems
+        self.has_batched_scans = model.graph.opset_imports.get("", 9) < 9
+
+    def lower(
+        self,
+        name: str,
+        graph: ir.Graph,
+        given: Sequence[Operand],
+        captured: Mapping[str, Operand],
+        results: Sequence[int],
+    ) -> Program | None:
+        """The program of a body, see :func:`eqsat.codegen.control.body_model.body_model`; None if there are problems."""
+        try:
+            model = body_model(self._model, graph, given, captured, results)
+        except ModelError as error:
+            self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
+            return None
+        program, _ = _lowered(model, graph.name or name, self._choices, self._problems)
+        return None if self._problems.nodes else program
+
+    def place(self, program: Program) -> Layout:
+        """The places of a lowered body's tensors."""
+        return _placed(program, self._choices)[0]
+
+
+def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
+    known = settled(model)
+    saved = read_plan(known)
+    pieces = decide_pieces(saved, choices.backends, choices.host if choices.select else None)
+    plan, selection = saved.main.plan, None
+    if choices.select:
+        selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
+        if selection is None:
+            found = select_kernels(searchable(known, saved, pieces), choices.host, numerics=choices.numerics)
+            plan, selection = (plan, None) if found is None else found
+    bodies = Bodies(known, choices, problems)
+    return lower(plan, pieces, name, bodies, problems, decided=selection is not None), selection
+
+
+def _placed(program: Program, choices: Choices) -> tuple[Layout, dict[str, Coverage]]:
+    coverage = assign(program, choices.unavailable)
+    look_up_bytes(program)
+    fuse(program)
+    return plan_layout(program), coverage
