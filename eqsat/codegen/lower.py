@@ -16,7 +16,7 @@ from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
-from eqsat.codegen.control.lower import BodyPlanner, ControlNode, lower_control
+from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
@@ -175,6 +175,8 @@ class _Lowering:
 
     def _refused(self, node: PlanNode, name: str) -> None:
         """A node whose operands were refused already; its operators may have to be refused as well."""
+        if has_subgraphs(node.attrs) and node.op not in SUPPORTED:
+            self.problems.add(f"control flow ({node.op.name})", name)
         for op in (node.op,) if node.body is None else (inner.op for inner in node.body.nodes):
             if not is_known(op) and not has_subgraphs(node.attrs):
                 self.problems.add_operator(op, name)

@@ -82,7 +82,6 @@ class Bodies:
         self._model = model
         self._choices = replace(choices, backends={}, unavailable={})
         self._problems = problems
-        self.has_batched_scans = model.graph.opset_imports.get("", 9) < 9
 
     def lower(
         self,
@@ -92,7 +91,12 @@ class Bodies:
         captured: Mapping[str, Operand],
         results: Sequence[int],
     ) -> Program | None:
-        """The program of a body, see :func:`eqsat.codegen.control.body_model.body_model`; None if there are problems."""
+        """The program of a body; None if there are problems.
+
+        Args:
+            name: Of the node, for messages.
+            graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
+        """
         try:
             model = body_model(self._model, graph, given, captured, results)
         except ModelError as error:

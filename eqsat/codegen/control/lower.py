@@ -18,18 +18,14 @@ from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
+SUPPORTED = frozenset(OpKey("", name) for name in ("If", "Loop", "Scan"))
+"""Control flow that can become C."""
 _IDENTITY = OpKey("", "Identity")
 _TRANSPOSE = OpKey("", "Transpose")
 
 
 class BodyPlanner(Protocol):
-    """What makes programs of bodies.
-
-    Attributes:
-        has_batched_scans: Whether Scan is that of opset 8, which has a batch of independent scans.
-    """
-
-    has_batched_scans: bool
+    """What makes programs of bodies."""
 
     def lower(
         self,
@@ -82,7 +78,7 @@ def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems) ->
         elif node.op == OpKey("", "Loop"):
             lowering.loop()
         elif node.op == OpKey("", "Scan"):
-            lowering.batched_scan() if bodies.has_batched_scans else lowering.scan()
+            lowering.scan()
         else:
             problems.add(f"control flow ({node.op.name})", node.name)
     return lowering.nodes, lowering.results
@@ -317,46 +313,6 @@ class _Lowering:
         moved = Tensor(f"{x.name}_moved", x.dtype, tuple(x.shape[p] for p in perm))
         self.nodes.append(Node(moved.name, _TRANSPOSE, {"perm": perm}, [x], [moved], x.dtype))
         return moved
-
-    def batched_scan(self) -> None:
-        """Scan of opset 8: a loop over the batch, around a scan of each."""
-        lengths, operands = self.node.operands[0], list(self.node.operands[1:])
-        if lengths is not None:
-            self.problems.add("Scan with sequence_lens", self.node.name)
-            return
-        count = int(attr(self.node.attrs, "num_scan_inputs"))
-        directions = ("scan_input_directions", attr(self.node.attrs, "directions", ()))
-        single: list[Operand] = []
-        sources: dict[Tensor, Source] = {}
-        batch = 0
-        for k, x in enumerate(operands):
-            assert x is not None
-            batch = x.shape[0]
-            one = Tensor(f"{self.node.name}_{k}", _dtype(x), x.shape[1:])
-            single.append(one)
-            sources[one] = Source("slice", self._operand(x))
-        for x in self.captured.values():
-            if isinstance(x, Tensor):
-                sources[x] = Source("operand", self._operand(x))
-        attrs = (
-            ("body", attr(self.node.attrs, "body")),
-            ("num_scan_inputs", count),
-            *([directions] if directions[1] else []),
-        )
-        types = [None] * len(self.node.used)
-        inner = ControlNode(
-            self.node.name, self.node.op, attrs, single, self.captured, types, self.node.used, self.node.names
-        )
-        lowering = _Lowering(inner, self.captured, self.bodies, self.problems)
-        lowering.scan()
-        made = [(k, t) for k, t in enumerate(lowering.results) if isinstance(t, Tensor)]
-        if not lowering.nodes:
-            return
-        named = [(self.node.names[k], t) for k, t in made]
-        program = Program(self.node.name, list(sources), named, lowering.nodes)
-        outputs: list[Tensor | None] = [self._result(k, t.dtype, (batch, *t.shape)) for k, t in made]
-        body = self._body(program, sources, [Sink("row", k) for k in range(len(made))])
-        self._finish(Loop((body,), (), batch), outputs)
 
 
 def _captured(attrs: Attrs, graph: ir.Graph) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """The C of control flow: a function that branches or repeats, and calls the functions of the bodies.
 
-Its parameters are the node's operands ``x0``, ``x1`` … and results ``y0``, ``y1`` …, the working memory and the weights.
+Its parameters are the node's operands ``x0``, ``x1`` … and results ``y0``, ``y1`` …, the working memory and weights.
 The values that rounds hand on alternate between two places, of which one is the result, so that none is copied but the
 last one where data decides how many rounds there are.
 """
