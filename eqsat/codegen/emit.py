@@ -18,7 +18,7 @@ from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.control.forms import Control, control_of
+from eqsat.codegen.control.forms import Body, Control, control_of
 from eqsat.codegen.control.text import ControlText, free_label
 from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.functions import Function, Functions
@@ -108,7 +108,7 @@ class _Emitter:
             variants=variants,
             scalar=SCALAR in self.isas,
         )
-        entries = self._entries(0)
+        entries = self._entries()
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
         return Emitted(
             name=self.name,
@@ -134,12 +134,15 @@ class _Emitter:
         self.scratch = [0] * len(nodes)
         self.steps: list[tuple[int, int]] = []
         self.controls: dict[int, ControlText] = {}
+        self.bodies: dict[int, list[_Emitter]] = {}
         for number, node in enumerate(nodes):
             first = len(self.infos)
             self.made.append({})
             control = control_of(node)
             if control is not None:
-                self.controls[number] = self._control(node, control)
+                self.bodies[number] = [self._body(body, control) for body in control.bodies]
+                label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
+                self.controls[number] = ControlText(node, control, label, self.bodies[number], self._constant)
                 self.scratch[number] = self.controls[number].scratch
             else:
                 self._kernel(number, node)
@@ -147,6 +150,8 @@ class _Emitter:
         self.texts = self._served()
         self.extra = {g: text.scratch(k) for text in self.texts for k, g in enumerate(self.numbers[text.served.target])}
         self.plan, self.buffers, self.scratches, self.memory = self._memory(self.scratch, self.extra)
+        for number, control in self.controls.items():
+            control.move(self.scratches.get(number, 0))
 
     def _kernel(self, number: int, node: Node) -> None:
         task, family = self.layout.task(node), self.layout.families[node]
@@ -174,7 +179,7 @@ class _Emitter:
                     control = self.controls[number]
                     own += control.written(isa)
                     arguments = [self._location(tensor, const) for tensor, _, const in self._operands(nodes[number])]
-                    found += control.call(isa, arguments, self.scratches.get(number, 0))
+                    found += control.call(isa, arguments)
                     continue
                 step, made = self.steps[number][0], self.made[number][isa.name]
                 found += self._call(step, nodes[number], made, isa, self.scratches.get(number))
@@ -187,21 +192,19 @@ class _Emitter:
                 lines += found
         return lines, own
 
-    def _entries(self, base: int) -> list[MapEntry]:
-        """The memory map of the arena, or of a part of it that begins at ``base``."""
-        entries = [self._entry(_contents(b), base + b.offset, b.bytes, b.first, b.last) for b in self.buffers]
+    def _entries(self) -> list[MapEntry]:
+        """The memory map."""
+        entries = [self._entry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in self.buffers]
         for number, offset in self.scratches.items():
             size, control = self.scratch[number], self.controls.get(number)
             if control is not None:
                 size = control.own
-                for body in control.functions:
-                    assert isinstance(body, _Emitter)
-                    entries += body._entries(base + offset + size)
+                entries += [entry for body in self.bodies[number] for entry in body._entries()]
             what = f"scratch of {self.layout.nodes[number].name}"
-            entries += [self._entry(what, base + offset, size, number, number)] if size else []
+            entries += [self._entry(what, offset, size, number, number)] if size else []
         for group, offset in self.memory.items():
             what = f"scratch of {self.program.groups[group].region.name}"
-            entries.append(self._entry(what, base + offset, self.extra[group], *self.spans[group]))
+            entries.append(self._entry(what, offset, self.extra[group], *self.spans[group]))
         return entries
 
     def _entry(self, what: str, offset: int, size: int, first: int, last: int) -> MapEntry:
@@ -209,18 +212,24 @@ class _Emitter:
 
     # ---- control flow ----------------------------------------------------------------------------------
 
-    def _control(self, node: Node, control: Control) -> ControlText:
-        label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
-        bodies = [_Emitter(body.program, body.layout, self.name, self.isas, self) for body in control.bodies]
-        for body in bodies:
-            body.times = self.times * control.times
-            body._generate()
-        return ControlText(node, control, label, bodies, self._constant)
+    def _body(self, body: Body, control: Control) -> _Emitter:
+        made = _Emitter(body.program, body.layout, self.name, self.isas, self)
+        made.times = self.times * control.times
+        made._generate()
+        return made
 
     @property
     def arena(self) -> int:
         """Bytes of working memory of a body."""
         return self.plan.size
+
+    def move(self, offset: int) -> None:
+        """Let a body's memory begin at a place of the one arena."""
+        for buffer in self.buffers:
+            buffer.offset += offset
+        self.scratches = {number: at + offset for number, at in self.scratches.items()}
+        for control in self.controls.values():
+            control.move(offset)
 
     def function(self, isa: Isa, label: str) -> list[str]:
         """A body as a function."""

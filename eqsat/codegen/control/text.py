@@ -30,6 +30,10 @@ class BodyFunction(Protocol):
         """Bytes of working memory."""
         ...
 
+    def move(self, offset: int) -> None:
+        """Let the working memory begin so many bytes later in the arena."""
+        ...
+
     def function(self, isa: Isa, label: str) -> list[str]:
         """The function for an instruction set, and those it calls before it."""
         ...
@@ -65,6 +69,8 @@ class ControlText:
         if isinstance(self.control, Loop):
             self._reserve(self.control)
         self.scratch = self.own + max(f.arena for f in self.functions)
+        for function in self.functions:
+            function.move(self.own)
 
     def _reserve(self, loop: Loop) -> None:
         """Places for the values that alternate with the results, and for rows beyond a result's size."""
@@ -78,6 +84,12 @@ class ControlText:
             for kind in spares:
                 self._places[kind, sink.index] = self.own
                 self.own += -(-_bytes(tensor) // ALIGNMENT) * ALIGNMENT
+
+    def move(self, offset: int) -> None:
+        """Let the working memory begin so many bytes later in the arena."""
+        self._places = {key: at + offset for key, at in self._places.items()}
+        for function in self.functions:
+            function.move(offset)
 
     # ---- functions -------------------------------------------------------------------------------------
 
@@ -106,9 +118,9 @@ class ControlText:
         what = plain(f"{self.node.name}: {self.node.operator.name}")
         return [*made, "\n".join([f"/* {what} */", head, *(f"    {line}" for line in lines), "}"])]
 
-    def call(self, isa: Isa, arguments: Sequence[str], scratch: int) -> list[str]:
+    def call(self, isa: Isa, arguments: Sequence[str]) -> list[str]:
         """The call of the function with the node's operands and results."""
-        given = ", ".join([*arguments, f"arena + {scratch}", "weights"])
+        given = ", ".join([*arguments, "arena", "weights"])
         return [f"/* {plain(f'{self.node.name}: {self.node.operator.name}')} */", f"{self.label}_{isa.name}({given});"]
 
     def _names(self) -> list[str]:
@@ -120,7 +132,7 @@ class ControlText:
         body = self.control.bodies[number]
         inputs = [self._source(s, t) for s, t in zip(body.sources, body.program.inputs, strict=True)]
         outputs = [self._sink(s, t) for s, (_, t) in zip(body.sinks, body.program.outputs, strict=True)]
-        arguments = ", ".join([*inputs, *outputs, f"arena + {self.own}", "weights"])
+        arguments = ", ".join([*inputs, *outputs, "arena", "weights"])
         return f"{self._names()[number]}_{isa.name}({arguments});"
 
     def _branches(self, branches: Branches, isa: Isa) -> list[str]:
