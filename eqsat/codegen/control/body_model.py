@@ -12,7 +12,7 @@ from eqsat.model.load import load
 from eqsat.model.names import unused
 from eqsat.partition.emit import CALL
 from eqsat.partition.subgraphs import bind_graph, defined_names, defined_values
-from eqsat.schema.attributes import captured_values, subgraphs, tensor_of
+from eqsat.schema.attributes import subgraphs, tensor_of
 
 
 def body_model(
@@ -24,7 +24,7 @@ def body_model(
         model: The one with the body; it is not changed.
         graph: The body.
         given: For each input of the body what it is; a constant becomes one in the model.
-        captured: By name what the body reads from outside.
+        captured: By name what the body reads from outside; of tensors it becomes an input, in this order.
         results: Numbers of the body's outputs that are the model's.
 
     Returns:
@@ -33,13 +33,12 @@ def body_model(
     Raises:
         ModelError: The body contradicts the types of its operands.
     """
-    outside = [v.name or "" for v in captured_values(graph)]
     taken = {"", *defined_names(graph)}
-    values = {name: ir.Value(name=unused(name, taken)) for name in outside}
+    values = {name: ir.Value(name=unused(name, taken)) for name in captured}
     copy = bind_graph(graph, values, frozenset())
     own = set(defined_values(copy))
     outputs = [v if v in own else values[v.name or ""] for v in copy.outputs]
-    operands = {**dict(zip(copy.inputs, given, strict=True)), **{values[name]: captured[name] for name in outside}}
+    operands = {**dict(zip(copy.inputs, given, strict=True)), **{values[name]: captured[name] for name in captured}}
     copy.inputs[:] = [v for v, operand in operands.items() if isinstance(operand, Tensor)]
     for value, operand in operands.items():
         dtype = operand.dtype if isinstance(operand, Tensor) else _dtype(operand)

@@ -115,7 +115,7 @@ class _Lowering:
         self, graph: ir.Graph, given: Sequence[tuple[Operand, Source]], results: Sequence[int]
     ) -> tuple[Program, dict[Tensor, Source]] | None:
         """A body's program, and what its inputs are."""
-        inside = {v: k for v, k in self.captured.items() if v in _captured(self.node.attrs, graph)}
+        inside = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
         program = self.bodies.lower(self.node.name, graph, [x for x, _ in given], inside, results)
         if program is None:
             return None
@@ -315,9 +315,9 @@ class _Lowering:
         return moved
 
 
-def _captured(attrs: Attrs, graph: ir.Graph) -> frozenset[str]:
+def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
     """Names of what one of the bodies reads from outside."""
-    return next(frozenset(v.captured) for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
+    return next(v.captured for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
 
 
 def _handed_on(value: ir.Value) -> ir.Value:
