@@ -95,12 +95,12 @@ class _Lowering:
 
     def run(self) -> Program:
         plan = self.plan
-        inputs = []
-        for vid, value in plan.inputs:
-            tensor = self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
-            if tensor is not None:
-                inputs.append(tensor)
-        values = self._walk(plan, inputs)
+        given = [
+            self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
+            for vid, value in plan.inputs
+        ]
+        inputs = [tensor for tensor in given if tensor is not None]
+        values = self._walk(plan, given)
         outputs = []
         for i, (vid, _) in enumerate(plan.outputs):
             found = values.get(vid)
