@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,8 @@ from eqsat.codegen.regions import decide_pieces, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
+from eqsat.partition.emit import has_subgraphs
+from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
@@ -82,6 +85,8 @@ class Bodies:
         self._model = model
         self._choices = replace(choices, backends={}, unavailable={})
         self._problems = problems
+        self._selections: dict[Program, Selection] = {}
+        self._executed: list[tuple[Selection, float]] = []
 
     def lower(
         self,
@@ -102,12 +107,35 @@ class Bodies:
         except ModelError as error:
             self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
             return None
-        program, _ = _lowered(model, graph.name or name, self._choices, self._problems)
+        program, selection = _lowered(model, graph.name or name, self._choices, self._problems)
+        if selection is not None:
+            self._selections[program] = selection
         return None if self._problems.nodes else program
 
-    def place(self, program: Program) -> Layout:
-        """The places of a lowered body's tensors."""
+    def place(self, program: Program, times: float) -> Layout:
+        """The places of the tensors of a lowered body that is executed so many times."""
+        if program in self._selections:
+            self._executed.append((self._selections[program], times))
         return _placed(program, self._choices)[0]
+
+    def with_bodies(self, selection: Selection | None, plan: Plan) -> Selection | None:
+        """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
+        if not self._executed:
+            return selection
+        kernels = Counter(selection.kernels if selection is not None else {})
+        for chosen, _ in self._executed:
+            kernels.update(chosen.kernels)
+        # The plan has a price for a node with bodies, which does not know what was chosen in them.
+        rest = sum(node.cost for node in plan.nodes if has_subgraphs(node.attrs))
+        first = selection or Selection({}, 0, rest, rest, self._executed[0][0].stop_reason)
+        stopped = [s.stop_reason for s in (first, *(chosen for chosen, _ in self._executed))]
+        return Selection(
+            dict(sorted(kernels.items())),
+            first.conversions + sum(chosen.conversions for chosen, _ in self._executed),
+            first.cost - rest + sum(times * chosen.cost for chosen, times in self._executed),
+            max(first.bound - rest, 0.0) + sum(times * chosen.bound for chosen, times in self._executed),
+            "time limit" if "time limit" in stopped else first.stop_reason,
+        )
 
 
 def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
@@ -121,7 +149,8 @@ def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -
             found = select_kernels(searchable(known, saved, pieces), choices.host, numerics=choices.numerics)
             plan, selection = (plan, None) if found is None else found
     bodies = Bodies(known, choices, problems)
-    return lower(plan, pieces, name, bodies, problems, decided=selection is not None), selection
+    program = lower(plan, pieces, name, bodies, problems, decided=selection is not None)
+    return program, bodies.with_bodies(selection, plan)
 
 
 def _placed(program: Program, choices: Choices) -> tuple[Layout, dict[str, Coverage]]:

@@ -11,9 +11,14 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
+from eqsat.codegen.control.forms import BRANCH, UNKNOWN_ROUNDS
 from eqsat.codegen.generate import generate
+from eqsat.codegen.predict import predict
+from eqsat.codegen.runtime import CModel
+from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
+from eqsat.targets.registry import load_host
 from tests.codegen import nodes
 from tests.codegen.ways import WAYS, sanitized_ways
 
@@ -285,3 +290,100 @@ def test_the_executor_agrees_with_onnx_runtime(name: str):
         found = Executor(model).run(dict(inputs))
         for y, wanted in zip(model.graph.outputs, expected, strict=True):
             close(f"{name}: {y.name}", np.asarray(found[y.name or ""]), wanted)
+
+
+# ---- rows of a declared size -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3, 4, 5, 9])
+def test_rows_beyond_or_short_of_the_declared_size(rounds: int):
+    """Rows without a round are zero, rounds beyond make no row; the last state is that of all rounds."""
+    model = load(HEAD + CASES["rows of a declared size"].text)
+    found = CModel(model).run({"x": X, "m": n(rounds)})
+    np.testing.assert_allclose(found["y"], X * (rounds + 1), rtol=1e-6)
+    made = [-X * (k + 1) if k < rounds else 0 * X for k in range(4)]
+    np.testing.assert_allclose(found["rows"], made, rtol=1e-6)
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+REFUSED = {
+    "a result of If of unknown size, float[2, 3] or float[3, 2]": """g (float[2,3] x, bool c) => (float[a,b] y) {
+        y = If (c) <then_branch = t () => (float[] a) { a = Neg(x) },
+                    else_branch = e () => (float[] b) { b = Transpose(x) }>
+    }""",
+    "a carried value of Loop that changes from float[2, 3] to float[4, 3]": """g (float[2,3] x) => (float[a,b] y)
+    <int64 m = {2}> {
+        y = Loop (m, , x) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out) {
+            go_out = Identity(go) s_out = Concat<axis: int = 0>(s, s) }>
+    }""",
+    "a result of Loop of unknown size, a row of float[2, 3] for each round": """g (float[2,3] x, int64 m)
+        => (float[a,b,c] y) <bool yes = {1}> {
+        y = Loop (m, yes) <body = b (int64 i, bool go) => (bool go_out, float[] row) {
+            go_out = Identity(go) f = Cast<to: int = 1>(i) row = Add(x, f) }>
+    }""",
+    "a Loop that never ends": """g (float[2,3] x) => (float[2,3] y) {
+        y = Loop ( , , x) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out) {
+            go_out = Identity(go) s_out = Neg(s) }>
+    }""",
+    "no kernel for RandomNormalLike of (float[2, 3])": """g (float[2,3] x, bool c) => (float[2,3] y) {
+        y = If (c) <then_branch = t () => (float[] a) { a = RandomNormalLike(x) },
+                    else_branch = e () => (float[] b) { b = Neg(x) }>
+    }""",
+    "control flow (SequenceMap)": """g (float[2,3] x) => (float[2,3] y) <int64 first = {0}> {
+        s = SequenceConstruct(x, x)
+        t = SequenceMap (s) <body = b (float[2,3] a) => (float[2,3] c) { c = Neg(a) }>
+        y = SequenceAt(t, first)
+    }""",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_refused_is_said(reason: str):
+    with pytest.raises(CodegenError) as caught:
+        generate(load(HEAD + REFUSED[reason]))
+    assert reason in str(caught.value)
+
+
+# ---- what is known of a program ----------------------------------------------------------------------------
+
+
+def test_how_often_kernels_are_called():
+    emitted = generate(load(HEAD + CASES["nested"].text))
+    times = {kernel.what: kernel.times for kernel in emitted.kernels}
+    assert times.pop("Cos") == 1
+    assert times.pop("Mul") == 3
+    assert times.pop("Sub") == times.pop("Tanh") == 3 * BRANCH
+    assert set(times.values()) == {3 * UNKNOWN_ROUNDS}
+
+
+def test_costs_count_calls():
+    """Ten rounds cost ten times one, in the prediction of a kernel and in that of the chosen ones."""
+    host = load_host("c")
+    text = """g (float[1,32,28,28] x) => (float[1,32,28,28] y) <int64 m = {ROUNDS}> {
+        y = Loop (m, , x) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out)
+            <float[1] k = {0.1}> {
+            go_out = Identity(go) shape = Constant<value_ints: ints = [32, 32, 3, 3]>() w = Expand(k, shape)
+            s_out = Conv<pads: ints = [1, 1, 1, 1]>(s, w) }>
+    }"""
+    one, ten = (generate(load(HEAD + text.replace("ROUNDS", str(rounds)))) for rounds in (1, 10))
+    totals = [sum(predict(k, host) for k in e.kernels if k.times != 1 or e is one) for e in (one, ten)]
+    assert totals[1] == pytest.approx(10 * totals[0])
+    assert one.selection is not None and ten.selection is not None
+    assert ten.selection.kernels == one.selection.kernels == {"direct_convolution": 1}
+    assert ten.selection.cost == pytest.approx(10 * one.selection.cost)
+    assert ten.selection.bound <= ten.selection.cost
+
+
+def test_weights_are_stored_once_and_packed_outside_of_rounds():
+    """The same convolution inside and outside of a loop reads the same packed weights."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((32, 32, 3, 3)).astype(np.float32)
+    text = """g (float[1,32,28,28] x, int64 m) => (float[1,32,28,28] y) {
+        a = Conv<pads: ints = [1, 1, 1, 1]>(x, w)
+        y = Loop (m, , a) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out) {
+            go_out = Identity(go) s_out = Conv<pads: ints = [1, 1, 1, 1]>(s, w) }>
+    }"""
+    model = load(HEAD + text.replace("int64 m)", "int64 m, float[32,32,3,3] w)"), values={"w": w})
+    emitted = generate(model)
+    assert w.nbytes <= len(emitted.weights) < 2 * w.nbytes

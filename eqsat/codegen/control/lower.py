@@ -11,7 +11,18 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.canonical import Made
-from eqsat.codegen.control.forms import CONTROL, Body, Branches, Control, Loop, Sink, Source, State
+from eqsat.codegen.control.forms import (
+    BRANCH,
+    CONTROL,
+    UNKNOWN_ROUNDS,
+    Body,
+    Branches,
+    Control,
+    Loop,
+    Sink,
+    Source,
+    State,
+)
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
@@ -38,8 +49,8 @@ class BodyPlanner(Protocol):
         """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``."""
         ...
 
-    def place(self, program: Program) -> Layout:
-        """The places of a lowered body's tensors."""
+    def place(self, program: Program, times: float) -> Layout:
+        """The places of the tensors of a lowered body that is executed so many times."""
         ...
 
 
@@ -123,11 +134,11 @@ class _Lowering:
         sources += [Source("operand", self._operand(x)) for x in inside.values() if isinstance(x, Tensor)]
         return program, dict(zip(program.inputs, sources, strict=True))
 
-    def _body(self, program: Program, sources: Mapping[Tensor, Source], sinks: Sequence[Sink]) -> Body:
+    def _body(self, program: Program, sources: Mapping[Tensor, Source], sinks: Sequence[Sink], times: float) -> Body:
         """A body without the inputs that it does not read."""
         read = {t for node in program.nodes for t in node.reads()} | {t for _, t in program.outputs}
         program.inputs = [t for t in program.inputs if t in read]
-        return Body(program, self.bodies.place(program), tuple(sources[t] for t in program.inputs), tuple(sinks))
+        return Body(program, self.bodies.place(program, times), tuple(sources[t] for t in program.inputs), tuple(sinks))
 
     def _result(self, number: int, dtype: ir.DataType, shape: Sequence[int]) -> Tensor:
         name = self.node.names[number] or f"{self.node.name}_{number}"
@@ -153,11 +164,12 @@ class _Lowering:
         wanted = [k for k, used in enumerate(self.node.used) if used]
         made = [self._lowered(self._graph(name), [], wanted) for name in names]
         bodies: list[Body] = []
+        times = BRANCH if len(made) > 1 else 1.0
         for found in made:
             if found is None:
                 return
             program, sources = found
-            bodies.append(self._body(program, sources, [Sink("result", k) for k in range(len(wanted))]))
+            bodies.append(self._body(program, sources, [Sink("result", k) for k in range(len(wanted))], times))
         outputs: list[Tensor | None] = []
         for k, number in enumerate(wanted):
             kinds = [body.program.outputs[k][1] for body in bodies]
@@ -215,7 +227,7 @@ class _Lowering:
             return
         sinks += [Sink("row", len(states) + k) for k in range(len(rows))]
         control = Loop(
-            (self._body(program, sources, sinks),),
+            (self._body(program, sources, sinks, UNKNOWN_ROUNDS if known is None else max(known, 0)),),
             tuple(State(self._operand(x), k) for k, x in enumerate(first) if x is not None),
             None if known is None else max(known, 0),
             None if limit is None or known is not None else self._operand(limit),
@@ -293,7 +305,7 @@ class _Lowering:
         sinks = [Sink("state", k) for k in range(first)]
         sinks += [Sink("row", first + k, bool(_at(out_back, n - first))) for k, n in enumerate(rows)]
         states = tuple(State(self._operand(x), k) for k, x in enumerate(operands[:first]) if x is not None)
-        self._finish(Loop((self._body(program, sources, sinks),), states, rounds), outputs)
+        self._finish(Loop((self._body(program, sources, sinks, rounds),), states, rounds), outputs)
         for k, number in enumerate(rows):
             raw = outputs[first + k]
             assert raw is not None
