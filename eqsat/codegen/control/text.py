@@ -156,7 +156,7 @@ class ControlText:
             tests.append("trip < limit")
         if loop.rounds is not None:
             tests.append(f"trip < {loop.rounds}")
-        else:
+        elif loop.condition is not None or Sink("condition") in loop.bodies[0].sinks:
             before.append(f"uint8_t again = {1 if loop.condition is None else f'x{loop.condition}[0]'};")
             tests.append("again")
         inside = [self._call_of(0, isa)]
