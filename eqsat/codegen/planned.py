@@ -23,11 +23,15 @@ from eqsat.codegen.regions import decide_pieces, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
-from eqsat.partition.emit import has_subgraphs
+from eqsat.partition.emit import REGION, TARGET, has_subgraphs
 from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
+from eqsat.schema.attributes import op_key
+
+_INSIDE = "it is inside of control flow"
+"""Why a backend does not execute a kernel of a body."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ def plan_program(model: ir.Model, choices: Choices) -> Planned:
     program, selection = _lowered(model, model.graph.name or "model", choices, problems)
     problems.check(program.name)
     layout, coverage = _placed(program, choices)
+    for target, kernels in _inside(model, choices.backends).items():
+        known = coverage.get(target, Coverage(0, (), choices.backends[target].library or target))
+        coverage[target] = replace(known, total=known.total + len(kernels), refused=(*known.refused, *kernels))
     return Planned(program, layout, coverage, selection)
 
 
@@ -136,6 +143,21 @@ class Bodies:
             max(first.bound - rest, 0.0) + sum(times * chosen.bound for chosen, times in self._executed),
             "time limit" if "time limit" in stopped else first.stop_reason,
         )
+
+
+def _inside(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, list[tuple[str, str, str]]]:
+    """By target the kernels in regions inside of bodies: name, operator, and why its backend does not execute them."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    main = set(model.graph)
+    for call in ir.traversal.RecursiveGraphIterator(model.graph):
+        function = None if call in main else model.functions.get(call.op_identifier())
+        target = "" if function is None else function.metadata_props.get(TARGET, "")
+        if function is not None and REGION in function.metadata_props and target in backends:
+            kernels = (
+                (node.name or node.op_type, str(op_key(node)), "it is inside of control flow") for node in function
+            )
+            found.setdefault(target, []).extend(kernels)
+    return found
 
 
 def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
