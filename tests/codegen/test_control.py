@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from eqsat.codegen.control.forms import BRANCH, UNKNOWN_ROUNDS
 from eqsat.codegen.generate import generate
 from eqsat.codegen.predict import predict
+from eqsat.codegen.profile import profile
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
@@ -387,3 +390,33 @@ def test_weights_are_stored_once_and_packed_outside_of_rounds():
     model = load(HEAD + text.replace("int64 m)", "int64 m, float[32,32,3,3] w)"), values={"w": w})
     emitted = generate(model)
     assert w.nbytes <= len(emitted.weights) < 2 * w.nbytes
+
+
+def test_profiles_measure_kernels_of_bodies():
+    kernels = profile(load(HEAD + CASES["nested"].text), CASES["nested"].runs[2], repeat=2)
+    assert [kernel.what for kernel, _ in kernels].count("Cos") == 1
+    assert all(seconds > 0 for _, seconds in kernels)
+
+
+def test_names_of_a_body_become_no_code():
+    hostile = ["arena", "weights", "trip", "x0", "y0", "model_loop", "*/ #error", "int"]
+    text = onnx.parser.parse_model(
+        HEAD
+        + """g (float[2,3] x, int64 m) => (float[2,3] y) {
+            a = Exp(x) b = Neg(x)
+            y = Loop (m, , a) <body = l (int64 i, bool go, float[2,3] s) => (bool k, float[2,3] t) {
+                k = Identity(go) c = Add(s, b) d = Cast<to: int = 1>(i) t = Sub(c, d) }>
+        }"""
+    )
+    renamed = dict(zip(("a", "b", "s", "t", "i", "l", "c", "d"), hostile, strict=True))
+    for graph in (text.graph, text.graph.node[2].attribute[0].g):
+        graph.name = renamed.get(graph.name, graph.name)
+        for value in (*graph.input, *graph.output):
+            value.name = renamed.get(value.name, value.name)
+        for node in graph.node:
+            node.name = '"; */ int main'
+            node.input[:] = [renamed.get(x, x) for x in node.input]
+            node.output[:] = [renamed.get(x, x) for x in node.output]
+    model = load(text)
+    found = CModel(model).run({"x": X, "m": n(3)})
+    np.testing.assert_allclose(found["y"], np.exp(X) - 3 * X - 3, rtol=1e-5, atol=1e-5)
