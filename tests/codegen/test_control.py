@@ -224,6 +224,25 @@ CASES = {
         tuple({"x": np.zeros((0, 3), np.float32), "v": np.zeros((0, 2), np.float32), "m": n(m)} for m in (0, 2)),
     ),
 }
+CASES["constants as first values and slices"] = Case(
+    """g (float[2] x, int64 m) => (float[2] y, float[2] z, float[3,2] rows)
+    <float[2] first = {1, -2}, float[3,2] v = {1, 2, 3, 4, 5, 6}, bool yes = {1}> {
+        y = Loop (m, yes, first) <body = b (int64 i, bool go, float[2] s) => (bool go_out, float[2] s_out) {
+            go_out = Identity(go) s_out = Add(s, x) }>
+        z, rows = Scan <num_scan_inputs: int = 1, body = b2 (float[2] t, float[2] a) => (float[2] t_out, float[2] r) {
+            t_out = Mul(t, a) r = Add(t_out, x) }> (first, v)
+    }""",
+    tuple({"x": X[0, :2], "m": n(m)} for m in (0, 1, 4)),
+)
+for _rounds in (0, 1, 2):
+    CASES[f"{_rounds} rounds"] = Case(
+        """g (float[2,3] x) => (float[2,3] y, float[ROUNDS,2,3] rows) <int64 m = {ROUNDS}> {
+            y, rows = Loop (m, , x) <body = b (int64 i, bool go, float[2,3] s)
+                => (bool go_out, float[2,3] s_out, float[2,3] row) {
+                go_out = Identity(go) s_out = Add(s, x) row = Neg(s) }>
+        }""".replace("ROUNDS", str(_rounds)),
+        ({"x": X},),
+    )
 CASES["rows of a declared size"] = Case(
     """g (float[2,3] x, int64 m) => (float[2,3] y, float[4,2,3] rows) {
         y, rows = Loop (m, , x) <body = b (int64 i, bool go, float[2,3] s)
