@@ -9,8 +9,7 @@ function are static, and they write only to memory that the caller passes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -19,21 +18,21 @@ from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
+from eqsat.codegen.control.forms import Body, Control, control_of
+from eqsat.codegen.control.text import ControlText, free_label
+from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import SCALAR, Isa
-from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
+from eqsat.model.names import unused
 from eqsat.text import plain
-
-SMALL = 4096
-"""Elements of a constant that are kept for reports."""
 
 
 @dataclass(frozen=True)
@@ -58,61 +57,33 @@ def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, 
 
 
 class _Emitter:
-    def __init__(self, program: Program, layout: Layout, name: str, isas: tuple[Isa, ...]) -> None:
+    """Writes the calls of a program's kernels; those of a body of control flow share all else with the model's."""
+
+    def __init__(
+        self, program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], outer: _Emitter | None = None
+    ) -> None:
         self.program = program
         self.layout = layout
         self.name = name
         self.isas = isas
-        self.weights = Weights()
-        self.functions = Functions(name, isas)
+        self.weights = Weights() if outer is None else outer.weights
+        self.functions = Functions(name, isas) if outer is None else outer.functions
+        self.infos: list[KernelInfo] = [] if outer is None else outer.infos
+        self.taken: set[str] = set() if outer is None else outer.taken
+        self.times = 1.0
         ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t", name)
         self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = _spans(layout)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
-        self.labels = dict(zip(self.spans, labels, strict=True))
+        self.labels = {number: unused(label, self.taken) for number, label in zip(self.spans, labels, strict=True)}
         named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
-        nodes = self.layout.nodes
-        self._lifetimes()
-        functions: list[dict[str, Function]] = []
-        scratch = [0] * len(nodes)
-        infos: list[KernelInfo] = []
-        for number, node in enumerate(nodes):
-            task, family = self.layout.task(node), self.layout.families[node]
-            functions.append({})
-            for isa in self.isas:
-                kernel = family.generate(task, isa)
-                functions[-1][isa.name] = self.functions.add(self._function(node, kernel), isa)
-                scratch[number] = max(scratch[number], kernel.scratch)
-            shape = next(t.shape for t in node.writes())
-            infos.append(KernelInfo(node.name, node.describe(), family.name, shape, _without_weights(task)))
-        texts = self._served()
-        extra = {group: text.scratch(k) for text in texts for k, group in enumerate(self.numbers[text.served.target])}
-        plan, buffers, scratches, memory = self._memory(scratch, extra)
-        variants: list[tuple[Isa, list[str], list[str]]] = []
-        for isa in self.isas:
-            lines: list[str] = []
-            own: list[str] = []
-            for span in self._pieces():
-                found: list[str] = []
-                plain_group = span.group is not None and self.program.groups[span.group].backend is None
-                if plain_group:
-                    self.renamed = self._shared(span)
-                for number in span.numbers:
-                    found += _halos(number, buffers)
-                    made = functions[number][isa.name]
-                    found += self._call(number, nodes[number], made, isa, scratches.get(number))
-                if plain_group:
-                    lines += self._function_of(span, isa, found, own)
-                elif span.group is not None:
-                    text, k = self.runs[span.group]
-                    lines += [*self._run(text, k, span.group, memory.get(span.group, 0)), *found, text.end]
-                else:
-                    lines += found
-            variants.append((isa, lines, own))
+        self._generate()
+        plan, infos, texts = self.plan, self.infos, self.texts
+        variants = [(isa, *self._lines(isa)) for isa in self.isas]
         self.functions.hoist_helpers()
         values = {
             "name": self.name,
@@ -137,12 +108,7 @@ class _Emitter:
             variants=variants,
             scalar=SCALAR in self.isas,
         )
-        entries = [MapEntry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in buffers]
-        entries += [MapEntry(f"scratch of {infos[n].name}", o, scratch[n], n, n) for n, o in scratches.items()]
-        entries += [
-            MapEntry(f"scratch of {self.program.groups[g].region.name}", o, extra[g], *self.spans[g])
-            for g, o in memory.items()
-        ]
+        entries = self._entries()
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
         return Emitted(
             name=self.name,
@@ -159,6 +125,121 @@ class _Emitter:
             served=[text.served for text in texts],
             files={f"{self.name}{ending}": file for text in texts for ending, file in text.files(values).items()},
         )
+
+    def _generate(self) -> None:
+        """Make the kernels of all instruction sets, those of bodies included, and give all memory its place."""
+        nodes = self.layout.nodes
+        self._lifetimes()
+        self.made: list[dict[str, Function]] = []
+        self.scratch = [0] * len(nodes)
+        self.steps: list[tuple[int, int]] = []
+        self.controls: dict[int, ControlText] = {}
+        self.bodies: dict[int, list[_Emitter]] = {}
+        for number, node in enumerate(nodes):
+            first = len(self.infos)
+            self.made.append({})
+            control = control_of(node)
+            if control is not None:
+                self.bodies[number] = [self._body(body, control) for body in control.bodies]
+                label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
+                self.controls[number] = ControlText(node, control, label, self.bodies[number], self._constant)
+                self.scratch[number] = self.controls[number].scratch
+            else:
+                self._kernel(number, node)
+            self.steps.append((first, max(first, len(self.infos) - 1)))
+        self.texts = self._served()
+        self.extra = {g: text.scratch(k) for text in self.texts for k, g in enumerate(self.numbers[text.served.target])}
+        self.plan, self.buffers, self.scratches, self.memory = self._memory(self.scratch, self.extra)
+        for number, control in self.controls.items():
+            control.move(self.scratches.get(number, 0))
+
+    def _kernel(self, number: int, node: Node) -> None:
+        task, family = self.layout.task(node), self.layout.families[node]
+        for isa in self.isas:
+            kernel = family.generate(task, isa)
+            self.made[number][isa.name] = self.functions.add(self._function(node, kernel), isa)
+            self.scratch[number] = max(self.scratch[number], kernel.scratch)
+        shape = next(t.shape for t in node.writes())
+        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times)
+        self.infos.append(info)
+
+    def _lines(self, isa: Isa) -> tuple[list[str], list[str]]:
+        """The calls for an instruction set, and the functions among them that are not kernels."""
+        nodes = self.layout.nodes
+        lines: list[str] = []
+        own: list[str] = []
+        for span in self._pieces():
+            found: list[str] = []
+            plain_group = span.group is not None and self.program.groups[span.group].backend is None
+            if plain_group:
+                self.renamed = self._shared(span)
+            for number in span.numbers:
+                found += _halos(number, self.buffers)
+                if number in self.controls:
+                    control = self.controls[number]
+                    own += control.written(isa)
+                    arguments = [self._location(tensor, const) for tensor, _, const in self._operands(nodes[number])]
+                    found += control.call(isa, arguments)
+                    continue
+                step, made = self.steps[number][0], self.made[number][isa.name]
+                found += self._call(step, nodes[number], made, isa, self.scratches.get(number))
+            if plain_group:
+                lines += self._function_of(span, isa, found, own)
+            elif span.group is not None:
+                text, k = self.runs[span.group]
+                lines += [*self._run(text, k, span.group, self.memory.get(span.group, 0)), *found, text.end]
+            else:
+                lines += found
+        return lines, own
+
+    def _entries(self) -> list[MapEntry]:
+        """The memory map."""
+        entries = [self._entry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in self.buffers]
+        for number, offset in self.scratches.items():
+            size, control = self.scratch[number], self.controls.get(number)
+            if control is not None:
+                size = control.own
+                entries += [entry for body in self.bodies[number] for entry in body._entries()]
+            what = f"scratch of {self.layout.nodes[number].name}"
+            entries += [self._entry(what, offset, size, number, number)] if size else []
+        for group, offset in self.memory.items():
+            what = f"scratch of {self.program.groups[group].region.name}"
+            entries.append(self._entry(what, offset, self.extra[group], *self.spans[group]))
+        return entries
+
+    def _entry(self, what: str, offset: int, size: int, first: int, last: int) -> MapEntry:
+        return MapEntry(what, offset, size, self.steps[first][0], self.steps[last][1])
+
+    # ---- control flow ----------------------------------------------------------------------------------
+
+    def _body(self, body: Body, control: Control) -> _Emitter:
+        made = _Emitter(body.program, body.layout, self.name, self.isas, self)
+        made.times = self.times * control.times
+        made._generate()
+        return made
+
+    @property
+    def arena(self) -> int:
+        """Bytes of working memory of a body."""
+        return self.plan.size
+
+    def move(self, offset: int) -> None:
+        """Let a body's memory begin at a place of the one arena."""
+        for buffer in self.buffers:
+            buffer.offset += offset
+        self.scratches = {number: at + offset for number, at in self.scratches.items()}
+        for control in self.controls.values():
+            control.move(offset)
+
+    def function(self, isa: Isa, label: str) -> list[str]:
+        """A body as a function."""
+        lines, own = self._lines(isa)
+        given = [(f"const {x.c_type} *", x.c_name) for x in self.inputs]
+        given += [(f"{y.c_type} *", y.c_name) for y in self.outputs]
+        given += [("unsigned char *", "arena"), ("const unsigned char *", "weights")]
+        head = f"static void {label}({', '.join(c + name for c, name in given)}) {{"
+        lines = [*(f"(void){name};" for _, name in given), *lines]
+        return [*own, "\n".join([head, *(f"    {line}" for line in lines), "}"])]
 
     # ---- memory ----------------------------------------------------------------------------------------
 
@@ -345,18 +426,6 @@ def _spans(layout: Layout) -> dict[int, tuple[int, int]]:
         if node.group is not None:
             spans[node.group] = (spans.get(node.group, (number, number))[0], number)
     return spans
-
-
-def _without_weights(task: Task) -> Task:
-    """A task to be kept: large constants are replaced by one element that is repeated."""
-
-    def shell(operand: View | np.ndarray | None) -> Any:
-        if not isinstance(operand, np.ndarray) or operand.size <= SMALL:
-            return operand
-        return np.broadcast_to(np.zeros((), operand.dtype), operand.shape)
-
-    epilogue = replace(task.epilogue, operands=tuple(map(shell, task.epilogue.operands)))
-    return replace(task, inputs=tuple(map(shell, task.inputs)), epilogue=epilogue)
 
 
 def _argument(name: str, c_name: str, tensor: Tensor) -> Argument:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eqsat.backends.values import Coverage
 from eqsat.codegen.backend_code import Served
-from eqsat.codegen.kernel import Task
+from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.memory import MemoryPlan
 
 if TYPE_CHECKING:
     from eqsat.codegen.select import Selection
+
+
+SMALL = 4096
+"""Elements of a constant that are kept for reports."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class MapEntry:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """Facts about one call, for reports and benchmarks.
+    """Facts about one kernel in its place, for reports and benchmarks.
 
     Attributes:
         name: Of the model's node.
@@ -63,6 +67,7 @@ class KernelInfo:
         family: The kernel family that generated it.
         shape: Of the first result.
         task: The task; of large constants only type and shape.
+        times: How often a run calls it: more or less than once inside of control flow, by guess where data decides.
     """
 
     name: str
@@ -70,6 +75,7 @@ class KernelInfo:
     family: str
     shape: tuple[int, ...]
     task: Task = field(repr=False, compare=False)
+    times: float = 1.0
 
 
 @dataclass
@@ -87,7 +93,7 @@ class Emitted:
         arena: Bytes that the caller provides.
         plan: How the arena is used.
         memory_map: The same by tensor.
-        kernels: One per call, in order.
+        kernels: In order of execution, those in bodies of control flow included.
         selection: The kernels that extraction chose; None if there was no choice.
         served: The runs that backends execute, one entry per target.
         files: Headers and sources of the backends, text by name.
@@ -114,3 +120,15 @@ class Emitted:
     def runs(self) -> int:
         """How many runs of kernels backends execute."""
         return sum(len(served.runs) for served in self.served)
+
+
+def without_weights(task: Task) -> Task:
+    """A task to be kept: large constants are replaced by one element that is repeated."""
+
+    def shell(operand: View | np.ndarray | None) -> Any:
+        if not isinstance(operand, np.ndarray) or operand.size <= SMALL:
+            return operand
+        return np.broadcast_to(np.zeros((), operand.dtype), operand.shape)
+
+    epilogue = replace(task.epilogue, operands=tuple(map(shell, task.epilogue.operands)))
+    return replace(task, inputs=tuple(map(shell, task.inputs)), epilogue=epilogue)

@@ -8,20 +8,13 @@ from pathlib import Path
 import onnx_ir as ir
 
 from eqsat.backends.backend import Backend
-from eqsat.codegen.assign import Unavailable, assign
+from eqsat.codegen.assign import Unavailable
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
-from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
-from eqsat.codegen.kernels.bytes.table import look_up_bytes
-from eqsat.codegen.layout import plan_layout
-from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
-from eqsat.codegen.regions import decide_pieces, searchable
-from eqsat.codegen.select import given_kernels, select_kernels
-from eqsat.execute.settle import settled
+from eqsat.codegen.planned import Choices, plan_program
 from eqsat.model.load import load
-from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.targets.registry import GENERATED, load_host
@@ -64,25 +57,15 @@ def generate(
         BackendError: A backend fails.
     """
     check_prefix(name)
-    generated = load_host(GENERATED if host is None else host)
-    serving = {target: backend for target, backend in (backends or {}).items() if backend.emits}
-    known = settled(load(model, dims=dims) if dims else model)
-    saved = read_plan(known)
-    pieces = decide_pieces(saved, serving, generated if select else None)
-    plan, selection = saved.main.plan, None
-    if select:
-        selection = None if pieces.taken_apart else given_kernels(plan, generated)
-        if selection is None:
-            found = select_kernels(
-                searchable(known, saved, pieces), generated, numerics="approximate" if winograd else numerics
-            )
-            plan, selection = (plan, None) if found is None else found
-    program = lower(plan, pieces, model.graph.name or "model", decided=selection is not None)
-    coverage = assign(program, unavailable or {})
-    look_up_bytes(program)
-    fuse(program)
-    layout = plan_layout(program)
-    emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
-    emitted.coverage = coverage
-    emitted.selection = selection
+    choices = Choices(
+        load_host(GENERATED if host is None else host),
+        select,
+        "approximate" if winograd else numerics,
+        {target: backend for target, backend in (backends or {}).items() if backend.emits},
+        unavailable or {},
+    )
+    planned = plan_program(load(model, dims=dims) if dims else model, choices)
+    emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded)
+    emitted.coverage = planned.coverage
+    emitted.selection = planned.selection
     return emitted

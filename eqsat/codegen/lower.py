@@ -16,6 +16,7 @@ from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
+from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
@@ -34,7 +35,7 @@ from eqsat.partition.emit import has_subgraphs, is_optional_output
 from eqsat.partition.names import output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction
-from eqsat.partition.subgraphs import operands
+from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
@@ -42,19 +43,20 @@ from eqsat.schema.functions import find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
-def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False) -> Program:
+def lower(
+    plan: Plan, pieces: Pieces, name: str, bodies: BodyPlanner, problems: Problems, *, decided: bool = False
+) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
         plan: Of a model, chosen by a search or read back.
         pieces: The regions that it calls.
         name: Of the model.
+        bodies: Plans the bodies of control flow.
+        problems: Receives operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
-
-    Raises:
-        CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    return _Lowering(plan, pieces, name, decided).run()
+    return _Lowering(plan, pieces, name, bodies, problems, decided).run()
 
 
 @dataclass
@@ -76,7 +78,9 @@ class _Scope:
 
 
 class _Lowering:
-    def __init__(self, plan: Plan, pieces: Pieces, name: str, decided: bool) -> None:
+    def __init__(
+        self, plan: Plan, pieces: Pieces, name: str, bodies: BodyPlanner, problems: Problems, decided: bool
+    ) -> None:
         self.plan = plan
         self.pieces = pieces
         self.name = name
@@ -84,18 +88,19 @@ class _Lowering:
         self.nodes: list[Node] = []
         self.regions: list[WholeRegion] = []
         self.dequantized: dict[int, Dequantized] = {}
-        self.problems = Problems()
+        self.bodies = bodies
+        self.problems = problems
         plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self) -> Program:
         plan = self.plan
-        inputs = []
-        for vid, value in plan.inputs:
-            tensor = self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
-            if tensor is not None:
-                inputs.append(tensor)
-        values = self._walk(plan, inputs)
+        given = [
+            self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
+            for vid, value in plan.inputs
+        ]
+        inputs = [tensor for tensor in given if tensor is not None]
+        values = self._walk(plan, given)
         outputs = []
         for i, (vid, _) in enumerate(plan.outputs):
             found = values.get(vid)
@@ -108,7 +113,6 @@ class _Lowering:
         if not self.problems.nodes:
             program.remove_dead()
         self._check_families(program)
-        self.problems.check(self.name)
         return program
 
     def _walk(
@@ -119,7 +123,7 @@ class _Lowering:
         needed: list[PlanNode] = []
         for node in reversed(plan.nodes):
             if not read.isdisjoint(v for v in node.outputs if v is not None):
-                read.update(v for v in operands(node) if v is not None)
+                read.update(reads(plan, node))
                 needed.append(node)
         scope = _Scope(plan, {}, value_names(plan).of, read, region)
         scope.values.update({vid: array_of(tensor) for vid, tensor in plan.constants.items()})
@@ -171,7 +175,7 @@ class _Lowering:
 
     def _refused(self, node: PlanNode, name: str) -> None:
         """A node whose operands were refused already; its operators may have to be refused as well."""
-        if has_subgraphs(node.attrs):
+        if has_subgraphs(node.attrs) and node.op not in SUPPORTED:
             self.problems.add(f"control flow ({node.op.name})", name)
         for op in (node.op,) if node.body is None else (inner.op for inner in node.body.nodes):
             if not is_known(op) and not has_subgraphs(node.attrs):
@@ -212,7 +216,14 @@ class _Lowering:
         names = ["" if v is None else scope.names[v] for v in node.outputs]
         types = [None if v is None else scope.plan.types.get(v) for v in node.outputs]
         is_chosen = decided and node.body is not None and node.target == 0
-        if node.body is None:
+        if has_subgraphs(node.attrs):
+            outside = {n: scope.values.get(v) for n, v in captured_values(scope.plan, node).items()}
+            made = lower_control(
+                ControlNode(name, node.op, node.attrs, given, outside, types, used, names), self.bodies, self.problems
+            )
+            self.nodes += made[0]
+            results = made[1]
+        elif node.body is None:
             count = _present(node, used)
             results = self.apply(node.op, node.attrs, given, types[:count], used[:count], names[:count], name)
         else:
@@ -255,7 +266,7 @@ class _Lowering:
         while operands and operands[-1] is None:
             operands = operands[:-1]
         if any(isinstance(value, GraphAttr) for _, value in attrs):
-            self.problems.add(f"control flow ({op.name})", name)
+            self.problems.add(f"control flow ({op.name}) in a function", name)
             return none
         if op.domain == opset.EQSAT:
             own = function_body(op, attrs)

@@ -33,7 +33,9 @@ _LINE = 64
 
 
 def predict(kernel: KernelInfo, target: Target) -> float:
-    """Seconds of a kernel on the host that generated code runs on.
+    """Seconds that a run spends in a kernel, on the host that generated code runs on.
+
+    Within control flow these are the seconds of all its calls.
 
     Args:
         kernel: As generating the program gave it.
@@ -42,7 +44,7 @@ def predict(kernel: KernelInfo, target: Target) -> float:
     Raises:
         TargetError: The file's expression gives no cost.
     """
-    return Prediction(kernel.task, kernel.family, target).seconds()
+    return kernel.times * Prediction(kernel.task, kernel.family, target).seconds()
 
 
 class Prediction:

@@ -106,7 +106,7 @@ def given_kernels(plan: Plan, host: Target) -> Selection | None:
     Returns:
         None if nothing was chosen for this host.
     """
-    if plan.targets[0] != host.name:
+    if plan.targets[0] != host.name or not any(node.cost for node in plan.nodes):
         return None
     names = Counter(n.op.name for n in plan.nodes if n.body is not None and n.op.domain == plan.targets[n.target])
     conversions = sum(node.op in LAYOUTS and node.cost > 0 for node in plan.nodes)

@@ -22,6 +22,7 @@ from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
 from tests.codegen import nodes
 from tests.codegen.calling import Call, call
+from tests.codegen.random_bodies import in_bodies
 from tests.codegen.random_graphs import random_model
 from tests.fuzz.generator import generate as fuzzed
 
@@ -100,6 +101,12 @@ def nearly_equal(name: str, found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("seed", range(4000, 4004))
 def test_networks(seed: int, how: str):
     check(random_model(seed), how)
+
+
+@pytest.mark.parametrize("how", ["native", "scalar"])
+@pytest.mark.parametrize("seed", range(7000, 7004))
+def test_control_flow(seed: int, how: str):
+    check(in_bodies(seed), how)
 
 
 @pytest.mark.parametrize("how", ["native", "portable"])

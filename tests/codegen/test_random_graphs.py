@@ -16,6 +16,13 @@ def test_random_graphs_agree_with_the_executor():
     assert ran >= 11
 
 
+def test_networks_inside_of_control_flow():
+    """Branches, loops and scans; in 24 and 27 the branches captured values in different orders."""
+    ran, wrong = graphs.failures([*range(8), 24, 27], kind="bodies")
+    assert wrong == []
+    assert ran == 10
+
+
 @pytest.mark.parametrize("seeds", [range(12), [193, 388, 397]], ids=["first", "found"])
 def test_cases_of_all_kinds_and_types(seeds: Sequence[int]):
     """As they are and optimized; warnings are errors. Found were an axis of one, an empty output, a large attribute."""

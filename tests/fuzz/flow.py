@@ -18,14 +18,14 @@ MOST_TRIPS = 100
 def executed(node: onnx.NodeProto, operands: Sequence[Value | None], run: Body) -> list[Value] | None:
     """The results, or None where the worlds part (another branch, another number of trips) or it is none of these."""
     graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
-    numbers = {a.name: a for a in node.attribute if not a.HasField("g")}
+    numbers = {a.name: a.i or list(a.ints) for a in node.attribute if not a.HasField("g")}
     if node.op_type == "If":
         condition = _agreed(operands[0])
         return None if condition is None else run(graphs["then_branch" if condition else "else_branch"], {})
     if node.op_type == "Loop":
         return _loop(graphs["body"], operands, run)
-    if node.op_type == "Scan" and set(numbers) == {"num_scan_inputs"} and operands[0] is not None:
-        return _scan(graphs["body"], operands, int(numbers["num_scan_inputs"].i), run)
+    if node.op_type == "Scan" and operands[0] is not None:
+        return _scan(graphs["body"], operands, numbers, run)
     return None
 
 
@@ -62,25 +62,39 @@ def _loop(body: onnx.GraphProto, operands: Sequence[Value | None], run: Body) ->
     return [*states, *_stacked(rows)]
 
 
-def _scan(body: onnx.GraphProto, operands: Sequence[Value | None], scanned: int, run: Body) -> list[Value] | None:
+def _scan(
+    body: onnx.GraphProto, operands: Sequence[Value | None], attributes: Mapping[str, Any], run: Body
+) -> list[Value] | None:
+    scanned = attributes["num_scan_inputs"]
     given = [v for v in operands if v is not None]
     states, inputs = given[: len(given) - scanned], given[len(given) - scanned :]
+    count = len(states)
     names = [i.name for i in body.input]
+    axes = attributes.get("scan_input_axes") or [0] * len(inputs)
+    backwards = attributes.get("scan_input_directions") or [0] * len(inputs)
     rows: list[list[Value]] = []
-    for row in range(inputs[0].exact.shape[0]):
-        parts = [Value(v.dtype, tuple(w[row] for w in v.worlds), v.left) for v in inputs]
+    rounds = inputs[0].exact.shape[axes[0]]
+    for row in range(rounds):
+        parts = [
+            Value(v.dtype, tuple(w.take(rounds - 1 - row if back else row, axis) for w in v.worlds), v.left)
+            for v, axis, back in zip(inputs, axes, backwards, strict=True)
+        ]
         found = run(body, dict(zip(names, [*states, *parts], strict=True)))
-        states = found[: len(states)]
-        rows.append(found[len(states) :])
-    return None if not rows else [*states, *_stacked(rows)]
+        states = found[:count]
+        rows.append(found[count:])
+    if not rows:
+        return None
+    axes = attributes.get("scan_output_axes") or [0] * len(rows[0])
+    backwards = attributes.get("scan_output_directions") or [0] * len(rows[0])
+    return [*states, *_stacked(rows, axes, backwards)]
 
 
-def _stacked(rows: Sequence[Sequence[Value]]) -> list[Value]:
-    return [
-        Value(
-            column[0].dtype,
-            tuple(np.stack(arrays) for arrays in zip(*(v.worlds for v in column), strict=True)),
-            any(v.left for v in column),
-        )
-        for column in zip(*rows, strict=True)
-    ]
+def _stacked(rows: Sequence[Sequence[Value]], axes: Sequence[int] = (), backwards: Sequence[int] = ()) -> list[Value]:
+    columns = list(zip(*rows, strict=True))
+    result = []
+    for k, column in enumerate(columns):
+        ordered = column[::-1] if backwards and backwards[k] else column
+        axis = axes[k] if axes else 0
+        worlds = tuple(np.stack(arrays, axis) for arrays in zip(*(v.worlds for v in ordered), strict=True))
+        result.append(Value(column[0].dtype, worlds, any(v.left for v in column)))
+    return result

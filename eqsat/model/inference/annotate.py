@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
+from eqsat.model.inference.carried import CARRIED, carried_types
 from eqsat.model.inference.infer import infer_types, is_parameter
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.inference.symbolic import refine
@@ -104,12 +105,27 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
         inputs = [*node.inputs, *inputs[own:]]
     values = [None if v is None else _value(run, op, v) for v in inputs[: len(node.inputs)]]
     found = infer_types(op, attrs, types, values, len(node.outputs), place=place)
+    if op in CARRIED:
+        found = carried_types(
+            op, attrs, types[:own], values[:2], found, lambda graph, given: _body_types(run, graph, given)
+        )
     for known in found:
         check_type(known, place)
     result = propagate(op, attrs, types[: len(node.inputs)], values, found[0] if found else None)
     if result is not None:
         run.values[node.outputs[0]] = result
     return found
+
+
+def _body_types(run: _Pass, graph: ir.Graph, given: Sequence[TensorType | None]) -> Sequence[TensorType | None]:
+    """Types of the results of a body for some types of its inputs; its own values get none."""
+    inner = _Pass(
+        run.functions, run.place, normal=False, types={**run.types, **dict(zip(graph.inputs, given, strict=True))}
+    )
+    for i, node in enumerate(graph):
+        bounds.current().check(run.place)
+        inner.types.update(zip(node.outputs, _infer(inner, node, i, {}), strict=True))
+    return [_type(inner, value) for value in graph.outputs]
 
 
 def _infer_function(

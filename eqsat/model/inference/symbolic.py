@@ -112,17 +112,27 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
     for node in graph:
         for value in node.outputs:
             if value.shape is not None and not value.shape.is_static():
-                value.shape = ir.Shape([_settled(d, names) for d in value.shape])
+                said = declared.get(value)
+                numbers = said.shape if said is not None and said.shape is not None else ()
+                if len(numbers) != len(value.shape):
+                    numbers = (None,) * len(value.shape)
+                value.shape = ir.Shape(
+                    [_settled(d, names, number) for d, number in zip(value.shape, numbers, strict=True)]
+                )
 
 
 def _is_generated(name: str | None) -> bool:
     return name is not None and re.fullmatch(r"_d\d+", name) is not None
 
 
-def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str]) -> int | str | None:
-    """A number if the expression is one, or the declared name of a generated symbol."""
-    if isinstance(d, int) or d.value is None:
-        return d if isinstance(d, int) else None
+def _settled(d: int | ir.SymbolicDim, names: Mapping[str, int | str], declared: int | str | None) -> int | str | None:
+    """A number if the expression is one, the declared name of a generated symbol, or the declared number of rows that
+    a loop makes, of which nothing is known.
+    """
+    if isinstance(d, int):
+        return d
+    if d.value is None:
+        return declared if isinstance(declared, int) else None
     if d.value in names:
         return names[d.value]
     number = None if d.free_symbols() else d.evaluate({})

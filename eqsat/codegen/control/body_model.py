@@ -1,0 +1,80 @@
+"""The body of an If, Loop or Scan as a model: what it captures are inputs or constants, and all types are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.program import Operand, Tensor
+from eqsat.model.load import load
+from eqsat.model.names import unused
+from eqsat.partition.emit import CALL
+from eqsat.partition.subgraphs import bind_graph, defined_names, defined_values
+from eqsat.schema.attributes import subgraphs, tensor_of
+
+
+def body_model(
+    model: ir.Model, graph: ir.Graph, given: Sequence[Operand], captured: Mapping[str, Operand], results: Sequence[int]
+) -> ir.Model:
+    """A body as a model of its own, loaded.
+
+    Args:
+        model: The one with the body; it is not changed.
+        graph: The body.
+        given: For each input of the body what it is; a constant becomes one in the model.
+        captured: By name what the body reads from outside; of tensors it becomes an input, in this order.
+        results: Numbers of the body's outputs that are the model's.
+
+    Returns:
+        A model whose inputs are those of the body, then the captured values, without those that are constant.
+
+    Raises:
+        ModelError: The body contradicts the types of its operands.
+    """
+    taken = {"", *defined_names(graph)}
+    values = {name: ir.Value(name=unused(name, taken)) for name in captured}
+    copy = bind_graph(graph, values, frozenset())
+    own = set(defined_values(copy))
+    outputs = [v if v in own else values[v.name or ""] for v in copy.outputs]
+    operands = {**dict(zip(copy.inputs, given, strict=True)), **{values[name]: captured[name] for name in captured}}
+    copy.inputs[:] = [v for v, operand in operands.items() if isinstance(operand, Tensor)]
+    for value, operand in operands.items():
+        dtype = operand.dtype if isinstance(operand, Tensor) else _dtype(operand)
+        value.type, value.shape = ir.TensorType(dtype), ir.Shape(operand.shape)
+        if isinstance(operand, np.ndarray):
+            value.const_value = tensor_of(operand, dtype, value.name)
+            copy.register_initializer(value)
+    copy.outputs[:] = [_returned(copy, outputs[k], unused(f"result_{k}", taken)) for k in results]
+    copy.opset_imports.update(model.graph.opset_imports)
+    functions = [function.clone() for function in model.functions.values()]
+    for scope in (copy, *functions):
+        _strip(scope)
+    return load(
+        ir.Model(copy, ir_version=model.ir_version, functions=functions, metadata_props=dict(model.metadata_props))
+    )
+
+
+def _strip(scope: ir.Graph | ir.Function) -> None:
+    """Drops the C calls of kernels and regions: inside of bodies they run in plain C."""
+    if isinstance(scope, ir.Function):
+        scope.metadata_props.pop(CALL, None)
+    for node in scope:
+        node.metadata_props.pop(CALL, None)
+        for inner in subgraphs(node):
+            _strip(inner)
+
+
+def _returned(graph: ir.Graph, value: ir.Value, name: str) -> ir.Value:
+    """A copy of a value, so that each output is one of its own and the result of a node."""
+    node = ir.Node("", "Identity", [value])
+    graph.append(node)
+    node.outputs[0].name, node.outputs[0].type = name, value.type
+    return node.outputs[0]
+
+
+def _dtype(operand: np.ndarray) -> ir.DataType:
+    if operand.dtype == object or operand.dtype.kind in "US":
+        return ir.DataType.STRING
+    return ir.DataType.from_numpy(operand.dtype)

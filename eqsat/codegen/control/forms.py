@@ -1,0 +1,131 @@
+"""What a node of control flow is on its way to C: one or two bodies, and what each of their operands and results is.
+
+``Scan`` is a loop whose number of rounds is known. The node's operands are tensors like all others, dense and
+row-major; the bodies' arguments are pointers to them, or into them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from eqsat.codegen.placed_program import Layout
+from eqsat.codegen.program import Node, Program
+
+CONTROL = "control"
+"""The attribute of a node that has its :class:`Control`."""
+UNKNOWN_ROUNDS = 10.0
+"""The guess for how many rounds a loop takes if data decides that."""
+BRANCH = 0.5
+"""The guess for how often each branch of an If is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What an operand of a body is.
+
+    Attributes:
+        kind: An operand of the node as it is, the number of the round, a state, or the round's slice of an operand.
+        index: Of the node's operand, or of the state.
+        backwards: Whether the first round gets the last slice.
+    """
+
+    kind: Literal["operand", "round", "state", "slice"]
+    index: int = 0
+    backwards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What a result of a body is.
+
+    Attributes:
+        kind: A result of the node, whether there is another round, the next value of a state, or a row of a result.
+        index: Of the node's result, or of the state.
+        backwards: Whether the first round makes the last row.
+    """
+
+    kind: Literal["result", "condition", "state", "row"]
+    index: int = 0
+    backwards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A value that each round makes anew from the one before.
+
+    Attributes:
+        operand: Number of the node's operand that is its first value.
+        result: Number of the node's result that is its last value.
+    """
+
+    operand: int
+    result: int
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """A body, planned like a program of its own.
+
+    Attributes:
+        program: Its inputs and outputs are arguments of a function.
+        layout: The places of its tensors.
+        sources: For each input of the program.
+        sinks: For each output of the program.
+    """
+
+    program: Program
+    layout: Layout
+    sources: tuple[Source, ...]
+    sinks: tuple[Sink, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Branches:
+    """An ``If``.
+
+    Attributes:
+        bodies: For a condition that holds and for one that does not; one alone if that is known.
+        condition: Number of the operand.
+    """
+
+    bodies: tuple[Body, ...]
+    condition: int = 0
+
+    @property
+    def times(self) -> float:
+        """How often a body is executed, by guess."""
+        return BRANCH if len(self.bodies) > 1 else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A ``Loop`` or a ``Scan``.
+
+    Attributes:
+        bodies: The one body.
+        states: The values that the rounds hand on.
+        rounds: How many there are; None where that depends on data.
+        limit: Number of the operand that says how many there are at most, None without one.
+        condition: Number of the operand that says whether there is a first round, None without one.
+    """
+
+    bodies: tuple[Body]
+    states: tuple[State, ...]
+    rounds: int | None
+    limit: int | None = None
+    condition: int | None = None
+
+    @property
+    def times(self) -> float:
+        """How often the body is executed, by guess where data decides."""
+        return UNKNOWN_ROUNDS if self.rounds is None else float(self.rounds)
+
+
+Control = Branches | Loop
+
+
+def control_of(node: Node) -> Control | None:
+    """The control flow that a node stands for, None if it is an ordinary kernel."""
+    found = node.attributes.get(CONTROL)
+    return found if isinstance(found, Branches | Loop) else None

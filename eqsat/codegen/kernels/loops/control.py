@@ -1,0 +1,33 @@
+"""What nodes of control flow want of their operands: that bodies can read them as rows, whatever a body does.
+
+Their C is no kernel but calls of kernels; :mod:`eqsat.codegen.control.text` writes it.
+"""
+
+from __future__ import annotations
+
+from eqsat.codegen.control.forms import CONTROL
+from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernel import Family, Kernel, Task, Want, Wants
+from eqsat.codegen.kernels.shared.registry import register
+from eqsat.schema.types import OpKey
+
+_ROWS = Want(strict=True, dense=True)
+
+
+def _wants(task: Task) -> Wants:
+    return Wants((_ROWS,) * len(task.inputs), (_ROWS,) * len(task.outputs))
+
+
+def _generate(task: Task, isa: Isa) -> Kernel:
+    raise NotImplementedError("control flow is no kernel")
+
+
+FAMILY = register(
+    Family(
+        "control flow",
+        tuple(OpKey("", name) for name in ("If", "Loop", "Scan")),
+        lambda task: CONTROL in task.attributes and not task.epilogue.steps,
+        _generate,
+        _wants,
+    )
+)

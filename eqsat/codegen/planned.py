@@ -1,0 +1,182 @@
+"""A model, or a body inside of one, from its graph to a program whose tensors all have places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import onnx_ir as ir
+
+from eqsat.backends.backend import Backend
+from eqsat.backends.values import Coverage
+from eqsat.codegen.assign import Unavailable, assign
+from eqsat.codegen.control.body_model import body_model
+from eqsat.codegen.fuse import fuse
+from eqsat.codegen.kernels.bytes.table import look_up_bytes
+from eqsat.codegen.layout import plan_layout
+from eqsat.codegen.lower import lower
+from eqsat.codegen.placed_program import Layout
+from eqsat.codegen.problems import Problems
+from eqsat.codegen.program import Operand, Program
+from eqsat.codegen.regions import decide_pieces, searchable
+from eqsat.codegen.select import Selection, given_kernels, select_kernels
+from eqsat.errors import ModelError
+from eqsat.execute.settle import settled
+from eqsat.partition.emit import REGION, TARGET, has_subgraphs
+from eqsat.partition.plan import Plan
+from eqsat.partition.read_plan import read_plan
+from eqsat.rules.ast import Target
+from eqsat.rules.selection import NumericsClass
+from eqsat.schema.attributes import op_key
+
+_INSIDE = "it is inside of control flow"
+"""Why a backend does not execute a kernel of a body."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a caller decides about the program.
+
+    Attributes:
+        host: The host whose kernels are available.
+        select: Whether extraction chooses families and layouts.
+        numerics: How far rules and kernels of the host may change values.
+        backends: The backends that execute regions, by target.
+        unavailable: Kernels that a backend is known to lack on this machine.
+    """
+
+    host: Target
+    select: bool
+    numerics: NumericsClass
+    backends: Mapping[str, Backend] = field(default_factory=dict)
+    unavailable: Unavailable = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program with places, and what was decided on the way."""
+
+    program: Program
+    layout: Layout
+    coverage: dict[str, Coverage]
+    selection: Selection | None
+
+
+def plan_program(model: ir.Model, choices: Choices) -> Planned:
+    """Plans a model.
+
+    Raises:
+        CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
+    """
+    problems = Problems()
+    program, selection = _lowered(model, model.graph.name or "model", choices, problems)
+    problems.check(program.name)
+    layout, coverage = _placed(program, choices)
+    for target, kernels in _inside(model, choices.backends).items():
+        known = coverage.get(target, Coverage(0, (), choices.backends[target].library or target))
+        coverage[target] = replace(known, total=known.total + len(kernels), refused=(*known.refused, *kernels))
+    return Planned(program, layout, coverage, selection)
+
+
+class Bodies:
+    """Plans the bodies of a model's control flow like models of their own.
+
+    Args:
+        model: The one with the bodies.
+        choices: Those for the model. Backends execute no kernels inside of bodies.
+        problems: Receives what cannot become C.
+    """
+
+    def __init__(self, model: ir.Model, choices: Choices, problems: Problems) -> None:
+        self._model = model
+        self._choices = replace(choices, backends={}, unavailable={})
+        self._problems = problems
+        self._selections: dict[Program, Selection] = {}
+        self._executed: list[tuple[Selection, float]] = []
+
+    def lower(
+        self,
+        name: str,
+        graph: ir.Graph,
+        given: Sequence[Operand],
+        captured: Mapping[str, Operand],
+        results: Sequence[int],
+    ) -> Program | None:
+        """The program of a body; None if there are problems.
+
+        Args:
+            name: Of the node, for messages.
+            graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
+        """
+        try:
+            model = body_model(self._model, graph, given, captured, results)
+        except ModelError as error:
+            self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
+            return None
+        program, selection = _lowered(model, graph.name or name, self._choices, self._problems)
+        if selection is not None:
+            self._selections[program] = selection
+        return None if self._problems.nodes else program
+
+    def place(self, program: Program, times: float) -> Layout:
+        """The places of the tensors of a lowered body that is executed so many times."""
+        if program in self._selections:
+            self._executed.append((self._selections[program], times))
+        return _placed(program, self._choices)[0]
+
+    def with_bodies(self, selection: Selection | None, plan: Plan) -> Selection | None:
+        """What was chosen in a plan and in the bodies of its control flow, each for as often as it is executed."""
+        if not self._executed:
+            return selection
+        kernels = Counter(selection.kernels if selection is not None else {})
+        for chosen, _ in self._executed:
+            kernels.update(chosen.kernels)
+        # The plan has a price for a node with bodies, which does not know what was chosen in them.
+        rest = sum(node.cost for node in plan.nodes if has_subgraphs(node.attrs))
+        first = selection or Selection({}, 0, rest, rest, self._executed[0][0].stop_reason)
+        stopped = [s.stop_reason for s in (first, *(chosen for chosen, _ in self._executed))]
+        return Selection(
+            dict(sorted(kernels.items())),
+            first.conversions + sum(chosen.conversions for chosen, _ in self._executed),
+            first.cost - rest + sum(times * chosen.cost for chosen, times in self._executed),
+            max(first.bound - rest, 0.0) + sum(times * chosen.bound for chosen, times in self._executed),
+            "time limit" if "time limit" in stopped else first.stop_reason,
+        )
+
+
+def _inside(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, list[tuple[str, str, str]]]:
+    """By target the kernels in regions inside of bodies: name, operator, and why its backend does not execute them."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    main = set(model.graph)
+    for call in ir.traversal.RecursiveGraphIterator(model.graph):
+        function = None if call in main else model.functions.get(call.op_identifier())
+        target = "" if function is None else function.metadata_props.get(TARGET, "")
+        if function is not None and REGION in function.metadata_props and target in backends:
+            kernels = (
+                (node.name or node.op_type, str(op_key(node)), "it is inside of control flow") for node in function
+            )
+            found.setdefault(target, []).extend(kernels)
+    return found
+
+
+def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
+    known = settled(model)
+    saved = read_plan(known)
+    pieces = decide_pieces(saved, choices.backends, choices.host if choices.select else None)
+    plan, selection = saved.main.plan, None
+    if choices.select:
+        selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
+        if selection is None:
+            found = select_kernels(searchable(known, saved, pieces), choices.host, numerics=choices.numerics)
+            plan, selection = (plan, None) if found is None else found
+    bodies = Bodies(known, choices, problems)
+    program = lower(plan, pieces, name, bodies, problems, decided=selection is not None)
+    return program, bodies.with_bodies(selection, plan)
+
+
+def _placed(program: Program, choices: Choices) -> tuple[Layout, dict[str, Coverage]]:
+    coverage = assign(program, choices.unavailable)
+    look_up_bytes(program)
+    fuse(program)
+    return plan_layout(program), coverage

@@ -1,0 +1,97 @@
+"""Types of values that the rounds of a loop hand on, and of the rows that they make.
+
+ONNX's inference gives such a value no shape, since a round may change it. By induction it keeps the shape with which it
+begins if the body makes that very shape of it; a row then has the shape that the body makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.schema.attributes import attr
+from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType
+
+_LOOP, _SCAN = OpKey("", "Loop"), OpKey("", "Scan")
+CARRIED = frozenset({_LOOP, _SCAN})
+"""Operators with such values."""
+Types = Sequence[TensorType | None]
+
+
+def carried_types(
+    op: OpKey,
+    attrs: Attrs,
+    inputs: Types,
+    limits: Sequence[np.ndarray | None],
+    found: Types,
+    infer: Callable[[ir.Graph, Types], Types],
+) -> Types:
+    """The types of a loop's results.
+
+    Args:
+        op: One of ``CARRIED``.
+        attrs: Of the node.
+        inputs: Types of its own inputs.
+        limits: The values of its first two inputs if they are known.
+        found: Types of its outputs as ONNX infers them.
+        infer: Infers the types of a body's outputs from those of its inputs.
+    """
+    if all(known is not None and known.is_static for known in found):
+        return found
+    body = attr(attrs, "body")
+    assert isinstance(body, GraphAttr)
+    if op == _LOOP:
+        head = [TensorType(ir.DataType.INT64, ()), TensorType(ir.DataType.BOOL, ())]
+        states, slices = list(inputs[2:]), []
+        count, axes = _rounds(body.graph, inputs, limits), ()
+    else:
+        scanned = int(attr(attrs, "num_scan_inputs"))
+        head, states = [], list(inputs[: len(inputs) - scanned])
+        slices, count = _slices(inputs[len(states) :], attr(attrs, "scan_input_axes", ()))
+        axes = attr(attrs, "scan_output_axes", ())
+    while True:
+        ends = infer(body.graph, [*head, *states, *slices])[1 if op == _LOOP else 0 :]
+        broken = [k for k, first in enumerate(states) if _is_shaped(first) and ends[k] != first]
+        if not broken:
+            break
+        states = [replace(s, shape=None) if s is not None and k in broken else s for k, s in enumerate(states)]
+    result = [first if _is_shaped(first) else old for first, old in zip(states, found, strict=False)]
+    for k, (row, old) in enumerate(zip(ends[len(states) :], found[len(states) :], strict=False)):
+        # Without rounds the rows have the shape that the body declares, whatever it makes.
+        if row is not None and row.shape is not None and isinstance(count, int) and count > 0:
+            place = (axes[k] if k < len(axes) else 0) % (len(row.shape) + 1)
+            old = replace(row, shape=(*row.shape[:place], count, *row.shape[place:]))
+        result.append(old)
+    return result
+
+
+def _is_shaped(known: TensorType | None) -> bool:
+    return known is not None and known.shape is not None
+
+
+def _rounds(graph: ir.Graph, inputs: Types, limits: Sequence[np.ndarray | None]) -> Dim:
+    """The number of rounds of a Loop if no condition ends it; None where that depends on data."""
+    limit, first = limits[:2]
+    if limit is None or limit.size != 1 or (inputs[1] is not None and (first is None or not first.all())):
+        return None
+    again = graph.outputs[0]
+    while (node := again.producer()) is not None and node.op_type == "Identity" and node.inputs[0] is not None:
+        again = node.inputs[0]
+    return max(int(limit.reshape(-1)[0]), 0) if again is graph.inputs[1] else None
+
+
+def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None], Dim]:
+    """Types of the slices of a Scan's operands, and how many there are."""
+    slices: list[TensorType | None] = []
+    count: Dim = None
+    for k, known in enumerate(scanned):
+        if known is None or known.shape is None:
+            slices.append(known)
+            continue
+        place = (axes[k] if k < len(axes) else 0) % len(known.shape)
+        count = known.shape[place] if count is None or isinstance(known.shape[place], int) else count
+        slices.append(replace(known, shape=(*known.shape[:place], *known.shape[place + 1 :])))
+    return slices, count
