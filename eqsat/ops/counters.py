@@ -173,6 +173,28 @@ def attention(node: Node) -> int:
     return batch * heads * rows * columns * (size + value_size + 1)
 
 
+def projected_attention(node: Node) -> int:
+    """Attention of ``com.microsoft``: the projections, then as :func:`attention`."""
+    batch, rows, width = node.shape(0)
+    columns = node.shape(1)[1]
+    values = node.output_shape()[2]
+    at = 8 if node.op.name == "QAttention" else 4
+    past = node.shape(at)[3] if len(node.inputs) > at and node.inputs[at] is not None else 0
+    heads = node.integer("num_heads", 1)
+    scores = batch * rows * (rows + past) * ((columns - values) // 2 + values + heads)
+    return batch * rows * width * columns + scores
+
+
+def multi_head_attention(node: Node) -> int:
+    """MultiHeadAttention of ``com.microsoft``: scores, their softmax, and the mixing of values."""
+    batch, rows, width = node.shape(0)
+    values = node.output_shape()[2]
+    key = node.shape(1)
+    past = node.shape(6)[2] if len(node.inputs) > 6 and node.inputs[6] is not None else 0
+    columns = past + (key[2] if len(key) == 4 else key[1])
+    return batch * rows * columns * (width + values + node.integer("num_heads", 1))
+
+
 def pooling(node: Node) -> int:
     """Output elements times the window."""
     return node.output_elements * math.prod(node.integers("kernel_shape"))

@@ -135,6 +135,36 @@ def need_attention(attrs: Attributes, inputs: Operands) -> Need:
     return Need(4 * scores + 2 * size_of(inputs[0]), scores * (2 * depth + SLOW))
 
 
+def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
+    """Attention of ``com.microsoft``, whose operands have three axes; the past lies in the last tensor of more."""
+    batch, rows, width = inputs[0].shape[:3]
+    keys = rows + max((x.shape[-2] for x in inputs[1:] if x is not None and len(x.shape) >= 3), default=0)
+    scores = batch * max(attrs.get("num_heads", 1), 1) * rows * keys
+    sizes = sum(size_of(x) for x in inputs)
+    columns = inputs[1].shape[-1] if len(inputs) > 1 and inputs[1] is not None else width
+    return Need(
+        4 * scores + 4 * batch * rows * columns + 4 * sizes,
+        batch * rows * width * (columns + 2 * keys) + SLOW * (scores + sizes),
+    )
+
+
+def need_blocks(attrs: Attributes, inputs: Operands) -> Need:
+    """A product with weights that are unpacked first."""
+    depth, width = max(attrs.get("K", 0), 0), max(attrs.get("N", 0), 0)
+    rows = size_of(inputs[0]) // max(depth, 1)
+    return Need(8 * depth * width + rows * width, rows * depth * width + SLOW * 8 * depth * width)
+
+
+def need_gathered_blocks(attrs: Attributes, inputs: Operands) -> Need:
+    each = need_gather({"axis": attrs.get("gather_axis", 0)}, inputs)
+    return made(8 * each.elements * (8 // max(attrs.get("bits", 4), 1) if inputs[0].dtype.itemsize == 1 else 1))
+
+
+def need_embedding(table: int) -> Rule:
+    """A row of a table for each index."""
+    return lambda attrs, inputs: made(8 * size_of(inputs[0]) * inputs[table].shape[-1])
+
+
 def need_suppression(attrs: Attributes, inputs: Operands) -> Need:
     batches, classes, boxes = inputs[1].shape
     return Need(batches * classes * boxes * 8, SLOW * batches * classes * boxes * boxes)
