@@ -158,6 +158,13 @@ def recurrent(gates: int) -> Counter:
     return count
 
 
+def transposed_recurrent(node: Node) -> int:
+    """As :func:`recurrent`, of weights (directions, features, gates * hidden)."""
+    steps, batch, features = node.shape(0)
+    directions, hidden, columns = node.shape(2)
+    return steps * batch * directions * columns * (hidden + features)
+
+
 def attention(node: Node) -> int:
     """Scores, their softmax, and the mixing of values."""
     query, key, value = node.shape(0), node.shape(1), node.shape(2)

@@ -189,6 +189,13 @@ def need_recurrent(gates: int) -> Rule:
     return need
 
 
+def need_transposed_recurrent(attrs: Attributes, inputs: Operands) -> Need:
+    """Weights are (directions, features, gates * hidden)."""
+    x, (directions, hidden, columns) = inputs[0].shape, inputs[2].shape
+    size = x[0] * x[1] * directions * columns
+    return Need(4 * size, size * (hidden + x[-1] + SLOW))
+
+
 def need_determinant(attrs: Attributes, inputs: Operands) -> Need:
     shape = inputs[0].shape
     return Need(size_of(inputs[0]), SLOW * size_of(inputs[0]) * (shape[-1] if shape else 1))

@@ -238,6 +238,27 @@ def quantized_attention() -> Iterator[Case]:
         yield Case(name, inputs, attrs, 1, fixed, 2e-3)
 
 
+def dynamic_quantize_lstm() -> Iterator[Case]:
+    name, fixed = "DynamicQuantizeLSTM", (1, 2, 3, 7, 8, 9, 10, 11)
+    for kind in (np.int8, np.uint8):
+        for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+            x, w, r = floats(S, B, 6), whole(kind, count, 6, 4 * H), whole(kind, count, H, 4 * H)
+            attrs = {"direction": direction, "hidden_size": H}
+            scales = [small(count), whole(kind, count), small(count), whole(kind, count)]
+            state = [floats(count, B, H), floats(count, B, H)]
+            b, p = floats(count, 8 * H), floats(count, 3 * H)
+            yield Case(name, [x, w, r, b, None, None, None, None, *scales], attrs, 3, fixed)
+            yield Case(name, [x, w, r, None, None, *state, p, *scales], attrs, 3, fixed)
+            lengths = np.array([3, 4], np.int32)
+            yield Case(name, [x, w, r, b, lengths, None, None, None, *scales], attrs, 3, fixed)
+            columns = [small(count, 4 * H), np.full((count, 4 * H), 0, kind)] * 2
+            inputs = [x, w, r, b, None, *state, p, *columns]
+            yield Case(name, inputs, {**attrs, "input_forget": 1, "clip": 0.5}, 3, fixed)
+        names = ["Relu", "Tanh", "HardSigmoid"]
+        attrs = {"hidden_size": H, "activations": names, "activation_alpha": [0.3], "activation_beta": [0.4]}
+        yield Case(name, [x, w[:1], r[:1], b[:1], None, None, None, None, *(s[:1] for s in scales)], attrs, 3, fixed)
+
+
 CASES = [
     *attention(),
     *multi_head_attention(),
@@ -246,4 +267,5 @@ CASES = [
     *gather_block_quantized(),
     *embeddings(),
     *quantized_attention(),
+    *dynamic_quantize_lstm(),
 ]
