@@ -15,6 +15,7 @@ import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
 from eqsat.model.inference import symbolic
+from eqsat.model.validate.checks import contradiction
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
@@ -60,10 +61,15 @@ def infer(
     if known.definition is not None and all(t is None or t.shape is not None for t in inputs):
         body = known.definition(complete, inputs)
         if body is not None:
-            types = of_body(body, inputs, values)
+            try:
+                types = of_body(body, inputs, values)
+            except ModelError as error:
+                raise contradiction(place, inputs, error.hint or str(error)) from error
             return tuple([*(types[i] for i in body.results), *[None] * outputs][:outputs])
     like = known.typed_like
     if like is None:
+        if op in _OWN:
+            return (None,) * outputs
         return symbolic.infer(op, attrs, inputs, values, outputs, place)
     positions = list(like.operands)
     if positions[-1] == -3:
@@ -132,6 +138,10 @@ def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) ->
                 raise ModelError(f"inputs of {op} of one element type are required", place=place, actual=actual)
 
 
+_OWN: set[OpKey] = set()
+"""Operators whose rule in the package is the one here."""
+
+
 def register_symbolic(standard: Infer, of_body: InferBody) -> None:
     """Registers rules that the package lacks, so that the inference of whole graphs has them."""
     osi.registry.collect()
@@ -140,6 +150,7 @@ def register_symbolic(standard: Infer, of_body: InferBody) -> None:
         typed = found.typed_like or found.types or found.definition
         if typed is not None and not osi.registry.has(op.domain, op.name):
             osi.registry.register(op.domain, op.name)(_rule(standard, of_body))
+            _OWN.add(op)
 
 
 def _rule(standard: Infer, of_body: InferBody) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
