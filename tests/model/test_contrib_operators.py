@@ -1,4 +1,4 @@
-"""Every operator of ``com.microsoft``, and operators of domains that nobody knows, stay in the model without stopping it."""
+"""Every operator of ``com.microsoft``, and those of domains that nobody knows, stay in the model."""
 
 from __future__ import annotations
 
