@@ -202,6 +202,13 @@ def multi_head_attention(node: Node) -> int:
     return batch * rows * columns * (width + values + node.integer("num_heads", 1))
 
 
+def grouped_attention(node: Node) -> int:
+    """GroupQueryAttention: scores, their softmax, and the mixing of values, over the whole cache."""
+    batch, rows, width = node.output_shape()
+    past = node.shape(3)[2] if len(node.inputs) > 3 and node.inputs[3] is not None else 0
+    return batch * rows * max(past, rows) * (2 * width + node.integer("num_heads", 1))
+
+
 def pooling(node: Node) -> int:
     """Output elements times the window."""
     return node.output_elements * math.prod(node.integers("kernel_shape"))
@@ -239,6 +246,16 @@ def determinant(node: Node) -> int:
     """A third of the cube, by elimination."""
     shape = node.shape(0)
     return math.prod(shape) * shape[-1] // 3
+
+
+def inverse(node: Node) -> int:
+    """The cube, by elimination."""
+    return node.elements(0) * node.shape(0)[-1]
+
+
+def distances(node: Node) -> int:
+    """A product of all pairs of rows, and their squares."""
+    return (node.output_elements + node.shape(0)[0] + node.shape(1)[0]) * node.shape(0)[1]
 
 
 def fourier(node: Node) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, size_of
+from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, numbers, size_of
 from eqsat.ops.windows import integers, windows
 
 
@@ -85,6 +85,11 @@ def need_product(b_at: int) -> Rule:
     return need
 
 
+def need_distances(attrs: Attributes, inputs: Operands) -> Need:
+    a, b = inputs[0].shape, inputs[1].shape
+    return Need(4 * a[0] * b[0] + size_of(inputs[0]) + size_of(inputs[1]), a[0] * b[0] * (a[1] + SLOW))
+
+
 def need_einsum(attrs: Attributes, inputs: Operands) -> Need:
     """The largest array on the way of a pairwise summation, and the product of all ranges as its operations."""
     equation = str(attrs.get("equation", "")).replace(" ", "")
@@ -146,6 +151,15 @@ def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
         4 * scores + 4 * batch * rows * columns + 4 * sizes,
         batch * rows * width * (columns + 2 * keys) + SLOW * (scores + sizes),
     )
+
+
+def need_grouped_attention(attrs: Attributes, inputs: Operands) -> Need:
+    """The number of tokens, a value, is the size of the cache that is returned."""
+    batch, rows, width = inputs[0].shape
+    past = inputs[3].shape[2] if len(inputs) > 3 and inputs[3] is not None else 0
+    room = max(past, rows, *numbers(inputs[6]), *(n + 1 for n in numbers(inputs[5])))
+    size = batch * room * width
+    return Need(4 * size + 4 * size_of(inputs[0]), SLOW * rows * size)
 
 
 def need_blocks(attrs: Attributes, inputs: Operands) -> Need:

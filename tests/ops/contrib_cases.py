@@ -259,6 +259,68 @@ def dynamic_quantize_lstm() -> Iterator[Case]:
         yield Case(name, [x, w[:1], r[:1], b[:1], None, None, None, None, *(s[:1] for s in scales)], attrs, 3, fixed)
 
 
+def variants() -> Iterator[Case]:
+    image, grid = floats(B, 3, S, 6), np.asarray(_RNG.uniform(-1.2, 1.2, (B, 4, 3, 2)), np.float32)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding in ("zeros", "border", "reflection"):
+            attrs = {"mode": mode, "padding_mode": padding, "align_corners": int(mode == "nearest")}
+            # onnx.reference, which evaluates it, clamps cubic weights otherwise than ONNX Runtime.
+            if (mode, padding) != ("bicubic", "border"):
+                yield Case("GridSample", [image, grid], attrs)
+    for kind in (np.uint8, np.int8):
+        pool = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+        yield Case("NhwcMaxPool", [whole(kind, B, 9, 8, 3)], pool)
+        yield Case("NhwcMaxPool", [whole(kind, B, 9, 8, 3)], {"kernel_shape": [3, 3], "dilations": [2, 1]})
+        yield Case("NhwcMaxPool", [whole(kind, 1, 9, 8, 3)], {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"})
+    for kind in (np.int32, np.int64):
+        yield Case("GatherND", [floats(4, 5, 3), integers(0, 4, (6, 2), kind)])
+        yield Case("GatherND", [floats(4, 5), integers(-4, 4, (2, 3, 1), kind)])
+    for metric in ("euclidean", "sqeuclidean"):
+        yield Case("CDist", [floats(4, 6), floats(5, 6)], {"metric": metric})
+    yield Case("Inverse", [floats(B, 3, 4, 4) + 3 * np.eye(4, dtype=np.float32)])
+    yield Case("Inverse", [(floats(3, 3) + 3 * np.eye(3)).astype(np.float64)])
+    yield Case("MatMulInteger16", [whole(np.int16, 3, 5), whole(np.int16, 5, 4)])
+    yield Case("MatMulInteger16", [whole(np.int16, B, 3, 5), whole(np.int16, B, 5, 4)])
+    yield Case("Unique", [np.array([3, 1, 1, 2, 3, 0], np.float32)], outputs=3)
+    yield Case("Unique", [np.array([2], np.float32)], outputs=3)
+
+
+def group_query_attention() -> Iterator[Case]:
+    name, groups, size = "GroupQueryAttention", 2, 16
+    attrs: dict[str, Any] = {"num_heads": N, "kv_num_heads": groups}
+    fixed, turns = (5, 6, 7, 8), [floats(20, size // 2), floats(20, size // 2)]
+
+    def tensors(steps: int, past: int, batch: int) -> list[Array]:
+        new = [floats(batch, steps, N * size), floats(batch, steps, groups * size), floats(batch, steps, groups * size)]
+        old: list[Array] = (
+            [floats(batch, groups, past, size), floats(batch, groups, past, size)] if past else [None, None]
+        )
+        return [*new, *old]
+
+    def sizes(lengths: Sequence[int]) -> list[Array]:
+        return [np.array(lengths, np.int32) - 1, np.array(max(lengths), np.int32)]
+
+    turned = {**attrs, "do_rotary": 1}
+    for steps, past, lengths in ((S, 0, (S, S)), (1, 6, (4, 7)), (1, 9, (4, 7)), (3, 4, (7,))):
+        known, batch = sizes(lengths), len(lengths)
+        for further in ({}, {"scale": 0.3}, {"softcap": 2.0}, {"local_window_size": 2}, {"smooth_softmax": 1}):
+            yield Case(name, [*tensors(steps, past, batch), *known], {**attrs, **further}, 3, fixed)
+        for interleaved in (0, 1):
+            yield Case(
+                name,
+                [*tensors(steps, past, batch), *known, *turns],
+                {**turned, "rotary_interleaved": interleaved},
+                3,
+                fixed,
+            )
+        packed = [floats(batch, steps, (N + 2 * groups) * size), None, None, *tensors(steps, past, batch)[3:]]
+        yield Case(name, [*packed, *known, *turns], turned, 3, fixed)
+        bias = floats(1, N, steps, max(lengths))
+        yield Case(name, [*tensors(steps, past, batch), *known, None, None, None, bias], attrs, 3, fixed)
+        sink = floats(N)
+        yield Case(name, [*tensors(steps, past, batch), *known, None, None, None, None, sink], attrs, 3, fixed)
+
+
 CASES = [
     *attention(),
     *multi_head_attention(),
@@ -268,4 +330,6 @@ CASES = [
     *embeddings(),
     *quantized_attention(),
     *dynamic_quantize_lstm(),
+    *variants(),
+    *group_query_attention(),
 ]

@@ -21,6 +21,12 @@ from tests.ops.oracle import same
 SIZES = {2: "B", 5: "S", 7: "T", 3: "P"}
 
 
+COUNTED = ("Unique", "GroupQueryAttention")
+"""The values decide how many there are."""
+WITHOUT_C = ("GridSample",)
+"""The definition contains an operator that C has no kernel for."""
+
+
 def compare(found: list[np.ndarray], expected: list[np.ndarray], case: Case, factor: float = 1) -> None:
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
@@ -37,7 +43,9 @@ def test_values(case: Case) -> None:
     found = eqsat.run(model, case.feed())
     compare([found[f"o{i}"] for i in range(case.outputs)], expected, case)
     for value, array in zip(load(model).graph.outputs, expected, strict=True):
-        assert value.shape is not None and tuple(value.shape) == array.shape
+        assert value.shape is not None and len(value.shape) == array.ndim
+        assert all(d == n for d, n in zip(value.shape, array.shape, strict=True) if isinstance(d, int))
+        assert value.shape.is_static() or case.name in COUNTED
         assert value.dtype is not None and value.dtype.numpy() == array.dtype
 
 
@@ -86,6 +94,8 @@ CODE = {
 def is_c(case: Case) -> bool:
     """Whether C has it: it has a definition, and C the types of its tensors."""
     types = {x.dtype.name for x in case.inputs if x is not None}
+    if case.name in WITHOUT_C:
+        return False
     return operator(OpKey(MS, case.name)).definition is not None and types.isdisjoint(("float16", "int4", "uint4"))
 
 

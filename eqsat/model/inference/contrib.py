@@ -143,12 +143,13 @@ _OWN: set[OpKey] = set()
 
 
 def register_symbolic(standard: Infer, of_body: InferBody) -> None:
-    """Registers rules that the package lacks, so that the inference of whole graphs has them."""
+    """Registers rules that the package lacks or has wrong, so that the inference of whole graphs has them."""
     osi.registry.collect()
     for found in declared():
         op = found.op
-        typed = found.typed_like or found.types or found.definition
-        if typed is not None and not osi.registry.has(op.domain, op.name):
+        typed = found.typed_like or found.definition
+        # Of two rules for one version the later one holds.
+        if found.types is not None or (typed is not None and not osi.registry.has(op.domain, op.name)):
             osi.registry.register(op.domain, op.name)(_rule(standard, of_body))
             _OWN.add(op)
 
