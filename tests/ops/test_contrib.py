@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -9,9 +12,11 @@ import pytest
 from onnx import helper
 
 import eqsat
+from eqsat.codegen.canonical import is_known
 from eqsat.codegen.runtime import CModel
 from eqsat.model.load import load
 from eqsat.ops.operators import operator
+from eqsat.schema import opset
 from eqsat.schema.free_sizes import at_sizes
 from eqsat.schema.types import OpKey, tensor_type
 from tests.model.running import run_ort
@@ -116,3 +121,19 @@ def test_whole_models(case: Case) -> None:
     result = eqsat.optimize(model)
     assert result.summary.verification.agrees, result.summary.verification.skipped
     compare(run_ort(ir.to_proto(result.model), case.feed()), run_ort(model, case.feed()), case)
+
+
+def test_the_documentation_lists_what_is_executed() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "optimize.md").read_text("utf-8")
+    rows = {
+        r.split("|")[1].strip(): set(re.findall(r"`(\w+)`", r.split("|")[2])) for r in text.split("\n") if r[:1] == "|"
+    }
+    stated = [rows[name] for name in ("executed, and written as C", "executed", "typed", "opaque")]
+    names = opset.operator_names(MS)
+    assert sum(map(len, stated)) == len(names)
+    assert set().union(*stated) == set(names)
+    for name in names:
+        found = operator(OpKey(MS, name))
+        executed = bool(found.kernels) or found.definition is not None
+        assert (name in stated[0] | stated[1]) == executed, name
+        assert (name in stated[0]) == (executed and is_known(OpKey(MS, name)) and name not in WITHOUT_C), name
