@@ -46,15 +46,13 @@ class Writer:
         """Type of an input, None where it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def op(self, name: str, *operands: int | None, domain: str = "", **attrs: Any) -> int:
-        """An operator of one result."""
-        return self.several(name, 1, *operands, domain=domain, **attrs)[0]
+    def op(self, name: str | OpKey, /, *operands: int | None, **attrs: Any) -> int:
+        """An operator of one result; a name alone is ONNX's."""
+        return self.several(name, 1, *operands, **attrs)[0]
 
-    def several(
-        self, name: str, outputs: int, *operands: int | None, domain: str = "", **attrs: Any
-    ) -> tuple[int, ...]:
+    def several(self, name: str | OpKey, outputs: int, /, *operands: int | None, **attrs: Any) -> tuple[int, ...]:
         """An operator of several results."""
-        key = OpKey(domain, name)
+        key = OpKey("", name) if isinstance(name, str) else name
         self._nodes.append(BodyNode(key, make_attrs(key, attrs), operands, outputs))
         first, self._next = self._next, self._next + outputs
         return tuple(range(first, self._next))

@@ -17,7 +17,7 @@ from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
 from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
-from eqsat.schema.types import AttrValue
+from eqsat.schema.types import AttrValue, OpKey
 
 _LOWEST = -10000.0
 """What ONNX Runtime adds to scores that are masked, unless told otherwise."""
@@ -50,7 +50,7 @@ def quantized_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body | 
         return None
     w = Writer(types)
     zeros = [w.given(6), w.given(7)]
-    projected = w.op("MatMulIntegerToFloat", 0, 1, 3, 4, *zeros, 2, domain=MICROSOFT)
+    projected = w.op(OpKey(MICROSOFT, "MatMulIntegerToFloat"), 0, 1, 3, 4, *zeros, 2)
     w.dtype = ir.DataType.FLOAT if types[3] is None else types[3].dtype
     return attend_projected(w, attrs, projected, (width // 3,) * 3, mask=5, past=8, bias=9)
 
@@ -201,6 +201,8 @@ def _counted_keys(w: Writer, at: int, keys: int) -> int | None:
     if len(shape) > 1:
         positive = w.op("Greater", at, w.constant(0, known.dtype))
         return w.unsqueezed(positive, 1, 2) if len(shape) == 2 else w.unsqueezed(positive, 1)
+    if len(shape) != 1:
+        return None
     first = w.type(0)
     batch = first.shape[0] if first is not None and first.shape is not None else None
     place = w.op("Cast", w.counted(keys), to=int(known.dtype))
