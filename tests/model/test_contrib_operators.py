@@ -58,6 +58,7 @@ def node_of(name: str) -> tuple[onnx.NodeProto, list[onnx.ValueInfoProto]]:
 
 
 REFUSED = {
+    "CDist": "not a permutation of 3 axes",
     "ExpandDims": "rank 3, not 0 or 1",
     "FusedGemm": "expected to have rank 2",
     "GatedDeltaNet": "initial_state is required",
