@@ -187,7 +187,7 @@ def test_attention_of_onnx_runtime():
     assert count("MultiHeadAttention", [q, k, v], y, "com.microsoft", num_heads=4) == plain
     alone = count("Attention", [q, q, q], q, q_num_heads=4, kv_num_heads=4)
     projected = count("MatMul", [q, of(16, 48)], of(2, 5, 48))
-    inputs = [q, of(16, 48), of(48)]
+    inputs: list[TensorType | None] = [q, of(16, 48), of(48)]
     assert count("Attention", inputs, q, "com.microsoft", num_heads=4) == alone + projected
     scales = [of(), of()]
     assert count("QAttention", [*inputs, *scales], q, "com.microsoft", num_heads=4) == alone + projected
@@ -205,7 +205,7 @@ def test_quantized_recurrence_counts_as_the_float_one():
 
 
 def test_products_of_unpacked_weights():
-    attrs = {"K": 32, "N": 8, "block_size": 16, "bits": 4}
-    inputs = [of(3, 5, 32), of(8, 2, 8), of(16)]
-    assert count("MatMulNBits", inputs, of(3, 5, 8), "com.microsoft", **attrs) == 3 * 5 * 32 * 8
+    weights = [of(8, 2, 8), of(16)]
+    y, products = of(3, 5, 8), 3 * 5 * 32 * 8
+    assert count("MatMulNBits", [of(3, 5, 32), *weights], y, "com.microsoft", K=32, N=8, block_size=16) == products
     assert count("CDist", [of(4, 6), of(5, 6)], of(4, 5), "com.microsoft") == (20 + 4 + 5) * 6
