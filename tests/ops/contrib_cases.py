@@ -303,7 +303,14 @@ def group_query_attention() -> Iterator[Case]:
     turned = {**attrs, "do_rotary": 1}
     for steps, past, lengths in ((S, 0, (S, S)), (1, 6, (4, 7)), (1, 9, (4, 7)), (3, 4, (7,))):
         known, batch = sizes(lengths), len(lengths)
-        for further in ({}, {"scale": 0.3}, {"softcap": 2.0}, {"local_window_size": 2}, {"smooth_softmax": 1}):
+        for further in (
+            {},
+            {"scale": 0.3},
+            {"softcap": 2.0},
+            {"causal": 0},
+            {"local_window_size": 2},
+            {"smooth_softmax": 1},
+        ):
             yield Case(name, [*tensors(steps, past, batch), *known], {**attrs, **further}, 3, fixed)
         for interleaved in (0, 1):
             yield Case(

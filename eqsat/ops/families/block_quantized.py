@@ -44,7 +44,7 @@ def matmul_n_bits(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
         return None
     w = Writer(types)
     if w.given(4) is not None and (bits != 4 or w.given(3) is not None):
-        return None  # ONNX Runtime's kernels disagree with each other on these.
+        return None  # ONNX Runtime computes something else there than the schema says.
     blocks = -(-depth // block)
     dtype = w.dtype
     levels = w.reshaped(unpacked(w, w.reshaped(1, width, blocks, -1), bits, 3), width, blocks, block)

@@ -42,7 +42,9 @@ def group_query_attention(
 
     ``lengths`` has one less than the number of tokens of each sample, the new ones included.
     """
-    if any(x is not None for x in unsupported) or outputs > 3 or attrs.get("kv_quant_type", "NONE") != "NONE":
+    if any(x is not None for x in unsupported) or outputs > 3 or attrs.get("sliding_window_cache"):
+        raise Fallback
+    if attrs.get("k_quant_type", "NONE") != "NONE" or attrs.get("v_quant_type", "NONE") != "NONE":
         raise Fallback
     heads, shared = attrs["num_heads"], attrs["kv_num_heads"]
     if key is None or value is None:
