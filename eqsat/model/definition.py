@@ -1,6 +1,7 @@
 """Operators by their definitions: an operator that ONNX defines by simpler operators needs no kernel of its own.
 
-Definitions come from ONNX (``FunctionBody`` of a schema, fixed or built for given types) and from eqsat's functions.
+Definitions come from ONNX (``FunctionBody`` of a schema, fixed or built for given types), from eqsat's functions, and
+from declarations of operators of ``com.microsoft``.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from eqsat.ops.operators import operator
 from eqsat.schema import opset
-from eqsat.schema.attributes import plain_value, to_attrs, to_protos
+from eqsat.schema.attributes import default_attrs, plain_value, to_attrs, to_protos
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.functions import find_function, function_body
 from eqsat.schema.types import Attrs, OpKey, TensorType
@@ -21,7 +23,7 @@ from eqsat.schema.types import Attrs, OpKey, TensorType
 def has_definition(op: OpKey) -> bool:
     """Whether an operator is defined in terms of others, for some types of its inputs."""
     schema: Any = opset.find_schema(op)
-    if find_function(op) is not None:
+    if find_function(op) is not None or operator(op).definition is not None:
         return True
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -41,6 +43,9 @@ def definition(op: OpKey, attrs: Attrs, inputs: Sequence[TensorType | None]) -> 
     own = function_body(op, attrs)
     if own is not None:
         return own
+    made = operator(op).definition
+    if made is not None:
+        return made({**dict(default_attrs(op)), **dict(attrs)}, inputs)
     schema = opset.find_schema(op)
     if schema is None:
         return None

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
+from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind, name_dims
 from eqsat.model.read.recognize import recognize
@@ -69,11 +70,14 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mappi
 def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
+    set_aside(source)
     check(source)
     use_declarations(source)
     inline_foreign(source)
     validate(source)
     upgrade(source)
+    if take_back(source):
+        check(source)
     try:
         model = ir.from_proto(source.proto)
     except Exception as error:  # onnx_ir has no common base of its errors

@@ -158,6 +158,13 @@ def recurrent(gates: int) -> Counter:
     return count
 
 
+def transposed_recurrent(node: Node) -> int:
+    """As :func:`recurrent`, of weights (directions, features, gates * hidden)."""
+    steps, batch, features = node.shape(0)
+    directions, hidden, columns = node.shape(2)
+    return steps * batch * directions * columns * (hidden + features)
+
+
 def attention(node: Node) -> int:
     """Scores, their softmax, and the mixing of values."""
     query, key, value = node.shape(0), node.shape(1), node.shape(2)
@@ -171,6 +178,35 @@ def attention(node: Node) -> int:
         size = width // heads
         columns, value_size = key[1] + past, value[2] // node.integer("kv_num_heads", heads)
     return batch * heads * rows * columns * (size + value_size + 1)
+
+
+def projected_attention(node: Node) -> int:
+    """Attention of ``com.microsoft``: the projections, then as :func:`attention`."""
+    batch, rows, width = node.shape(0)
+    columns = node.shape(1)[1]
+    values = node.output_shape()[2]
+    at = 8 if node.op.name == "QAttention" else 4
+    past = node.shape(at)[3] if len(node.inputs) > at and node.inputs[at] is not None else 0
+    heads = node.integer("num_heads", 1)
+    scores = batch * rows * (rows + past) * ((columns - values) // 2 + values + heads)
+    return batch * rows * width * columns + scores
+
+
+def multi_head_attention(node: Node) -> int:
+    """MultiHeadAttention of ``com.microsoft``: scores, their softmax, and the mixing of values."""
+    batch, rows, width = node.shape(0)
+    values = node.output_shape()[2]
+    key = node.shape(1)
+    past = node.shape(6)[2] if len(node.inputs) > 6 and node.inputs[6] is not None else 0
+    columns = past + (key[2] if len(key) == 4 else key[1])
+    return batch * rows * columns * (width + values + node.integer("num_heads", 1))
+
+
+def grouped_attention(node: Node) -> int:
+    """GroupQueryAttention: scores, their softmax, and the mixing of values, over the whole cache."""
+    batch, rows, width = node.output_shape()
+    past = node.shape(3)[2] if len(node.inputs) > 3 and node.inputs[3] is not None else 0
+    return batch * rows * max(past, rows) * (2 * width + node.integer("num_heads", 1))
 
 
 def pooling(node: Node) -> int:
@@ -210,6 +246,16 @@ def determinant(node: Node) -> int:
     """A third of the cube, by elimination."""
     shape = node.shape(0)
     return math.prod(shape) * shape[-1] // 3
+
+
+def inverse(node: Node) -> int:
+    """The cube, by elimination."""
+    return node.elements(0) * node.shape(0)[-1]
+
+
+def distances(node: Node) -> int:
+    """A product of all pairs of rows, and their squares."""
+    return (node.output_elements + node.shape(0)[0] + node.shape(1)[0]) * node.shape(0)[1]
 
 
 def fourier(node: Node) -> int:

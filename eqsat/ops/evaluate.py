@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import EqsatError, ExecutionError, LimitError
+from eqsat.ops.definition import Definition
 from eqsat.ops.kernel import Fallback, Kernel, find
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
@@ -138,9 +139,12 @@ def operation(
     declared = find_reference(op)
     if declared is not None:
         return reference_operation(declared, attrs, place)
-    found = find(operator(op).kernels, since_version(op, version))
-    fallback = _reference(op, version, outputs, protos, attrs)
+    known = operator(op)
+    found = find(known.kernels, since_version(op, version))
     complete = {**defaults(op), **defaults(op, version), **attrs}
+    fallback = _reference(op, version, outputs, protos, attrs)
+    if known.definition is not None:
+        fallback = _defined(known.definition, complete, outputs, fallback)
     call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
     return call if has(op, Trait.FORWARDS) else _admitted(call, op, complete, place)
 
@@ -296,6 +300,20 @@ def _reference(
         names = _captured_names(graphs, len(inputs))
         own = len(inputs) - len(names)
         return node(inputs[:own], dict(zip(names, inputs[own:], strict=True)))
+
+    return call
+
+
+def _defined(definition: Definition, attrs: Mapping[str, AttrValue], outputs: int, otherwise: Operation) -> Operation:
+    """An operator by its definition, which is made once for each signature."""
+    bodies: dict[tuple[TensorType | None, ...], Body | None] = {}
+
+    def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
+        types = tuple([None if x is None else type_of_array(x) for x in inputs])
+        if types not in bodies:
+            bodies[types] = definition(attrs, types)
+        body = bodies[types]
+        return otherwise(inputs) if body is None or len(body.results) < outputs else evaluate_body(body, inputs)
 
     return call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, size_of
+from eqsat.ops.need import SLOW, Attributes, Need, Operands, Rule, broadcast_size, made, numbers, size_of
 from eqsat.ops.windows import integers, windows
 
 
@@ -85,6 +85,11 @@ def need_product(b_at: int) -> Rule:
     return need
 
 
+def need_distances(attrs: Attributes, inputs: Operands) -> Need:
+    a, b = inputs[0].shape, inputs[1].shape
+    return Need(4 * a[0] * b[0] + size_of(inputs[0]) + size_of(inputs[1]), a[0] * b[0] * (a[1] + SLOW))
+
+
 def need_einsum(attrs: Attributes, inputs: Operands) -> Need:
     """The largest array on the way of a pairwise summation, and the product of all ranges as its operations."""
     equation = str(attrs.get("equation", "")).replace(" ", "")
@@ -135,6 +140,45 @@ def need_attention(attrs: Attributes, inputs: Operands) -> Need:
     return Need(4 * scores + 2 * size_of(inputs[0]), scores * (2 * depth + SLOW))
 
 
+def need_contrib_attention(attrs: Attributes, inputs: Operands) -> Need:
+    """Attention of ``com.microsoft``, whose operands have three axes; the past lies in the last tensor of more."""
+    batch, rows, width = inputs[0].shape[:3]
+    keys = rows + max((x.shape[-2] for x in inputs[1:] if x is not None and len(x.shape) >= 3), default=0)
+    scores = batch * max(attrs.get("num_heads", 1), 1) * rows * keys
+    sizes = sum(size_of(x) for x in inputs)
+    columns = inputs[1].shape[-1] if len(inputs) > 1 and inputs[1] is not None else width
+    return Need(
+        4 * scores + 4 * batch * rows * columns + 4 * sizes,
+        batch * rows * width * (columns + 2 * keys) + SLOW * (scores + sizes),
+    )
+
+
+def need_grouped_attention(attrs: Attributes, inputs: Operands) -> Need:
+    """The number of tokens, a value, is the size of the cache that is returned."""
+    batch, rows, width = inputs[0].shape
+    past = inputs[3].shape[2] if len(inputs) > 3 and inputs[3] is not None else 0
+    room = max(past, rows, *numbers(inputs[6]), *(n + 1 for n in numbers(inputs[5])))
+    size = batch * room * width
+    return Need(4 * size + 4 * size_of(inputs[0]), SLOW * rows * size)
+
+
+def need_blocks(attrs: Attributes, inputs: Operands) -> Need:
+    """A product with weights that are unpacked first."""
+    depth, width = max(attrs.get("K", 0), 0), max(attrs.get("N", 0), 0)
+    rows = size_of(inputs[0]) // max(depth, 1)
+    return Need(8 * depth * width + rows * width, rows * depth * width + SLOW * 8 * depth * width)
+
+
+def need_gathered_blocks(attrs: Attributes, inputs: Operands) -> Need:
+    each = need_gather({"axis": attrs.get("gather_axis", 0)}, inputs)
+    return made(8 * each.elements * (8 // max(attrs.get("bits", 4), 1) if inputs[0].dtype.itemsize == 1 else 1))
+
+
+def need_embedding(table: int) -> Rule:
+    """A row of a table for each index."""
+    return lambda attrs, inputs: made(8 * size_of(inputs[0]) * inputs[table].shape[-1])
+
+
 def need_suppression(attrs: Attributes, inputs: Operands) -> Need:
     batches, classes, boxes = inputs[1].shape
     return Need(batches * classes * boxes * 8, SLOW * batches * classes * boxes * boxes)
@@ -157,6 +201,13 @@ def need_recurrent(gates: int) -> Rule:
         return Need(2 * size * (gates + 1), size * gates * (hidden + x[-1] + SLOW))
 
     return need
+
+
+def need_transposed_recurrent(attrs: Attributes, inputs: Operands) -> Need:
+    """Weights are (directions, features, gates * hidden)."""
+    x, (directions, hidden, columns) = inputs[0].shape, inputs[2].shape
+    size = x[0] * x[1] * directions * columns
+    return Need(4 * size, size * (hidden + x[-1] + SLOW))
 
 
 def need_determinant(attrs: Attributes, inputs: Operands) -> Need:

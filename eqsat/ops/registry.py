@@ -14,6 +14,7 @@ from typing import TypedDict, Unpack
 from eqsat.ops.checks.check import Check
 from eqsat.ops.constant_bounds import BoundsRule
 from eqsat.ops.counters import Counter, output_elements
+from eqsat.ops.definition import Definition
 from eqsat.ops.kernel import Kernel, Versions, kernels
 from eqsat.ops.need import Rule
 from eqsat.ops.need_by_shapes import need_broadcasting
@@ -23,7 +24,7 @@ from eqsat.ops.sampling.elementwise import binary
 from eqsat.ops.sampling.node import Sampler
 from eqsat.ops.scales import Scale
 from eqsat.ops.traits import NONE, Trait
-from eqsat.ops.typed_like import Like
+from eqsat.ops.typed_like import Like, TypeRule
 from eqsat.schema.types import OpKey
 
 
@@ -47,6 +48,8 @@ class Operator:
         bias: The input that is a bias.
         bends_at: Numbers at which it does something else, besides those that its attributes and operands give.
         typed_like: The standard operator whose types it has.
+        types: Computes the types of its results where no standard operator has them.
+        definition: It in terms of standard operators; types, values and C follow from it.
         scale: The scale of its result on constants, see :mod:`eqsat.ops.wide`; None where that is the magnitude.
         bounds: The bounds of its result on constants; None where nothing is known of it.
     """
@@ -66,6 +69,8 @@ class Operator:
     bias: int | None = None
     bends_at: tuple[float, ...] = ()
     typed_like: Like | None = None
+    types: TypeRule | None = None
+    definition: Definition | None = None
     scale: Scale | None = None
     bounds: BoundsRule | None = None
 
@@ -90,6 +95,8 @@ class Facets(TypedDict, total=False):
     bias: int | None
     bends_at: tuple[float, ...]
     typed_like: Like | None
+    types: TypeRule | None
+    definition: Definition | None
     scale: Scale | None
     bounds: BoundsRule | None
 

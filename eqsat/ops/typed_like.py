@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
+
+from eqsat.schema.types import AttrValue, TensorType
+
+TypeRule = Callable[[Mapping[str, AttrValue], Sequence[TensorType | None]], Sequence[TensorType | None]]
+"""Types of all results for attributes (defaults filled in) and types of the inputs; sizes may be symbols."""
 
 
 @dataclass(frozen=True, slots=True)

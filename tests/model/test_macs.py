@@ -178,3 +178,34 @@ def test_functions_cost_their_bodies():
     assert macs(REQUANTIZE.op, (), types, [None]) == 4 * elements + 2
     assert body_macs(REQUANTIZE.body({"axis": 1, "dtype": 3}), types) == 4 * elements + 2
     assert macs(OpKey("eqsat", "StopFusion"), (), [of(5)], [of(5)]) == 0
+
+
+def test_attention_of_onnx_runtime():
+    """That of ONNX, with the projections where there are any."""
+    q, k, v, y = of(2, 5, 16), of(2, 7, 16), of(2, 7, 8), of(2, 5, 8)
+    plain = count("Attention", [q, k, v], y, q_num_heads=4, kv_num_heads=4)
+    assert count("MultiHeadAttention", [q, k, v], y, "com.microsoft", num_heads=4) == plain
+    alone = count("Attention", [q, q, q], q, q_num_heads=4, kv_num_heads=4)
+    projected = count("MatMul", [q, of(16, 48)], of(2, 5, 48))
+    inputs: list[TensorType | None] = [q, of(16, 48), of(48)]
+    assert count("Attention", inputs, q, "com.microsoft", num_heads=4) == alone + projected
+    scales = [of(), of()]
+    assert count("QAttention", [*inputs, *scales], q, "com.microsoft", num_heads=4) == alone + projected
+    past = of(2, 2, 4, 3, 4)
+    longer = count("Attention", [q, of(2, 8, 16), of(2, 8, 16)], q, q_num_heads=4, kv_num_heads=4)
+    assert count("Attention", [*inputs, None, past], q, "com.microsoft", num_heads=4) == longer + projected
+    late = [*inputs, *scales, None, None, None, past]
+    assert count("QAttention", late, q, "com.microsoft", num_heads=4) == longer + projected
+
+
+def test_quantized_recurrence_counts_as_the_float_one():
+    x, y = of(6, 2, 8), of(6, 2, 2, 16)
+    plain = count("LSTM", [x, of(2, 64, 8), of(2, 64, 16)], y, hidden_size=16)
+    assert count("DynamicQuantizeLSTM", [x, of(2, 8, 64), of(2, 16, 64)], y, "com.microsoft", hidden_size=16) == plain
+
+
+def test_products_of_unpacked_weights():
+    weights = [of(8, 2, 8), of(16)]
+    y, products = of(3, 5, 8), 3 * 5 * 32 * 8
+    assert count("MatMulNBits", [of(3, 5, 32), *weights], y, "com.microsoft", K=32, N=8, block_size=16) == products
+    assert count("CDist", [of(4, 6), of(5, 6)], of(4, 5), "com.microsoft") == (20 + 4 + 5) * 6

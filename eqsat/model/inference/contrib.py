@@ -1,8 +1,8 @@
 """Type rules of the ``com.microsoft`` operators.
 
 The operators that ONNX Runtime's quantizer and fusions write are variants of standard operators, and so are their
-types: the standard operator's rule (with all its checks) is applied to the operands that carry the data. For the others
-the ``onnx-shape-inference`` package has rules.
+types: the standard operator's rule (with all its checks) is applied to the operands that carry the data. Some have a
+definition by standard operators, or a rule of their own. For the others the ``onnx-shape-inference`` package has rules.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
 from eqsat.model.inference import symbolic
+from eqsat.model.validate.checks import contradiction
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
-from eqsat.schema.attributes import attr, make_attrs
+from eqsat.schema.attributes import attr, default_attrs, make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
 
 Infer = Callable[..., tuple[TensorType | None, ...]]
+InferBody = Callable[..., Sequence[TensorType | None]]
 _FLOAT = ir.DataType.FLOAT
 
 
@@ -33,6 +35,7 @@ def infer(
     outputs: int,
     place: str,
     standard: Infer,
+    of_body: InferBody,
 ) -> tuple[TensorType | None, ...]:
     """Types of the outputs of a ``com.microsoft`` node.
 
@@ -44,13 +47,29 @@ def infer(
         outputs: How many outputs it has.
         place: For messages.
         standard: :func:`eqsat.model.inference.infer.infer_types`, for the standard operators.
+        of_body: :func:`eqsat.model.inference.infer.infer_body`, for definitions.
 
     Raises:
         ModelError: The inputs and attributes contradict each other.
     """
     _check_dtypes(op, inputs, place)
-    like = operator(op).typed_like
+    known = operator(op)
+    complete = {**dict(default_attrs(op)), **dict(attrs)}
+    if known.types is not None:
+        found = known.types(complete, inputs)
+        return tuple([*found, *[None] * outputs][:outputs])
+    if known.definition is not None and all(t is None or t.shape is not None for t in inputs):
+        body = known.definition(complete, inputs)
+        if body is not None:
+            try:
+                types = of_body(body, inputs, values)
+            except ModelError as error:
+                raise contradiction(place, inputs, error.hint or str(error)) from error
+            return tuple([*(types[i] for i in body.results), *[None] * outputs][:outputs])
+    like = known.typed_like
     if like is None:
+        if op in _OWN:
+            return (None,) * outputs
         return symbolic.infer(op, attrs, inputs, values, outputs, place)
     positions = list(like.operands)
     if positions[-1] == -3:
@@ -119,16 +138,23 @@ def _check_dtypes(op: OpKey, inputs: Sequence[TensorType | None], place: str) ->
                 raise ModelError(f"inputs of {op} of one element type are required", place=place, actual=actual)
 
 
-def register_symbolic(standard: Infer) -> None:
-    """Registers rules that the package lacks, so that the inference of whole graphs has them."""
+_OWN: set[OpKey] = set()
+"""Operators whose rule in the package is the one here."""
+
+
+def register_symbolic(standard: Infer, of_body: InferBody) -> None:
+    """Registers rules that the package lacks or has wrong, so that the inference of whole graphs has them."""
     osi.registry.collect()
     for found in declared():
         op = found.op
-        if found.typed_like is not None and not osi.registry.has(op.domain, op.name):
-            osi.registry.register(op.domain, op.name)(_rule(standard))
+        typed = found.typed_like or found.definition
+        # Of two rules for one version the later one holds.
+        if found.types is not None or (typed is not None and not osi.registry.has(op.domain, op.name)):
+            osi.registry.register(op.domain, op.name)(_rule(standard, of_body))
+            _OWN.add(op)
 
 
-def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+def _rule(standard: Infer, of_body: InferBody) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
     def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         from eqsat.schema.attributes import op_key, to_attrs
 
@@ -138,7 +164,8 @@ def _rule(standard: Infer) -> Callable[[osi.ShapeInferenceContext, ir.Node], Non
         constants = [None if v is None else ir.convenience.get_const_tensor(v) for v in node.inputs]
         values = [None if c is None else c.numpy() for c in constants]
         try:
-            found = infer(op_key(node), to_attrs(node), inputs, values, len(node.outputs), str(node.name), standard)
+            place = str(node.name)
+            found = infer(op_key(node), to_attrs(node), inputs, values, len(node.outputs), place, standard, of_body)
         except ModelError as error:
             context.record_error(node, error.hint or str(error))
             return

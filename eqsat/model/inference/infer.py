@@ -95,7 +95,7 @@ def infer_types(
         body = declared.body(dict(declared.complete(attrs)))
         return _infer_function(op, body, inputs, values, place)[:outputs]
     if op.domain == opset.MICROSOFT:
-        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types)
+        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body)
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
     found = opset.schema(op)
@@ -312,4 +312,4 @@ def _parse_type(data: bytes) -> TensorType | None:
     return TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims))
 
 
-contrib.register_symbolic(infer_types)
+contrib.register_symbolic(infer_types, infer_body)

@@ -19,7 +19,6 @@ from eqsat.ops.quantization_role import MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import movement as sample
 from eqsat.ops.traits import INDEXES, MOVES, PARAMETRIC, SELECTS, SIZES
-from eqsat.schema.opset import MICROSOFT
 
 
 def _checked(indices: np.ndarray, length: int) -> np.ndarray:
@@ -163,4 +162,3 @@ declare("TopK", numpy={10: top_k, 1: top_k_by_attribute}, traits=SELECTS, shaped
     checks=(attributes.axis, data.parameters(vectors=(1,))), normal_form=(normal.axis(),))
 declare("TensorScatter", traits=MOVES)
 declare("Unique", shaped_by=(0,), macs=count.input_elements, normal_form=(normal.axis(),))
-declare("Unique", domain=MICROSOFT, shaped_by=(0,))

@@ -8,7 +8,6 @@ BLAS does many times faster than numpy's integer loops.
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
@@ -19,8 +18,6 @@ from eqsat.ops.quantization_role import Role
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import products as sample
 from eqsat.ops.traits import LINEAR
-from eqsat.ops.typed_like import Like
-from eqsat.schema.opset import MICROSOFT
 
 _EXACT = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 
@@ -99,5 +96,3 @@ declare("Gemm", numpy=gemm, contracted=(0, 1), macs=count.product, need=need_pro
     sampling=sample.gemm, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
 declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum)
 declare("Det", macs=count.determinant, need=need_determinant)
-declare("Inverse", domain=MICROSOFT, typed_like=Like("Identity"))
-declare("MatMulInteger16", domain=MICROSOFT, typed_like=Like("MatMul", (0, 1), ir.DataType.INT32))

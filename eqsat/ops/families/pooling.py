@@ -18,9 +18,7 @@ from eqsat.ops.quantization_role import DATA, MOVES_DATA
 from eqsat.ops.registry import declare
 from eqsat.ops.sampling import windows as sample
 from eqsat.ops.traits import LINEAR, MOVES, PARAMETRIC, SELECTS
-from eqsat.ops.typed_like import Like
 from eqsat.ops.windows import Windows, integers, padded, taps, window_view, windows
-from eqsat.schema.opset import MICROSOFT
 
 _Ufunc = Callable[..., np.ndarray]
 
@@ -181,4 +179,3 @@ declare("GlobalMaxPool", numpy=global_max_pool, macs=count.input_elements, sampl
 declare("GlobalLpPool", numpy=global_lp_pool, macs=count.input_elements, sampling=sample.global_pool)
 declare("MaxUnpool", numpy=max_unpool, traits=MOVES | PARAMETRIC, shaped_by=(2,), need=need_max_unpool,
     checks=(attributes.positive("kernel_shape", "strides"),))
-declare("NhwcMaxPool", domain=MICROSOFT, typed_like=Like("MaxPool", channels_last=True))

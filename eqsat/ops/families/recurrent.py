@@ -5,8 +5,9 @@ The products with the inputs are one matrix product for all steps; only those wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,12 +15,17 @@ from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, layers
 from eqsat.ops.families.activations import sigmoid
+from eqsat.ops.families.integer import exact_matmul
+from eqsat.ops.families.quantization import dynamic_quantize_linear
 from eqsat.ops.kernel import Attributes, in_single
-from eqsat.ops.need_by_shapes import need_recurrent
+from eqsat.ops.need_by_shapes import need_recurrent, need_transposed_recurrent
 from eqsat.ops.registry import declare
+from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import AttrValue, TensorType
 
 _Function = Callable[[np.ndarray], np.ndarray]
 _Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
+_Product = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ def _unroll(
     x: np.ndarray,
     lengths: np.ndarray | None,
     initial: tuple[np.ndarray, ...],
-    step: Callable[[int], tuple[np.ndarray, np.ndarray, _Step]],
+    step: Callable[[int], tuple[_Product, np.ndarray, _Step]],
 ) -> tuple[np.ndarray, ...]:
     """Run over time.
 
@@ -97,7 +103,7 @@ def _unroll(
         x: Input, (time, batch, features) after the layout is undone.
         lengths: Steps of each sample, or None for all.
         initial: State tensors (directions, batch, hidden).
-        step: For a direction: transposed input weights, their bias, and one step on the projected input.
+        step: For a direction: the product of the input with weights, their bias, and one step on the projected input.
 
     Returns:
         Y (time, directions, batch, hidden) and the last states (directions, batch, hidden), in ``layout``.
@@ -108,10 +114,10 @@ def _unroll(
     y = np.zeros((time, directions, batch, initial[0].shape[2]), x.dtype)
     final = [state.copy() for state in initial]
     for d in range(directions):
-        weights, bias, advance = step(d)
-        projected = x @ weights + bias
+        product, bias, advance = step(d)
+        projected = product(_reversed(x, lengths) if reverse[d] else x) + bias
         state = tuple(s[d] for s in initial)
-        for t, active in _steps(time, lengths, reverse[d]):
+        for t, active in _steps(time, lengths):
             moved = advance(projected[t], state)
             if active is not None:
                 moved = tuple(np.where(active[:, None], new, old) for new, old in zip(moved, state, strict=True))
@@ -119,6 +125,8 @@ def _unroll(
             else:
                 y[t, d] = moved[0]
             state = moved
+        if reverse[d]:
+            y[:, d] = _reversed(y[:, d], lengths)
         for kept, last in zip(final, state, strict=True):
             kept[d] = last
     if attrs.get("layout", 0):
@@ -126,13 +134,19 @@ def _unroll(
     return (y, *final)
 
 
-def _steps(time: int, lengths: np.ndarray | None, reverse: bool) -> Iterator[tuple[int, np.ndarray | None]]:
-    """Times in order of execution, and which samples are active (None for all).
+def _reversed(x: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
+    """(time, batch, ...) with the steps of each sample in the opposite order; what is behind its last one stays."""
+    if lengths is None:
+        return x[::-1]
+    place = np.arange(x.shape[0])[:, None]
+    mirrored = np.where(place < lengths, lengths - 1 - place, place)
+    return np.take_along_axis(x, mirrored.reshape(*mirrored.shape, *(1,) * (x.ndim - 2)), 0)
 
-    Backwards, a shorter sample starts later, as its state does not move before.
-    """
+
+def _steps(time: int, lengths: np.ndarray | None) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Times, and which samples are active (None for all)."""
     ragged = lengths is not None and bool((lengths != time).any())
-    for t in reversed(range(time)) if reverse else range(time):
+    for t in range(time):
         yield t, (lengths > t) if ragged and lengths is not None else None
 
 
@@ -173,14 +187,14 @@ def rnn(
     hidden = r.shape[2]
     functions = _activations(attrs, ("Tanh",), r.shape[0])
 
-    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+    def step(d: int) -> tuple[_Product, np.ndarray, _Step]:
         bias = np.zeros(hidden, x.dtype) if b is None else b[d, :hidden] + b[d, hidden:]
         recurrent = r[d].T
 
         def advance(xt: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
             return (functions[d][0](_clipped(attrs, xt + state[0] @ recurrent)),)
 
-        return w[d].T, bias, advance
+        return _by(w[d].T), bias, advance
 
     return _unroll(attrs, x, lengths, initial, step)
 
@@ -201,7 +215,7 @@ def gru(
     functions = _activations(attrs, ("Sigmoid", "Tanh"), r.shape[0])
     after = bool(attrs.get("linear_before_reset", 0))
 
-    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+    def step(d: int) -> tuple[_Product, np.ndarray, _Step]:
         wb = np.zeros(3 * n, x.dtype) if b is None else b[d, : 3 * n]
         rb = np.zeros(3 * n, x.dtype) if b is None else b[d, 3 * n :]
         gates, candidate = r[d, : 2 * n].T, r[d, 2 * n :].T
@@ -214,7 +228,7 @@ def gru(
             inner = reset * (h @ candidate + rb[2 * n :]) if after else (reset * h) @ candidate + rb[2 * n :]
             return ((1 - z) * g(_clipped(attrs, xt[:, 2 * n :] + inner)) + z * h,)
 
-        return w[d].T, wb, advance
+        return _by(w[d].T), wb, advance
 
     return _unroll(attrs, x, lengths, initial, step)
 
@@ -233,28 +247,98 @@ def lstm(
 ) -> tuple[np.ndarray, ...]:
     """Gates i, o, f, c (Hochreiter and Schmidhuber, 1997) with peepholes (Gers and Schmidhuber, 2000)."""
     x, initial = _prepare(attrs, x, r, (h0, c0))
-    n = r.shape[2]
-    functions = _activations(attrs, ("Sigmoid", "Tanh", "Tanh"), r.shape[0])
+    return _lstm(attrs, x, initial, b, lengths, p, lambda d: (_by(w[d].T), _by(r[d].T)))
+
+
+def _lstm(
+    attrs: Attributes,
+    x: np.ndarray,
+    initial: tuple[np.ndarray, ...],
+    b: np.ndarray | None,
+    lengths: np.ndarray | None,
+    p: np.ndarray | None,
+    products: Callable[[int], tuple[_Product, _Product]],
+) -> tuple[np.ndarray, ...]:
+    """An LSTM whose products with inputs and with states are functions of a direction."""
+    directions, _, n = initial[0].shape
+    functions = _activations(attrs, ("Sigmoid", "Tanh", "Tanh"), directions)
     coupled = bool(attrs.get("input_forget", 0))
 
-    def step(d: int) -> tuple[np.ndarray, np.ndarray, _Step]:
+    def step(d: int) -> tuple[_Product, np.ndarray, _Step]:
         bias = np.zeros(4 * n, x.dtype) if b is None else b[d, : 4 * n] + b[d, 4 * n :]
-        recurrent = r[d].T
+        of_input, of_state = products(d)
         f, g, output = functions[d]
         peep = np.zeros(3 * n, x.dtype) if p is None else p[d]
 
         def advance(xt: np.ndarray, state: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
             h, c = state
-            gates = xt + h @ recurrent
+            gates = xt + of_state(h)
             enter = f(_clipped(attrs, gates[:, :n] + peep[:n] * c))
             forget = 1 - enter if coupled else f(_clipped(attrs, gates[:, 2 * n : 3 * n] + peep[2 * n :] * c))
             cell = forget * c + enter * g(_clipped(attrs, gates[:, 3 * n :]))
             leave = f(_clipped(attrs, gates[:, n : 2 * n] + peep[n : 2 * n] * cell))
             return leave * output(cell), cell
 
-        return w[d].T, bias, advance
+        return of_input, bias, advance
 
     return _unroll(attrs, x, lengths, initial, step)
+
+
+def _by(weights: np.ndarray) -> _Product:
+    return lambda x: x @ weights
+
+
+def dynamic_quantize_lstm(
+    attrs: Attributes,
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray | None,
+    lengths: np.ndarray | None,
+    h0: np.ndarray | None,
+    c0: np.ndarray | None,
+    p: np.ndarray | None,
+    w_scale: np.ndarray,
+    w_zero: np.ndarray,
+    r_scale: np.ndarray,
+    r_zero: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """LSTM with transposed 8-bit weights. Inputs are quantized as a whole by their range, states in each step."""
+    shape = (r.shape[0], x.shape[1], r.shape[1])
+    initial = tuple(np.zeros(shape, x.dtype) if state is None else state for state in (h0, c0))
+    longest = x.shape[0] if lengths is None else int(lengths.max(initial=0))
+
+    def of_input(d: int, rows: np.ndarray) -> np.ndarray:
+        y = np.zeros((*rows.shape[:2], w.shape[2]), np.float32)
+        y[:longest] = _quantized_product(rows[:longest], w[d], w_scale[d], w_zero[d])
+        return y
+
+    return _lstm(
+        attrs,
+        x,
+        initial,
+        b,
+        lengths,
+        p,
+        lambda d: (partial(of_input, d), lambda h: _quantized_product(h, r[d], r_scale[d], r_zero[d])),
+    )
+
+
+def _quantized_product(x: np.ndarray, w: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """The product with 8-bit weights of operands that are quantized by their range."""
+    levels, x_scale, x_zero = dynamic_quantize_linear({}, np.asarray(x, np.float32))
+    return exact_matmul(levels, x_zero, w, zero).astype(np.float32) * (x_scale * scale)
+
+
+def _lstm_types(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> tuple[TensorType | None, ...]:
+    """Of an LSTM whose recurrent weights are (directions, hidden, 4 hidden)."""
+    x, r = inputs[0], inputs[2]
+    if x is None or r is None or x.shape is None or r.shape is None or len(x.shape) != 3 or len(r.shape) != 3:
+        return (None,) * 3
+    steps, batch, _ = x.shape
+    directions, hidden, _ = r.shape
+    state = TensorType(x.dtype, (directions, batch, hidden))
+    return TensorType(x.dtype, (steps, directions, batch, hidden)), state, state
 
 
 # ---- declarations ----------------------------------------------------------------------------------
@@ -265,3 +349,5 @@ declare("GRU", numpy=gru, macs=count.recurrent(3), need=need_recurrent(3),
     checks=(attributes.direction, layers.recurrent(3)), normal_form=(normal.hidden_size,))
 declare("LSTM", numpy=lstm, macs=count.recurrent(4), need=need_recurrent(4),
     checks=(attributes.direction, layers.recurrent(4)), normal_form=(normal.hidden_size,))
+declare("DynamicQuantizeLSTM", domain=MICROSOFT, numpy=dynamic_quantize_lstm, types=_lstm_types,
+    macs=count.transposed_recurrent, need=need_transposed_recurrent)

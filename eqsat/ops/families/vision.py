@@ -8,7 +8,6 @@ from eqsat.ops.need_by_parameters import need_affine_grid, need_col2im, need_max
 from eqsat.ops.need_by_shapes import need_grid_sample, need_suppression
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
-from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
 
 # ---- declarations ----------------------------------------------------------------------------------
@@ -24,4 +23,3 @@ declare("RoiAlign", traits=PARAMETRIC, macs=count.roi_align, need=need_roi_align
     checks=(attributes.words(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel")),
             attributes.positive("output_height", "output_width")))
 declare("CropAndResize", domain=MICROSOFT, shaped_by=(3,))
-declare("GridSample", domain=MICROSOFT, typed_like=Like("GridSample", (0, 1)))
