@@ -19,7 +19,7 @@ from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry
+from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, SizeArgument
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import SCALAR, Isa
@@ -28,8 +28,10 @@ from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.size import Symbol
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
+from eqsat.schema.free_sizes import FreeSize
 from eqsat.text import plain
 
 SMALL = 4096
@@ -65,13 +67,15 @@ class _Emitter:
         self.isas = isas
         self.weights = Weights()
         self.functions = Functions(name, isas)
-        ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t", name)
+        named = [*(t.name for t in program.inputs), *(n for n, _ in program.outputs), *(n for n, _ in program.sizes)]
+        ios = unique(named, "t", name)
+        self.sizes = [_size(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)]
         self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = _spans(layout)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
         self.labels = dict(zip(self.spans, labels, strict=True))
-        named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
+        named = zip(program.outputs, ios[len(program.inputs) :], strict=False)
         self.outputs = [_argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
@@ -120,6 +124,7 @@ class _Emitter:
             "model": self.program.name,
             "inputs": self.inputs,
             "outputs": self.outputs,
+            "sizes": self.sizes,
             "arena": plan.size + SLACK,
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
@@ -152,6 +157,7 @@ class _Emitter:
             weights=self.weights.block(),
             inputs=self.inputs,
             outputs=self.outputs,
+            sizes=self.sizes,
             arena=plan.size + SLACK,
             plan=plan,
             memory_map=entries,
@@ -253,6 +259,9 @@ class _Emitter:
             if any(re.search(rf"\b{name}\b", line) for line in body):
                 parameters.append(f"{c}{name}")
                 arguments.append(name)
+        for size in _sizes_in("\n".join(body)):
+            parameters.append(f"ptrdiff_t {size}")
+            arguments.append(size)
         label = f"{self.name}_{self.labels[span.group]}_{isa.name}"
         head = f"static void {label}({', '.join(parameters) or 'void'}) {{"
         functions.append("\n".join([f"/* {plain(region)} */", head, *(f"    {line}" for line in body), "}"]))
@@ -300,6 +309,8 @@ class _Emitter:
             constants.append(self._constant(np.asarray(array)))
             c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
             parameters.append((f"const {c} *restrict ", f"w{k}"))
+        sizes = _sizes_in(kernel.body)
+        parameters += [("ptrdiff_t ", size) for size in sizes]
         if kernel.scratch:
             parameters.append(("void *restrict ", "scratch"))
         unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]
@@ -309,7 +320,7 @@ class _Emitter:
             kernel.contract,
             kernel.specialised,
             kernel.helpers,
-            tuple(constants),
+            (*constants, *sizes),
         )
 
     def _call(self, number: int, node: Node, made: Function, isa: Isa, scratch: int | None) -> list[str]:
@@ -362,6 +373,17 @@ def _without_weights(task: Task) -> Task:
 def _argument(name: str, c_name: str, tensor: Tensor) -> Argument:
     dtype = tensor.dtype
     return Argument(name, c_name, dtypes.storage(dtype), dtypes.size(dtype), tensor.shape, dtype.name.lower())
+
+
+def _size(received: tuple[str, FreeSize], c_name: str) -> SizeArgument:
+    name, size = received
+    assert size.most is not None
+    return SizeArgument(name, c_name, Symbol(name, size).c_name, size.least, size.most, size.typical)
+
+
+def _sizes_in(text: str) -> list[str]:
+    """The variables of sizes that C text reads."""
+    return sorted(set(re.findall(r"\bdim_\w+", text)))
 
 
 def _halos(number: int, buffers: list[Buffer]) -> list[str]:

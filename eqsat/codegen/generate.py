@@ -14,16 +14,20 @@ from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernels.bytes.table import look_up_bytes
+from eqsat.codegen.kernels.shared.registry import Declined, without
 from eqsat.codegen.layout import plan_layout
 from eqsat.codegen.lower import lower
 from eqsat.codegen.names import check_prefix
 from eqsat.codegen.regions import decide_pieces, searchable
 from eqsat.codegen.select import given_kernels, select_kernels
+from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
 from eqsat.model.load import load
+from eqsat.model.read.dims import Size, free_sizes, split
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
+from eqsat.schema.free_sizes import FreeSize
 from eqsat.targets.registry import GENERATED, load_host
 
 
@@ -31,7 +35,7 @@ def generate(
     model: ir.Model,
     *,
     name: str = "model",
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
     winograd: bool = False,
@@ -46,7 +50,7 @@ def generate(
     Args:
         model: As loaded, partitioned or not; it is not changed.
         name: Prefix of all names that the program defines.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, or ranges of those that the program receives as arguments.
         isas: Instruction sets to write kernels for.
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
@@ -66,7 +70,11 @@ def generate(
     check_prefix(name)
     generated = load_host(GENERATED if host is None else host)
     serving = {target: backend for target, backend in (backends or {}).items() if backend.emits}
-    known = settled(load(model, dims=dims) if dims else model)
+    bound, ranges = split(dims)
+    known = settled(load(model, dims=bound) if bound else model)
+    sizes = received_sizes(known, ranges) if ranges else {}
+    if sizes:
+        serving = {}  # What backends execute has fixed sizes.
     saved = read_plan(known)
     pieces = decide_pieces(saved, serving, generated if select else None)
     plan, selection = saved.main.plan, None
@@ -74,15 +82,46 @@ def generate(
         selection = None if pieces.taken_apart else given_kernels(plan, generated)
         if selection is None:
             found = select_kernels(
-                searchable(known, saved, pieces), generated, numerics="approximate" if winograd else numerics
+                searchable(known, saved, pieces),
+                generated,
+                numerics="approximate" if winograd else numerics,
+                dims=ranges,
             )
             plan, selection = (plan, None) if found is None else found
-    program = lower(plan, pieces, model.graph.name or "model", decided=selection is not None)
-    coverage = assign(program, unavailable or {})
-    look_up_bytes(program)
-    fuse(program)
-    layout = plan_layout(program)
-    emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
-    emitted.coverage = coverage
-    emitted.selection = selection
-    return emitted
+    title, declined = model.graph.name or "model", frozenset()
+    while True:
+        try:
+            with without(declined):
+                program = lower(plan, pieces, title, decided=selection is not None, sizes=sizes)
+                program.sizes = tuple(sizes.items())
+                coverage = assign(program, unavailable or {})
+                look_up_bytes(program)
+                fuse(program)
+                layout = plan_layout(program)
+                emitted = emit(program, layout, name, tuple(isas), embedded=embedded)
+        except Declined as refusal:
+            # With the operands where they lie, the family needs to know sizes: the next one takes the task.
+            declined |= {refusal.key}
+            continue
+        emitted.coverage = coverage
+        emitted.selection = selection
+        return emitted
+
+
+def received_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]]) -> dict[str, FreeSize]:
+    """The sizes that a program receives.
+
+    Raises:
+        CodegenError: One has no upper bound, without which there is no size of the arena.
+    """
+    found = free_sizes(model, ranges)
+    missing = [name for name, size in found.items() if size.most is None]
+    if missing:
+        options = " ".join(f"--dim {n}={found[n].least}..{4 * found[n].typical}@{found[n].typical}" for n in missing)
+        raise CodegenError(
+            "a size, or a range with an upper bound, is required for each symbolic dimension",
+            place=f"model {model.graph.name or 'model'!r}",
+            actual=f"{', '.join(f'`{name}`' for name in missing)} without one",
+            hint=f"give it, such as {options}",
+        )
+    return found

@@ -19,8 +19,10 @@ from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.program import IDENTITY, SIZES, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
+from eqsat.codegen.shape_values import computed, elements, is_sizes, result_shape
+from eqsat.codegen.size import Undecided, as_dim, bounds, size_of
 from eqsat.codegen.wants import same_order
 from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
@@ -38,11 +40,12 @@ from eqsat.partition.subgraphs import operands
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
-def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False) -> Program:
+def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False, sizes: FreeSizes | None = None) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
     Args:
@@ -50,11 +53,12 @@ def lower(plan: Plan, pieces: Pieces, name: str, *, decided: bool = False) -> Pr
         pieces: The regions that it calls.
         name: Of the model.
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
+        sizes: The free sizes, each with a greatest value, that the program receives.
 
     Raises:
         CodegenError: Operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
     """
-    return _Lowering(plan, pieces, name, decided).run()
+    return _Lowering(plan, pieces, name, decided, sizes or {}).run()
 
 
 @dataclass
@@ -76,7 +80,8 @@ class _Scope:
 
 
 class _Lowering:
-    def __init__(self, plan: Plan, pieces: Pieces, name: str, decided: bool) -> None:
+    def __init__(self, plan: Plan, pieces: Pieces, name: str, decided: bool, sizes: FreeSizes) -> None:
+        self.sizes = sizes
         self.plan = plan
         self.pieces = pieces
         self.name = name
@@ -133,18 +138,43 @@ class _Lowering:
             self.problems.add(f"{what} that is not a tensor of known type", name)
         elif not dtypes.is_supported(known.dtype):
             self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
-        elif not known.is_static or known.shape is None:
-            self.problems.add(f"{what} of unknown size, {known} (set sizes with --dim)", name)
         else:
-            return Tensor(name, known.dtype, tuple(int(d) for d in known.shape if isinstance(d, int)))
+            shape = self._shape(known, what, name)
+            return None if shape is None else Tensor(name, known.dtype, shape)
         return None
+
+    def _shape(self, known: TensorType, what: str, name: str) -> tuple[int, ...] | None:
+        """The dimensions as numbers and free sizes."""
+        if not known.is_static and self.sizes and known.shape is not None:
+            try:
+                shape = tuple(size_of(-1 if d is None else d, self.sizes) for d in known.shape)
+            except Undecided as undecided:
+                self.problems.add(f"{what} of unknown size, {known}: {undecided} (set sizes with --dim)", name)
+                return None
+            if all(n >= 0 if isinstance(n, int) else bounds(n)[0] > 0 for n in shape):
+                return shape
+            found = "of unknown size" if -1 in shape else "that may be empty, or of negative size"
+            self.problems.add(f"{what} {found}, {known} (raise the least size with --dim, or bind it)", name)
+            return None
+        if not known.is_static or known.shape is None:
+            self.problems.add(f"{what} of unknown size, {known} (set sizes with --dim)", name)
+            return None
+        return tuple(int(d) for d in known.shape if isinstance(d, int))
 
     def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
         """An output that is constant is written by a copy."""
+        if is_sizes(value):
+            return self._written(name, value, ir.DataType.INT64)
         dtype = ir.DataType.from_numpy(value.dtype) if value.dtype != object else ir.DataType.STRING
         tensor = self._tensor(name, TensorType(dtype, value.shape), "output")
         if tensor is not None:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
+        return tensor
+
+    def _written(self, name: str, values: np.ndarray, dtype: ir.DataType) -> Tensor:
+        """Free sizes as a tensor."""
+        tensor = Tensor(name, dtype, values.shape)
+        self.nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], dtype))
         return tensor
 
     def _node(self, scope: _Scope, node: PlanNode) -> None:
@@ -263,7 +293,13 @@ class _Lowering:
                 return self._body(own, operands, types, used, names, name, depth)
         given = [_type(x) for x in operands]
         attrs = complete(op, attrs, given, count)
-        if op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
+        if self.sizes:
+            folded = computed(op, plain(attrs), operands)
+            if folded is not None:
+                return [folded]
+            types, operands = self._without_sizes(op, operands, types, name)
+            given = [_type(x) for x in operands]
+        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
@@ -274,7 +310,7 @@ class _Lowering:
                 return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
-        if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
+        if any(used[i] and not self._is_known(t) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]
                 types = [*infer_types(op, attrs, given, values, count, place=f"node {name!r}")]
@@ -297,6 +333,42 @@ class _Lowering:
                 return expanded
         self.nodes.extend(made)
         return results
+
+    def _is_known(self, kind: TensorType | None) -> bool:
+        """Whether a type is as precise as C needs it."""
+        if kind is None or kind.is_static or kind.shape is None:
+            return kind is not None and kind.is_static
+        try:
+            return bool(self.sizes) and None not in [d and size_of(d, self.sizes) for d in kind.shape]
+        except Undecided:
+            return False
+
+    def _without_sizes(
+        self, op: OpKey, operands: list[Operand | None], types: list[TensorType | None], name: str
+    ) -> tuple[list[TensorType | None], list[Operand | None]]:
+        """Types of the results, and operands of which none is an array of sizes.
+
+        The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
+        """
+        if not any(map(is_sizes, operands)):
+            return types, operands
+        first = _type(operands[0])
+        shaping = op in (OpKey("", "Reshape"), OpKey("", "Expand"))
+        if shaping and not self._is_known(types[0]) and first is not None:
+            try:
+                shape = result_shape(op, operands)
+                types = types if shape is None else [TensorType(first.dtype, tuple(map(as_dim, shape)))]
+            except Undecided:
+                pass
+        if shaping and self._is_known(types[0]):
+            return types, [operands[0]]
+        if op == OpKey("", "Slice"):
+            return types, operands
+        written = [
+            self._written(f"{name}_sizes_{i}", x, ir.DataType.INT64) if is_sizes(x) and isinstance(x, np.ndarray) else x
+            for i, x in enumerate(operands)
+        ]
+        return types, written
 
     def _remember(self, op: OpKey, values: list[np.ndarray | None], result: np.ndarray | None) -> None:
         """The origin of a float constant: integer products need it."""
@@ -408,7 +480,9 @@ def _type(operand: Operand | None) -> TensorType | None:
     if operand is None:
         return None
     if isinstance(operand, Tensor):
-        return TensorType(operand.dtype, operand.shape)
+        return TensorType(operand.dtype, tuple(map(as_dim, operand.shape)))
+    if is_sizes(operand):
+        return TensorType(ir.DataType.INT64, operand.shape)
     if operand.dtype == object or operand.dtype.kind in "US":
         return TensorType(ir.DataType.STRING, operand.shape)
     return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)

@@ -22,9 +22,11 @@ from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.size import value_at
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
+from eqsat.model.read.dims import Size, sizes_of
 from eqsat.rules.ast import Target
 from eqsat.schema import opset
 
@@ -40,7 +42,7 @@ class CModel:
 
     Args:
         model: As loaded.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, or ranges of those that the arrays of each run determine.
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
@@ -63,7 +65,7 @@ class CModel:
         self,
         model: ir.Model,
         *,
-        dims: Mapping[str, int] | None = None,
+        dims: Mapping[str, Size] | None = None,
         isas: Sequence[Isa] | None = None,
         flags: tuple[str, ...] = (),
         profile: bool = False,
@@ -168,14 +170,15 @@ class CModel:
             ExecutionError: Missing, unknown or unfit inputs.
             LimitError: The arena is larger than the memory limit.
         """
-        given = self._checked(inputs)
-        results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
+        given, sizes = self._checked(inputs)
+        results = [np.empty(tuple(value_at(n, sizes) for n in shape), dtype) for _, shape, dtype in self._outputs]
         arena = self._take()
         try:
             cast = self._ffi.cast
             arguments = [
                 *[cast(c, x.ctypes.data) for c, x in zip(self._input_types, given, strict=True)],
                 *[cast(c, y.ctypes.data) for c, y in zip(self._output_types, results, strict=True)],
+                *(sizes[size.name] for size in self.emitted.sizes),
                 cast(self._arena_type, arena.ctypes.data),
                 self._constants,
             ]
@@ -211,7 +214,8 @@ class CModel:
         bounds.current().admit(self.emitted.arena, what="an arena")
         return aligned(self.emitted.arena)
 
-    def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], dict[str, int]]:
+        """Arrays that can be passed, and the sizes that the program receives."""
         known = [x.name for x in self.emitted.inputs]
         for name in inputs:
             if name in self._fixed:
@@ -230,13 +234,16 @@ class CModel:
                 )
         symbols: Symbols = {}
         result = []
+        arrays: list[np.ndarray] = []
         for feed, x in zip(self._feeds, self.emitted.inputs, strict=True):
             if x.name not in inputs:
                 raise feed.missing()
-            array = np.asarray(feed.checked(inputs[x.name], symbols))
-            if array.shape != x.shape:
+            arrays.append(np.asarray(feed.checked(inputs[x.name], symbols)))
+        sizes = self._sizes(symbols)
+        for array, x in zip(arrays, self.emitted.inputs, strict=True):
+            if array.shape != (tuple(value_at(n, sizes) for n in x.shape) if sizes else x.shape):
                 raise ExecutionError(
-                    f"the shape {list(x.shape)} is required, because the code was generated for it",
+                    f"the shape {list(x.dims)} is required, because the code was generated for it",
                     place=f"input {x.name!r}",
                     actual=str(list(array.shape)),
                 )
@@ -244,7 +251,27 @@ class CModel:
             flags = array.flags
             fit = flags.c_contiguous and flags.aligned
             result.append(array if fit else np.require(array, requirements=["C", "A"]))
-        return result
+        return result, sizes
+
+    def _sizes(self, symbols: Symbols) -> dict[str, int]:
+        """The sizes that the program receives, from the shapes of the inputs."""
+        sizes: dict[str, int] = {}
+        for size in self.emitted.sizes:
+            if size.name not in symbols:
+                raise ExecutionError(
+                    "an input of which the size is a dimension is required",
+                    place=f"size `{size.name}`",
+                    actual="a size that is only part of expressions",
+                )
+            sizes[size.name], by = symbols[size.name]
+            if not size.least <= sizes[size.name] <= size.most:
+                raise ExecutionError(
+                    f"a size `{size.name}` of {size.least} to {size.most} is required, for which the code was generated",
+                    place=f"input {by!r}",
+                    actual=str(sizes[size.name]),
+                    hint="give a wider range for it when the code is generated",
+                )
+        return sizes
 
 
 def run_once(
@@ -261,20 +288,9 @@ def run_once(
         CodegenError: As :class:`CModel`.
         ExecutionError: As :meth:`CModel.run`.
     """
-    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(inputs)
-
-
-def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of a model's symbolic dimensions that follow from the shapes of arrays."""
-    found: dict[str, int] = {}
-    for value in model.graph.inputs:
-        array = inputs.get(value.name or "")
-        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
-            continue
-        for dim, size in zip(value.shape, np.shape(array), strict=True):
-            if not isinstance(dim, int) and dim.value is not None:
-                found.setdefault(str(dim.value), size)
-    return found
+    return CModel(model, dims={**sizes_of(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(
+        inputs
+    )
 
 
 def sources(emitted: Emitted) -> dict[str, str]:

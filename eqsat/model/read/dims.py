@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError
@@ -159,6 +161,19 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]], pl
         if not size.typical:
             size = FreeSize(size.least, size.most, size.nearest(1 if _is_batch(model, name) else TYPICAL))
         found[name] = size
+    return found
+
+
+def sizes_of(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of a model's symbolic dimensions that follow from the shapes of arrays."""
+    found: dict[str, int] = {}
+    for value in model.graph.inputs:
+        array = inputs.get(value.name or "")
+        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
+            continue
+        for dim, size in zip(value.shape, np.shape(array), strict=True):
+            if not isinstance(dim, int) and dim.value is not None:
+                found.setdefault(str(dim.value), size)
     return found
 
 
