@@ -252,6 +252,8 @@ class _Lowering:
                 # Fusion forms chains of steps, unless a composite was chosen.
                 if is_chosen or not made.is_chain:
                     for known in families(made.operator):
+                        if self.sizes and known.rank == 0:
+                            continue  # Chosen where the conditions of faster kernels are unknown.
                         if entry_name(known.name) == node.family:
                             decide(made, known.name)
         return results
@@ -350,9 +352,15 @@ class _Lowering:
 
         The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
         """
+        first = _type(operands[0])
+        if op == OpKey("", "Slice") and first is not None and not self._is_known(types[0]):
+            try:
+                shape = result_shape(op, operands)
+                types = types if shape is None else [TensorType(first.dtype, tuple(map(as_dim, shape)))]
+            except Undecided:
+                pass
         if not any(map(is_sizes, operands)):
             return types, operands
-        first = _type(operands[0])
         shaping = op in (OpKey("", "Reshape"), OpKey("", "Expand"))
         if shaping and not self._is_known(types[0]) and first is not None:
             try:

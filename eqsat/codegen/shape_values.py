@@ -176,9 +176,11 @@ def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ..
     Raises:
         Undecided: It depends on comparisons of sizes.
     """
-    if op.domain or op.name not in ("Reshape", "Expand", "ConstantOfShape"):
+    if op.domain or op.name not in ("Reshape", "Expand", "ConstantOfShape", "Slice"):
         return None
     x, shape = operands[0], operands[-1]
+    if op.name == "Slice":
+        return _sliced(operands)
     if not isinstance(shape, np.ndarray):
         return None
     wanted = elements(shape)
@@ -200,3 +202,29 @@ def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ..
             total = total * n
         known[known.index(-1)] = total // rest
     return tuple(known)
+
+
+def slice_start(start: int, step: int, n: int) -> int:
+    """The first index that a slice takes of an axis of a free size.
+
+    Raises:
+        Undecided: It depends on comparisons of sizes that C does not make.
+    """
+    at = start + n if start < 0 else start
+    return largest(smallest(at, n if step > 0 else n - 1), 0)
+
+
+def _sliced(operands: Sequence[Operand | None]) -> tuple[int, ...] | None:
+    """The shape of a slice in steps of 1."""
+    x, *bounds = operands
+    if x is None or any(isinstance(b, Tensor) for b in bounds):
+        return None
+    starts, ends, axes, steps = ([elements(b) if isinstance(b, np.ndarray) else None for b in bounds] + [None] * 2)[:4]
+    if starts is None or ends is None or any(step != 1 for step in steps or ()):
+        return None
+    shape = list(x.shape)
+    for start, end, axis in zip(starts, ends, range(len(starts)) if axes is None else axes, strict=True):
+        n = shape[axis]
+        stop = end + n if end < 0 else end
+        shape[axis] = largest(largest(smallest(stop, n), 0) - slice_start(start, 1, n), 0)
+    return tuple(shape)

@@ -418,6 +418,11 @@ def value_at(value: int, values: Mapping[str, int]) -> int:
     return sum(factor * math.prod(atom.at(values) for atom in monomial) for monomial, factor in value.terms.items())
 
 
+def as_real(value: int) -> str:
+    """A size as a double in C."""
+    return f"(double){value}" if isinstance(value, Size) else f"{value}.0"
+
+
 def magnitude(value: int) -> int:
     """An upper bound of the absolute value: orders the strides of a tensor as they are at its greatest sizes."""
     return max(map(abs, bounds(value)))

@@ -9,8 +9,8 @@ import numpy as np
 
 from eqsat.codegen.buffers import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
-from eqsat.codegen.shape_values import elements
-from eqsat.codegen.size import Undecided, any_free, bounds, smallest
+from eqsat.codegen.shape_values import elements, slice_start
+from eqsat.codegen.size import Undecided, any_free, bounds
 from eqsat.schema.slices import taken
 
 
@@ -80,10 +80,7 @@ def _slice(node: Node) -> _Maker | None:
 def _start(start: int, step: int, n: int) -> int | None:
     """The first index that a slice takes of an axis of a free size, None unless it is known for all sizes."""
     try:
-        if start < 0:
-            start = start + n
-        low, high = (0, n) if step > 0 else (0, n - 1)
-        return low if start < low else smallest(start, high)
+        return slice_start(start, step, n)
     except Undecided:
         return None
 

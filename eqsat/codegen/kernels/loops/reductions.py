@@ -15,6 +15,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
+from eqsat.codegen.size import as_real
 from eqsat.codegen.templates import Template
 
 _DOUBLE = ir.DataType.DOUBLE
@@ -128,7 +129,7 @@ def reduce(task: Task) -> Kernel:
         "c": c,
         "f": "f" if c == "float" else "",
         "U": "uint64_t" if c in ("int64_t", "uint64_t") else "uint32_t",
-        "count": f"{count}.0",
+        "count": as_real(count),
         "low": "" if real else _limit(x.dtype, False),
         "high": "" if real else _limit(x.dtype, True),
     }

@@ -12,7 +12,7 @@ from typing import Any
 from eqsat.backends.templates import environment
 from eqsat.codegen.isa import AVX512, SCALAR, Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.size import Undecided, any_free, greatest
+from eqsat.codegen.size import Undecided, any_free, as_real, greatest
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
@@ -131,4 +131,4 @@ def operators() -> list[OpKey]:
 
 def render(template: str, **values: Any) -> str:
     """Fill a template, named by its path in ``kernels/``: ``render("loops/pool.c.jinja", kernel=(3, 3))``."""
-    return environment("eqsat.codegen", "kernels").get_template(template).render(**values)
+    return environment("eqsat.codegen", "kernels").get_template(template).render(as_real=as_real, **values)

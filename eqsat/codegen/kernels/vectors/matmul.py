@@ -119,7 +119,7 @@ def _addend(task: Task, b: _Matrix) -> _Addend:
     if b.array is None and alpha != 1:
         steps.append(("Mul", np.array(alpha, np.float32)))
     c = task.inputs[2] if len(task.inputs) > 2 else None
-    row = np.zeros(columns)
+    row = np.zeros(0 if is_free(columns) else columns)
     if isinstance(c, View):
         steps.append(("Add", c.broadcast(task.output.shape)))
     elif c is not None:

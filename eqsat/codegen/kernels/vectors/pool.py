@@ -16,8 +16,8 @@ from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
 from eqsat.codegen.vectors import finish
-from eqsat.ops.families.pooling import pool_windows, window_counts
-from eqsat.ops.windows import Windows
+from eqsat.ops.families.pooling import window_counts
+from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.types import OpKey
 
 _UNROLLED = 25
@@ -57,7 +57,8 @@ def geometry(task: Task) -> Windows:
     if task.operator.name.startswith("Global"):
         rank = x.rank - 2
         return Windows(x.shape[2:], (1,) * rank, (1,) * rank, (0,) * rank, (0,) * rank, (1,) * rank)
-    return pool_windows(task.attributes, np.empty(x.shape, np.bool_))
+    kernel = integers(task.attributes, "kernel_shape", ())
+    return windows(task.attributes, x.shape[2:], kernel, ceil=bool(task.attributes.get("ceil_mode", 0)))
 
 
 def _accepts(task: Task) -> bool:
