@@ -116,6 +116,7 @@ class CModel:
         values = {v.name: v for v in model.graph.inputs}
         self._feeds = [Feed(values[x.name], has_default=False) for x in emitted.inputs]
         self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
+        self._found_in = _origins(emitted)
         # An input with a default is a constant here; a value for it would have no effect.
         self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
 
@@ -170,7 +171,8 @@ class CModel:
             ExecutionError: Missing, unknown or unfit inputs.
             LimitError: The arena is larger than the memory limit.
         """
-        given, sizes = self._checked(inputs)
+        given = self._checked(inputs)
+        sizes = self._sizes(given)
         results = [np.empty(tuple(value_at(n, sizes) for n in shape), dtype) for _, shape, dtype in self._outputs]
         arena = self._take()
         try:
@@ -214,8 +216,7 @@ class CModel:
         bounds.current().admit(self.emitted.arena, what="an arena")
         return aligned(self.emitted.arena)
 
-    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], dict[str, int]]:
-        """Arrays that can be passed, and the sizes that the program receives."""
+    def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
         known = [x.name for x in self.emitted.inputs]
         for name in inputs:
             if name in self._fixed:
@@ -239,7 +240,7 @@ class CModel:
             if x.name not in inputs:
                 raise feed.missing()
             arrays.append(np.asarray(feed.checked(inputs[x.name], symbols)))
-        sizes = self._sizes(symbols)
+        sizes = self._check_sizes(arrays)
         for array, x in zip(arrays, self.emitted.inputs, strict=True):
             if array.shape != (tuple(value_at(n, sizes) for n in x.shape) if sizes else x.shape):
                 raise ExecutionError(
@@ -251,27 +252,47 @@ class CModel:
             flags = array.flags
             fit = flags.c_contiguous and flags.aligned
             result.append(array if fit else np.require(array, requirements=["C", "A"]))
-        return result, sizes
+        return result
 
-    def _sizes(self, symbols: Symbols) -> dict[str, int]:
+    def _sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
         """The sizes that the program receives, from the shapes of the inputs."""
-        sizes: dict[str, int] = {}
+        return {name: given[number].shape[axis] for name, (number, axis) in self._found_in.items()}
+
+    def _check_sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
+        """The same within their ranges."""
+        sizes = self._sizes(given)
         for size in self.emitted.sizes:
-            if size.name not in symbols:
-                raise ExecutionError(
-                    "an input of which the size is a dimension is required",
-                    place=f"size `{size.name}`",
-                    actual="a size that is only part of expressions",
-                )
-            sizes[size.name], by = symbols[size.name]
             if not size.least <= sizes[size.name] <= size.most:
                 raise ExecutionError(
-                    f"a size `{size.name}` of {size.least} to {size.most} is required, for which the code was generated",
-                    place=f"input {by!r}",
+                    f"a size `{size.name}` of {size.least} to {size.most} is required, because the code was generated "
+                    "for it",
+                    place=f"input {self.emitted.inputs[self._found_in[size.name][0]].name!r}",
                     actual=str(sizes[size.name]),
-                    hint="give a wider range for it when the code is generated",
+                    hint="generate the code for a wider range",
                 )
         return sizes
+
+
+def _origins(emitted: Emitted) -> dict[str, tuple[int, int]]:
+    """An input and an axis by size: where the size of a run is found.
+
+    Raises:
+        CodegenError: No dimension is the size itself.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number, x in enumerate(emitted.inputs):
+        for axis, dim in enumerate(x.dims):
+            if isinstance(dim, str):
+                found.setdefault(dim, (number, axis))
+    missing = [size.name for size in emitted.sizes if size.name not in found]
+    if missing:
+        raise CodegenError(
+            "an input with each size as a dimension is required to run the program from Python",
+            place=f"model {emitted.model!r}",
+            actual=f"{', '.join(f'`{name}`' for name in missing)} only within expressions",
+            hint="bind it, or call the program from C",
+        )
+    return {size.name: found[size.name] for size in emitted.sizes}
 
 
 def run_once(

@@ -7,8 +7,8 @@ polynomial that is a number *is* an ``int``.
 Three rules keep a kernel right for every size in the range:
 
 - ``a < b`` and the like are decided for all sizes, by bounds, or raise :class:`Undecided`.
-- ``a == b`` means equal for all sizes. Where it does not hold, kernels do the general thing (a loop, a remainder), which
-  is right for the sizes that happen to be equal as well. ``bool(a)`` is ``a != 0``.
+- ``a == b`` means equal for all sizes. Where it does not hold, kernels do the general thing (a loop, a remainder), and
+  that is right for the sizes that happen to be equal as well. ``bool(a)`` is ``a != 0``.
 - A size is no index: ``range``, ``int``, ``math.gcd`` and numpy raise :class:`Undecided`.
 
 A kernel family that raises declines the task, and another one, at last a portable loop, takes it.
