@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.dimension import common_divisor
 from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
-from eqsat.codegen.size import Undecided, any_free, common_divisor, greatest, magnitude
+from eqsat.codegen.size import Undecided, any_free, greatest, magnitude
 
 ALIGNMENT = 64
 """Alignment of buffers in the arena, in bytes."""

@@ -21,8 +21,8 @@ from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, SIZES, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
-from eqsat.codegen.shape_values import computed, elements, is_sizes, result_shape
-from eqsat.codegen.size import Undecided, as_dim, bounds, size_of
+from eqsat.codegen.shape_values import computed, elements, is_sizes
+from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.wants import same_order
 from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
@@ -81,7 +81,7 @@ class _Scope:
 
 class _Lowering:
     def __init__(self, plan: Plan, pieces: Pieces, name: str, decided: bool, sizes: FreeSizes) -> None:
-        self.sizes = sizes
+        self.shapes = Shapes(sizes)
         self.plan = plan
         self.pieces = pieces
         self.name = name
@@ -139,27 +139,11 @@ class _Lowering:
         elif not dtypes.is_supported(known.dtype):
             self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
         else:
-            shape = self._shape(known, what, name)
-            return None if shape is None else Tensor(name, known.dtype, shape)
+            shape = self.shapes.of(known)
+            if not isinstance(shape, str):
+                return Tensor(name, known.dtype, shape)
+            self.problems.add(f"{what} {shape}", name)
         return None
-
-    def _shape(self, known: TensorType, what: str, name: str) -> tuple[int, ...] | None:
-        """The dimensions as numbers and free sizes."""
-        if not known.is_static and self.sizes and known.shape is not None:
-            try:
-                shape = tuple(size_of(-1 if d is None else d, self.sizes) for d in known.shape)
-            except Undecided as undecided:
-                self.problems.add(f"{what} of unknown size, {known}: {undecided} (set sizes with --dim)", name)
-                return None
-            if all(n >= 0 if isinstance(n, int) else bounds(n)[0] > 0 for n in shape):
-                return shape
-            found = "of unknown size" if -1 in shape else "that may be empty, or of negative size"
-            self.problems.add(f"{what} {found}, {known} (raise the least size with --dim, or bind it)", name)
-            return None
-        if not known.is_static or known.shape is None:
-            self.problems.add(f"{what} of unknown size, {known} (set sizes with --dim)", name)
-            return None
-        return tuple(int(d) for d in known.shape if isinstance(d, int))
 
     def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
         """An output that is constant is written by a copy."""
@@ -171,8 +155,9 @@ class _Lowering:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
         return tensor
 
-    def _written(self, name: str, values: np.ndarray, dtype: ir.DataType) -> Tensor:
+    def _written(self, name: str, values: Operand | None, dtype: ir.DataType) -> Tensor:
         """Free sizes as a tensor."""
+        assert isinstance(values, np.ndarray)
         tensor = Tensor(name, dtype, values.shape)
         self.nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], dtype))
         return tensor
@@ -223,7 +208,7 @@ class _Lowering:
         whole, first = self.regions[region], len(self.nodes)
         attrs = node.attrs
         if not has_subgraphs(attrs):
-            attrs = complete(node.op, attrs, [_type(x) for x in given], len(node.outputs))
+            attrs = complete(node.op, attrs, [type_of(x) for x in given], len(node.outputs))
         types = _result_types(node, given)
         kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), types, call)
         results = self._operator(scope, node, given, name)
@@ -252,7 +237,7 @@ class _Lowering:
                 # Fusion forms chains of steps, unless a composite was chosen.
                 if is_chosen or not made.is_chain:
                     for known in families(made.operator):
-                        if self.sizes and known.rank == 0:
+                        if self.shapes.free and known.rank == 0:
                             continue  # Chosen where the conditions of faster kernels are unknown.
                         if entry_name(known.name) == node.family:
                             decide(made, known.name)
@@ -293,14 +278,19 @@ class _Lowering:
             own = function_body(op, attrs)
             if own is not None:
                 return self._body(own, operands, types, used, names, name, depth)
-        given = [_type(x) for x in operands]
+        given = [type_of(x) for x in operands]
         attrs = complete(op, attrs, given, count)
-        if self.sizes:
+        if self.shapes.free:
             folded = computed(op, plain(attrs), operands)
             if folded is not None:
                 return [folded]
-            types, operands = self._without_sizes(op, operands, types, name)
-            given = [_type(x) for x in operands]
+            types, operands = self.shapes.as_results(op, operands, types)
+            if op != OpKey("", "Slice"):
+                operands = [
+                    self._written(f"{name}_sizes_{i}", x, ir.DataType.INT64) if is_sizes(x) else x
+                    for i, x in enumerate(operands)
+                ]
+            given = [type_of(x) for x in operands]
         elif op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
@@ -312,7 +302,7 @@ class _Lowering:
                 return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
-        if any(used[i] and not self._is_known(t) for i, t in enumerate(types)):
+        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]
                 types = [*infer_types(op, attrs, given, values, count, place=f"node {name!r}")]
@@ -336,48 +326,6 @@ class _Lowering:
         self.nodes.extend(made)
         return results
 
-    def _is_known(self, kind: TensorType | None) -> bool:
-        """Whether a type is as precise as C needs it."""
-        if kind is None or kind.is_static or kind.shape is None:
-            return kind is not None and kind.is_static
-        try:
-            return bool(self.sizes) and None not in [d and size_of(d, self.sizes) for d in kind.shape]
-        except Undecided:
-            return False
-
-    def _without_sizes(
-        self, op: OpKey, operands: list[Operand | None], types: list[TensorType | None], name: str
-    ) -> tuple[list[TensorType | None], list[Operand | None]]:
-        """Types of the results, and operands of which none is an array of sizes.
-
-        The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
-        """
-        first = _type(operands[0])
-        if op == OpKey("", "Slice") and first is not None and not self._is_known(types[0]):
-            try:
-                shape = result_shape(op, operands)
-                types = types if shape is None else [TensorType(first.dtype, tuple(map(as_dim, shape)))]
-            except Undecided:
-                pass
-        if not any(map(is_sizes, operands)):
-            return types, operands
-        shaping = op in (OpKey("", "Reshape"), OpKey("", "Expand"))
-        if shaping and not self._is_known(types[0]) and first is not None:
-            try:
-                shape = result_shape(op, operands)
-                types = types if shape is None else [TensorType(first.dtype, tuple(map(as_dim, shape)))]
-            except Undecided:
-                pass
-        if shaping and self._is_known(types[0]):
-            return types, [operands[0]]
-        if op == OpKey("", "Slice"):
-            return types, operands
-        written = [
-            self._written(f"{name}_sizes_{i}", x, ir.DataType.INT64) if is_sizes(x) and isinstance(x, np.ndarray) else x
-            for i, x in enumerate(operands)
-        ]
-        return types, written
-
     def _remember(self, op: OpKey, values: list[np.ndarray | None], result: np.ndarray | None) -> None:
         """The origin of a float constant: integer products need it."""
         if op.name == "DequantizeLinear" and result is not None and len(values) > 1:
@@ -391,7 +339,7 @@ class _Lowering:
         """An operator without a kernel by its definition in terms of others, if it has one."""
         if depth > 8:
             return None
-        body = definition(op, attrs, [_type(x) for x in operands])
+        body = definition(op, attrs, [type_of(x) for x in operands])
         if body is None:
             return None
         kept, problems = len(self.nodes), {k: list(v) for k, v in self.problems.nodes.items()}
@@ -451,7 +399,7 @@ class _Lowering:
                 if find_reference(node.operator) is not None:
                     self.problems.add_operator(node.operator, node.name)
                     continue
-                types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
+                types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
                 self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
 
 
@@ -478,22 +426,10 @@ def _result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[Tenso
         return []
     arrays = [x if isinstance(x, np.ndarray) and x.size <= MAX_VALUE else None for x in given]
     try:
-        types = infer_body(body, [_type(x) for x in given], arrays)
+        types = infer_body(body, [type_of(x) for x in given], arrays)
     except ModelError:
         return []
     return [types[i] for i in body.results]
-
-
-def _type(operand: Operand | None) -> TensorType | None:
-    if operand is None:
-        return None
-    if isinstance(operand, Tensor):
-        return TensorType(operand.dtype, tuple(map(as_dim, operand.shape)))
-    if is_sizes(operand):
-        return TensorType(ir.DataType.INT64, operand.shape)
-    if operand.dtype == object or operand.dtype.kind in "US":
-        return TensorType(ir.DataType.STRING, operand.shape)
-    return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)
 
 
 def _anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) -> ir.DataType:

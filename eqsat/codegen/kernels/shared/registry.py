@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.backends.templates import environment
+from eqsat.codegen.dimension import as_real
 from eqsat.codegen.isa import AVX512, SCALAR, Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.size import Undecided, any_free, as_real, greatest
+from eqsat.codegen.size import Undecided, any_free, greatest
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
