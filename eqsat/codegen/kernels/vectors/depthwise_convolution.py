@@ -95,9 +95,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
 
     def nests(first: int, live: int) -> list[Nest]:
         found = []
-        for start, size, count in split(columns.extent, tile(columns.extent, isa)):
+        for start, size, count in split(columns.extent, tile(typical(columns.extent), isa)):
             nest = list(inner)
-            if count > 1:
+            if count != 1:
                 nest.append(Loop("q", count, strides={n: size * columns.stride(n) for n in names}))
             pointers = []
             for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:
