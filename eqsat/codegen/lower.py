@@ -17,7 +17,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.family_choice import decide, family_of
-from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, SIZES, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
@@ -400,7 +400,9 @@ class _Lowering:
                     self.problems.add_operator(node.operator, node.name)
                     continue
                 types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
-                self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
+                reason = undecided(node.provisional_task())
+                because = f", because {reason}" if reason else ""
+                self.problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)
 
 
 def _orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -221,7 +221,7 @@ class Size(_Number):
         raise Undecided(f"{what} depends on the sizes")
 
     def _no_number(self, *_: Any) -> NoReturn:
-        raise Undecided(f"{self:model} is no number")
+        raise Undecided(f"the size {self:model} would have to be a number")
 
     __index__ = __int__ = __float__ = __round__ = __trunc__ = __floor__ = __ceil__ = _no_number
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number

@@ -298,3 +298,11 @@ def test_programs_of_fixed_sizes_know_nothing_of_it() -> None:
     emitted = generate(load(model(LAYER)), dims={"batch": 2, "seq": 8})
     assert "dim_" not in emitted.source and "SIZE_OUT_OF_RANGE" not in emitted.header
     assert families(OpKey("eqsat.codegen", "Sizes"))
+
+
+def test_a_refusal_says_what_would_have_to_be_known() -> None:
+    body = "(float[1,2,s,4] x) => (float[1,2,p,8] y) {f = Constant<value_floats=[1.0,1.0,2.0,2.0]>() y = Resize(x,,f)}"
+    with pytest.raises(
+        CodegenError, match="no kernel for Resize .*, because the size s would have to be a number: 'y'"
+    ):
+        generate(load(model(body)), dims={"s": (1, 9)})

@@ -17,6 +17,8 @@ from eqsat.codegen.size import Undecided, any_free, greatest
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
+_KNOWING: dict[tuple[OpKey, str], Family] = {}
+"""By operator and name, the families as they are where sizes are numbers."""
 _Key = tuple[str, OpKey, tuple[int, ...]]
 """A family, and what it computes: the operator and the shape of the result."""
 _DECLINED: ContextVar[frozenset[_Key]] = ContextVar("_DECLINED", default=frozenset())
@@ -48,6 +50,7 @@ def without(declined: frozenset[_Key]) -> Iterator[None]:
 
 def register(family: Family) -> Family:
     """Add a family; families of higher rank are tried first, and among equals the earlier one."""
+    _KNOWING.update({(operator, family.name): family for operator in family.operators})
     family = _for_free_sizes(family)
     for operator in family.operators:
         entries = _FAMILIES.setdefault(operator, [])
@@ -85,6 +88,20 @@ def _for_free_sizes(family: Family) -> Family:
             raise Declined(_key(family, task)) from None
 
     return replace(family, accepts=accepts, generate=generate)
+
+
+def undecided(task: Task) -> str:
+    """What the families of an operator would have to know about free sizes; empty where these are not the reason."""
+    if not _is_free(task):
+        return ""
+    for family in families(task.operator)[::-1]:
+        known = _KNOWING[task.operator, family.name]
+        try:
+            if known.accepts(task):
+                _checked(known.generate(task, SCALAR))
+        except Undecided as reason:
+            return str(reason)
+    return ""
 
 
 def _is_free(task: Task) -> bool:
