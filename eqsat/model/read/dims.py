@@ -102,18 +102,20 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     return True
 
 
-Size = int | tuple[int, int | None] | tuple[int, int | None, int]
+Range = tuple[int, int | None] | tuple[int, int | None, int]
+"""The least and the greatest value of a symbolic dimension, and a typical one or not."""
+Size = int | Range
 """What the caller says of a symbolic dimension: its size, or its range ``(least, most)`` with a typical size or not."""
 
 
-def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, tuple[int | None, ...]]]:
+def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, Range]]:
     """Sizes to bind and ranges of sizes that stay free.
 
     Raises:
         ModelError: One of them is neither.
     """
     bound: dict[str, int] = {}
-    ranges: dict[str, tuple[int | None, ...]] = {}
+    ranges: dict[str, Range] = {}
     for name, size in (dims or {}).items():
         if not isinstance(size, tuple | list):
             bound[name] = size
@@ -135,7 +137,7 @@ def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, i
         if least == most:
             bound[name] = least
         else:
-            ranges[name] = (least, most, *usual)
+            ranges[name] = (least, most, usual[0]) if usual else (least, most)
     return bound, ranges
 
 
