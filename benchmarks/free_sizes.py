@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 
 import eqsat
 from benchmarks import zoo
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 Ranges = Mapping[str, tuple[int, int, int]]
 
 
-def transformer(width: int = 384, heads: int = 6) -> onnx.ModelProto:
+def transformer(width: int = 384, heads: int = 6) -> ir.Model:
     """A layer of a transformer, with free batch and sequence."""
     rng = np.random.default_rng(0)
 
@@ -56,7 +56,7 @@ def transformer(width: int = 384, heads: int = 6) -> onnx.ModelProto:
     return eqsat.graph(op.Add(y, project(op.Relu(project(y, width, 4 * width)), 4 * width, width)))
 
 
-def convolutions(side: int | str = 28) -> onnx.ModelProto:
+def convolutions(side: int | str = 28) -> ir.Model:
     """Three convolutions and a pool, with a free batch, and free sides if they have a name."""
     rng = np.random.default_rng(0)
 
