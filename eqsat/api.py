@@ -13,7 +13,7 @@ from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.read.dims import Size
+from eqsat.model.read.dims import Size, split
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.partition_functions import PartitionFunction
@@ -328,7 +328,7 @@ def write_c(
     weights: Form | None = None,
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, np.ndarray] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     seed: int = 0,
@@ -351,7 +351,8 @@ def write_c(
             default literals, and a file for the assembler if they are more than 16 MB.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` makes it an argument of the program, which is right for every size in the range.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
@@ -377,10 +378,12 @@ def write_c(
     from eqsat.codegen.folder import write_program
 
     with declaring(*declarations):
-        model = load_model(source, dims=dims, values=values)
+        bound, ranges = split(dims)
+        model = load_model(source, dims=bound, values=values)
         return write_program(
             model,
             folder,
+            dims=ranges,
             name=name,
             weights=weights,
             isas=isas,

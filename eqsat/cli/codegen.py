@@ -13,7 +13,6 @@ from eqsat.cli.options import (
     check_backends,
     debug_option,
     declarations_option,
-    dims_option,
     inputs_option,
     json_option,
     memory_option,
@@ -21,6 +20,7 @@ from eqsat.cli.options import (
     quiet_option,
     read_inputs,
     seed_option,
+    sizes_option,
     values_option,
     vendors_option,
 )
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.select import Selection
     from eqsat.codegen.weights import Form
+    from eqsat.model.read.dims import Size
     from eqsat.rules.selection import NumericsClass
 
 
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
     "--memory-map", is_flag=True, help="Print the place of each tensor in the arena, and its first and last kernel."
 )
 @inputs_option
-@dims_option
+@sizes_option
 @values_option
 @declarations_option
 @seed_option("the stored inputs that are not given")
@@ -112,7 +113,7 @@ def codegen(
     given_backends: tuple[str, ...],
     memory_map: bool,
     inputs: tuple[str, ...],
-    dims: dict[str, int],
+    dims: dict[str, Size],
     values: dict[str, Any],
     seed: int,
     as_json: bool,
@@ -127,8 +128,10 @@ def codegen(
     from eqsat import api
     from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
+    from eqsat.model.read.dims import split
 
-    loaded = api.load(model, dims=dims, values=values)
+    bound, ranges = split(dims)
+    loaded = api.load(model, dims=bound, values=values)
     given = read_inputs(inputs, input_names(loaded))
     emitted = api.write_c(
         loaded,
@@ -137,6 +140,7 @@ def codegen(
         weights=weights,
         isas=isas or None,
         inputs=given,
+        dims=ranges,
         seed=seed,
         winograd=winograd,
         numerics=numerics,
@@ -157,6 +161,8 @@ def codegen(
     echo(f"kernels   {len(emitted.kernels):,}")
     if emitted.selection is not None:
         echo(f"chosen    {chosen(emitted.selection)}")
+    for size in emitted.sizes:
+        echo(f"size      {size.name}, from {size.least:,} to {size.most:,}")
     echo(f"arena     {emitted.arena:,} bytes{above}")
     echo(f"weights   {len(emitted.weights):,} bytes")
     if spelled := dequantized_products(loaded):
@@ -174,16 +180,20 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
     """What was generated; sizes in bytes, times in seconds."""
     from dataclasses import asdict
 
+    from eqsat.codegen.size import as_dim
+
     return {
         "name": emitted.name,
         "model": emitted.model,
-        "inputs": [asdict(argument) for argument in emitted.inputs],
-        "outputs": [asdict(argument) for argument in emitted.outputs],
+        "inputs": [asdict(argument) | {"shape": list(argument.dims)} for argument in emitted.inputs],
+        "outputs": [asdict(argument) | {"shape": list(argument.dims)} for argument in emitted.outputs],
+        "sizes": [asdict(size) for size in emitted.sizes],
         "arena": emitted.arena,
         "live_bound": emitted.plan.bound,
         "weights": len(emitted.weights),
         "kernels": [
-            {"name": k.name, "operators": k.what, "family": k.family, "shape": list(k.shape)} for k in emitted.kernels
+            {"name": k.name, "operators": k.what, "family": k.family, "shape": list(map(as_dim, k.shape))}
+            for k in emitted.kernels
         ],
         "selection": None if emitted.selection is None else asdict(emitted.selection),
         "memory_map": [asdict(entry) for entry in emitted.memory_map],

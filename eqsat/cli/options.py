@@ -47,7 +47,7 @@ def sizes_option(command: _Command) -> _Command:
     """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
     help_text = (
         "Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are taken. "
-        "One without --dim stays free. May be repeated."
+        "May be repeated."
     )
     return _dim_option("NAME=SIZE|FROM..TO[@TYPICAL]", _sizes, help_text)(command)
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.dimension import common_divisor
 from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
+from eqsat.codegen.size import Undecided, any_free, greatest, magnitude
 
 ALIGNMENT = 64
 """Alignment of buffers in the arena, in bytes."""
@@ -78,8 +80,8 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
-        """Size without slack."""
-        return math.prod(self.extent) * dtypes.size(self.owner.dtype)
+        """Size without slack; at the greatest sizes of a program that receives sizes."""
+        return greatest(math.prod(self.extent)) * dtypes.size(self.owner.dtype)
 
     def origin(self) -> int:
         """Elements before element [0, ..., 0] of the owner."""
@@ -125,7 +127,7 @@ class Place:
             self.current_strides(),
             halo,
             buffer.pad if halo and buffer.pad is not None else 0,
-            math.gcd(ALIGNMENT, self.start() * size) if arena else size,
+            common_divisor(self.start() * size, ALIGNMENT) if arena else size,
             SLACK if arena else 0,
         )
 
@@ -221,8 +223,10 @@ class Place:
                 continue
             if rest == 1:
                 at += 1
+                if at == len(pending):
+                    return None
                 rest = pending[at][1]
-            if rest % n:
+            if not _is_factor(n, rest):
                 return None
             rest //= n
             (outer, step), _ = pending[at]
@@ -233,6 +237,14 @@ class Place:
         """With other dimensions over the same elements in the same order; None if no strides express that."""
         strides = reshaped_strides(shape, self.current_strides(), to)
         return None if strides is None else Place(self.buffer, strides=strides, offset=self.start())
+
+
+def _is_factor(n: int, size: int) -> bool:
+    """Whether one size divides another, whatever free sizes are."""
+    try:
+        return size % n == 0
+    except Undecided:
+        return False
 
 
 def _same(a: float | int, b: float | int) -> bool:
@@ -247,6 +259,8 @@ def reshaped_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:
     """
     if 0 in shape:
         return (0,) * len(to)
+    if math.prod(shape) != math.prod(to):
+        return None  # Sizes that are equal, but not known to be.
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     result = [0] * len(to)
     i, axis = 0, 0
@@ -257,9 +271,11 @@ def reshaped_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:
         have, first = old[i][0], i
         want, begin = to[axis], axis
         while have != want:
-            if have < want:
+            if _is_factor(have, want) or (not any_free((have, want)) and have < want):
                 i += 1
                 have *= old[i][0]
+            elif any_free((have, want)) and not _is_factor(want, have):
+                return None
             else:
                 axis += 1
                 want *= to[axis]
@@ -277,4 +293,4 @@ def reshaped_strides(shape: Shape, strides: Shape, to: Shape) -> Shape | None:
 
 def memory_order(view: View) -> tuple[int, ...]:
     """Axes from the outermost to the innermost in memory."""
-    return tuple(sorted(range(view.rank), key=lambda a: (-abs(view.strides[a]), a)))
+    return tuple(sorted(range(view.rank), key=lambda a: (-magnitude(view.strides[a]), a)))

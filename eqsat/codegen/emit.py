@@ -16,11 +16,12 @@ import onnx_ir as ir
 
 from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
+from eqsat.codegen.arguments import argument, size_argument, sizes_in
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.control.forms import Body, Control, control_of
 from eqsat.codegen.control.text import ControlText, free_label
-from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, without_weights
+from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, SizeArgument, without_weights
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halo
 from eqsat.codegen.isa import SCALAR, Isa
@@ -29,9 +30,11 @@ from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.size import Symbol
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.model.names import unused
+from eqsat.schema.free_sizes import FreeSize
 from eqsat.text import plain
 
 
@@ -71,14 +74,16 @@ class _Emitter:
         self.infos: list[KernelInfo] = [] if outer is None else outer.infos
         self.taken: set[str] = set() if outer is None else outer.taken
         self.times = 1.0
-        ios = unique([*(t.name for t in program.inputs), *(n for n, _ in program.outputs)], "t", name)
-        self.inputs = [_argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
+        named = [*(t.name for t in program.inputs), *(n for n, _ in program.outputs), *(n for n, _ in program.sizes)]
+        ios = unique(named, "t", name)
+        self.sizes = [size_argument(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)]
+        self.inputs = [argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = _spans(layout)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
         self.labels = {number: unused(label, self.taken) for number, label in zip(self.spans, labels, strict=True)}
-        named = zip(program.outputs, ios[len(program.inputs) :], strict=True)
-        self.outputs = [_argument(n, c, t) for (n, t), c in named]
+        named = zip(program.outputs, ios[len(program.inputs) :], strict=False)
+        self.outputs = [argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
         self._generate()
@@ -91,6 +96,7 @@ class _Emitter:
             "model": self.program.name,
             "inputs": self.inputs,
             "outputs": self.outputs,
+            "sizes": self.sizes,
             "arena": plan.size + SLACK,
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
@@ -118,6 +124,7 @@ class _Emitter:
             weights=self.weights.block(),
             inputs=self.inputs,
             outputs=self.outputs,
+            sizes=self.sizes,
             arena=plan.size + SLACK,
             plan=plan,
             memory_map=entries,
@@ -334,6 +341,9 @@ class _Emitter:
             if any(re.search(rf"\b{name}\b", line) for line in body):
                 parameters.append(f"{c}{name}")
                 arguments.append(name)
+        for size in sizes_in("\n".join(body)):
+            parameters.append(f"ptrdiff_t {size}")
+            arguments.append(size)
         label = f"{self.name}_{self.labels[span.group]}_{isa.name}"
         head = f"static void {label}({', '.join(parameters) or 'void'}) {{"
         functions.append("\n".join([f"/* {plain(region)} */", head, *(f"    {line}" for line in body), "}"]))
@@ -381,6 +391,8 @@ class _Emitter:
             constants.append(self._constant(np.asarray(array)))
             c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
             parameters.append((f"const {c} *restrict ", f"w{k}"))
+        sizes = sizes_in(kernel.body)
+        parameters += [("ptrdiff_t ", size) for size in sizes]
         if kernel.scratch:
             parameters.append(("void *restrict ", "scratch"))
         unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]
@@ -390,7 +402,7 @@ class _Emitter:
             kernel.contract,
             kernel.specialised,
             kernel.helpers,
-            tuple(constants),
+            (*constants, *sizes),
         )
 
     def _call(self, number: int, node: Node, made: Function, isa: Isa, scratch: int | None) -> list[str]:
@@ -426,11 +438,6 @@ def _spans(layout: Layout) -> dict[int, tuple[int, int]]:
         if node.group is not None:
             spans[node.group] = (spans.get(node.group, (number, number))[0], number)
     return spans
-
-
-def _argument(name: str, c_name: str, tensor: Tensor) -> Argument:
-    dtype = tensor.dtype
-    return Argument(name, c_name, dtypes.storage(dtype), dtypes.size(dtype), tensor.shape, dtype.name.lower())
 
 
 def _halos(number: int, buffers: list[Buffer]) -> list[str]:

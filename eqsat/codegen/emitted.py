@@ -12,6 +12,7 @@ from eqsat.backends.values import Coverage
 from eqsat.codegen.backend_code import Served
 from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.memory import MemoryPlan
+from eqsat.codegen.size import as_dim, greatest
 
 if TYPE_CHECKING:
     from eqsat.codegen.select import Selection
@@ -43,7 +44,33 @@ class Argument:
 
     @property
     def elements(self) -> int:
-        return math.prod(self.shape)
+        """At the greatest sizes, if the program receives sizes."""
+        return greatest(math.prod(self.shape))
+
+    @property
+    def dims(self) -> tuple[int | str, ...]:
+        """The shape in the symbols of the model."""
+        return tuple(map(as_dim, self.shape))
+
+
+@dataclass(frozen=True)
+class SizeArgument:
+    """A size that the entry function receives.
+
+    Attributes:
+        name: Of the symbol in the model.
+        c_name: Of the parameter.
+        variable: Of the variable in kernels.
+        least, most: Its range.
+        typical: Where costs were taken, and the program checks itself.
+    """
+
+    name: str
+    c_name: str
+    variable: str
+    least: int
+    most: int
+    typical: int
 
 
 @dataclass(frozen=True)
@@ -90,6 +117,7 @@ class Emitted:
         weights: The block of constants, bytes at an aligned address.
         inputs: Of the entry function.
         outputs: Likewise.
+        sizes: Further parameters of it.
         arena: Bytes that the caller provides.
         plan: How the arena is used.
         memory_map: The same by tensor.
@@ -115,6 +143,7 @@ class Emitted:
     served: list[Served] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     coverage: dict[str, Coverage] = field(default_factory=dict)
+    sizes: list[SizeArgument] = field(default_factory=list)
 
     @property
     def runs(self) -> int:

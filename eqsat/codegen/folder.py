@@ -25,6 +25,7 @@ from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.files import filling, reason
+from eqsat.model.read.dims import Size, sizes_of, split
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 
@@ -70,7 +71,7 @@ def write_program(
     weights: Form | None = None,
     isas: Sequence[str] | None = None,
     inputs: Mapping[str, Any] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     seed: int = 0,
     winograd: bool = False,
     numerics: NumericsClass = "real",
@@ -108,7 +109,7 @@ def write_program(
         select=select,
         backends=chosen(model, vendors, backends),
     )
-    write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=dims, seed=seed)
+    write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=split(dims)[0], seed=seed)
     return emitted
 
 
@@ -142,7 +143,9 @@ def write_folder(
         ExecutionError: The model cannot be executed on the inputs.
     """
     form = weights or usual_form(len(emitted.weights))
-    given = complete_inputs(model, inputs, dims=dims, seed=seed)
+    usual = {size.name: size.typical for size in emitted.sizes}
+    known = usual | {name: n for name, n in sizes_of(model, inputs or {}).items() if name in usual} | dict(dims or {})
+    given = complete_inputs(model, inputs, dims=known, seed=seed)
     results = Executor(model).run(given)
     block = bytearray()
     stored_inputs = [_store(x, given[x.name], block) for x in emitted.inputs]
@@ -156,6 +159,7 @@ def write_folder(
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
         "served": emitted.served,
         "stateful": [served for served in emitted.served if served.code.stateful],
+        "sizes": [known[size.name] for size in emitted.sizes],
         "inputs": stored_inputs,
         "outputs": stored_outputs,
         "helpers": tuple(dict.fromkeys(h for y in stored_outputs for h in conversions.to_float(_dtype(y)))),
@@ -197,7 +201,7 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
     elif dtype.bitwidth == 8:
         exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
     return Stored(
-        argument.name, argument.c_name, argument.c_type, argument.dtype, argument.shape, offset, exact, allowed
+        argument.name, argument.c_name, argument.c_type, argument.dtype, values.shape, offset, exact, allowed
     )  # fmt: skip
 
 

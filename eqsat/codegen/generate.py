@@ -12,11 +12,16 @@ from eqsat.codegen.assign import Unavailable
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.isa import ALL, Isa
+from eqsat.codegen.kernels.shared.registry import Declined, without
 from eqsat.codegen.names import check_prefix
-from eqsat.codegen.planned import Choices, plan_program
+from eqsat.codegen.planned import Choices, choose, plan_program
+from eqsat.errors import CodegenError
+from eqsat.execute.settle import settled
 from eqsat.model.load import load
+from eqsat.model.read.dims import Size, free_sizes, split
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
+from eqsat.schema.free_sizes import FreeSize
 from eqsat.targets.registry import GENERATED, load_host
 
 
@@ -24,7 +29,7 @@ def generate(
     model: ir.Model,
     *,
     name: str = "model",
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     isas: Sequence[Isa] = ALL,
     embedded: bool = True,
     winograd: bool = False,
@@ -39,7 +44,7 @@ def generate(
     Args:
         model: As loaded, partitioned or not; it is not changed.
         name: Prefix of all names that the program defines.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, or ranges of those that the program receives as arguments.
         isas: Instruction sets to write kernels for.
         embedded: Whether the weights are part of the program, or loaded by it.
         winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
@@ -57,15 +62,48 @@ def generate(
         BackendError: A backend fails.
     """
     check_prefix(name)
+    bound, ranges = split(dims)
+    known = settled(load(model, dims=bound) if bound else model)
+    sizes = received_sizes(known, ranges) if ranges else {}
+    # What backends execute has fixed sizes.
+    serving = {} if sizes else {t: backend for t, backend in (backends or {}).items() if backend.emits}
     choices = Choices(
         load_host(GENERATED if host is None else host),
         select,
         "approximate" if winograd else numerics,
-        {target: backend for target, backend in (backends or {}).items() if backend.emits},
+        serving,
         unavailable or {},
+        sizes,
     )
-    planned = plan_program(load(model, dims=dims) if dims else model, choices)
-    emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded)
-    emitted.coverage = planned.coverage
-    emitted.selection = planned.selection
-    return emitted
+    chosen, declined = choose(known, choices), frozenset()
+    while True:
+        try:
+            with without(declined):
+                planned = plan_program(chosen, choices)
+                emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded)
+        except Declined as refusal:
+            # With the operands where they lie, the family needs to know sizes: the next one takes the task.
+            declined |= {refusal.key}
+            continue
+        emitted.coverage = planned.coverage
+        emitted.selection = planned.selection
+        return emitted
+
+
+def received_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]]) -> dict[str, FreeSize]:
+    """The sizes that a program receives.
+
+    Raises:
+        CodegenError: One has no upper bound, without which there is no size of the arena.
+    """
+    found = free_sizes(model, ranges)
+    missing = [name for name, size in found.items() if size.most is None]
+    if missing:
+        options = " ".join(f"--dim {n}={found[n].least}..{4 * found[n].typical}@{found[n].typical}" for n in missing)
+        raise CodegenError(
+            "a size, or a range with an upper bound, is required for each symbolic dimension",
+            place=f"model {model.graph.name or 'model'!r}",
+            actual=f"{', '.join(f'`{name}`' for name in missing)} without one",
+            hint=f"give it, such as {options}",
+        )
+    return found

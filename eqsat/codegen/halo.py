@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import Buffer
+from eqsat.codegen.size import any_free
 
 
 def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
@@ -31,10 +32,11 @@ def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
 
 def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: int, c: str, size: int) -> list[str]:
     at = [str(start)]
+    counter = "ptrdiff_t" if any_free(buffer.extent) else "size_t"
     lines: list[str] = []
     for a in outside:
         i = f"h{a}"
-        lines.append("    " * len(lines) + f"for (size_t {i} = 0; {i} < {buffer.owner.shape[a]}; {i}++) {{")
+        lines.append("    " * len(lines) + f"for ({counter} {i} = 0; {i} < {buffer.owner.shape[a]}; {i}++) {{")
         at.append(f"{i} * {buffer.strides[a]}")
     indent = "    " * len(lines)
     place = " + ".join(at)
@@ -44,6 +46,6 @@ def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: i
         lines.append(f"{indent}memset({pointer} + ({place}) * {size}, {value}, {count * size});")
     else:
         value = dtypes.literal(pad, buffer.owner.dtype)
-        lines.append(f"{indent}for (size_t k = 0; k < {count}; k++) (({c} *){pointer})[{place} + k] = {value};")
+        lines.append(f"{indent}for ({counter} k = 0; k < {count}; k++) (({c} *){pointer})[{place} + k] = {value};")
     lines += ["    " * k + "}" for k in reversed(range(len(outside)))]
     return lines

@@ -19,6 +19,7 @@ The C function. A generator writes the *body*; the emitter writes the signature,
         const float *restrict e0,      // operands of the epilogue that are views: e0, e1, ... by *operand* index
         float *restrict y0,            // outputs that are wanted: y0, y1, ... by output index
         const float *restrict w0,      // Kernel.constants: w0, w1, ...; 64-byte aligned
+        ptrdiff_t dim_batch,           // free sizes that the body reads
         void *restrict scratch)        // if Kernel.scratch > 0; 64-byte aligned
 
 Pointers point at element [0, ..., 0] of the view (not at the halo). ``restrict`` is left out where the memory plan
@@ -61,7 +62,7 @@ class View:
 
     Attributes:
         dtype: Element type.
-        shape: Dimensions, all known.
+        shape: Dimensions: numbers, or free sizes (:mod:`eqsat.codegen.size`).
         strides: Elements from one index to the next, for each axis; 0 repeats (broadcasting). May be negative.
         halo: For each axis the number of indices before 0 and after the last that may be read; they hold ``pad``.
         pad: The value in the halo.

@@ -20,6 +20,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions import conversions, scalar
 from eqsat.codegen.expressions.registry import Argument
 from eqsat.codegen.kernel import Epilogue, Kernel, Shape, Step, Task, View, dense_strides
+from eqsat.codegen.size import magnitude
 
 Index = Sequence[str]
 """A C expression for each axis."""
@@ -168,7 +169,7 @@ class LoopWriter:
 
     def memory_order(self, view: View) -> list[int]:
         """Axes by falling stride: the order of loops that walks through a view's memory."""
-        return sorted(range(view.rank), key=lambda a: (-abs(view.strides[a]), a))
+        return sorted(range(view.rank), key=lambda a: (-magnitude(view.strides[a]), a))
 
     # ---- elements ------------------------------------------------------------------------------------
 

@@ -18,10 +18,13 @@ from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
 from eqsat.codegen.family_choice import decide, family_of
-from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.program import IDENTITY, SIZES, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
+from eqsat.codegen.results import anchor_dtype, present, result_types
+from eqsat.codegen.shape_values import computed, elements, is_sizes
+from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.wants import same_order
 from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
@@ -39,12 +42,20 @@ from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
 def lower(
-    plan: Plan, pieces: Pieces, name: str, bodies: BodyPlanner, problems: Problems, *, decided: bool = False
+    plan: Plan,
+    pieces: Pieces,
+    name: str,
+    bodies: BodyPlanner,
+    problems: Problems,
+    *,
+    decided: bool = False,
+    sizes: FreeSizes | None = None,
 ) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
@@ -55,8 +66,9 @@ def lower(
         bodies: Plans the bodies of control flow.
         problems: Receives operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
+        sizes: The free sizes, each with a greatest value, that the program receives.
     """
-    return _Lowering(plan, pieces, name, bodies, problems, decided).run()
+    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}).run()
 
 
 @dataclass
@@ -79,8 +91,16 @@ class _Scope:
 
 class _Lowering:
     def __init__(
-        self, plan: Plan, pieces: Pieces, name: str, bodies: BodyPlanner, problems: Problems, decided: bool
+        self,
+        plan: Plan,
+        pieces: Pieces,
+        name: str,
+        bodies: BodyPlanner,
+        problems: Problems,
+        decided: bool,
+        sizes: FreeSizes,
     ) -> None:
+        self.shapes = Shapes(sizes)
         self.plan = plan
         self.pieces = pieces
         self.name = name
@@ -137,18 +157,28 @@ class _Lowering:
             self.problems.add(f"{what} that is not a tensor of known type", name)
         elif not dtypes.is_supported(known.dtype):
             self.problems.add(f"{what} of type {known.dtype.name.lower()}", name)
-        elif not known.is_static or known.shape is None:
-            self.problems.add(f"{what} of unknown size, {known} (set sizes with --dim)", name)
         else:
-            return Tensor(name, known.dtype, tuple(int(d) for d in known.shape if isinstance(d, int)))
+            shape = self.shapes.of(known)
+            if not isinstance(shape, str):
+                return Tensor(name, known.dtype, shape)
+            self.problems.add(f"{what} {shape}", name)
         return None
 
     def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
         """An output that is constant is written by a copy."""
+        if is_sizes(value):
+            return self._written(name, value, ir.DataType.INT64)
         dtype = ir.DataType.from_numpy(value.dtype) if value.dtype != object else ir.DataType.STRING
         tensor = self._tensor(name, TensorType(dtype, value.shape), "output")
         if tensor is not None:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
+        return tensor
+
+    def _written(self, name: str, values: Operand | None, dtype: ir.DataType) -> Tensor:
+        """Free sizes as a tensor."""
+        assert isinstance(values, np.ndarray)
+        tensor = Tensor(name, dtype, values.shape)
+        self.nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], dtype))
         return tensor
 
     def _node(self, scope: _Scope, node: PlanNode) -> None:
@@ -197,8 +227,8 @@ class _Lowering:
         whole, first = self.regions[region], len(self.nodes)
         attrs = node.attrs
         if not has_subgraphs(attrs):
-            attrs = complete(node.op, attrs, [_type(x) for x in given], len(node.outputs))
-        types = _result_types(node, given)
+            attrs = complete(node.op, attrs, [type_of(x) for x in given], len(node.outputs))
+        types = result_types(node, given)
         kernel = WholeKernel(node.name or node.op.name, str(node.op), plain(attrs), list(given), types, call)
         results = self._operator(scope, node, given, name)
         kernel.results = [x if v in scope.read else None for v, x in zip(node.outputs, results, strict=False)]
@@ -224,7 +254,7 @@ class _Lowering:
             self.nodes += made[0]
             results = made[1]
         elif node.body is None:
-            count = _present(node, used)
+            count = present(node, used)
             results = self.apply(node.op, node.attrs, given, types[:count], used[:count], names[:count], name)
         else:
             results = self._body(node.body, given, types, used, names, name, layouts=is_chosen)
@@ -233,6 +263,8 @@ class _Lowering:
                 # Fusion forms chains of steps, unless a composite was chosen.
                 if is_chosen or not made.is_chain:
                     for known in families(made.operator):
+                        if self.shapes.free and known.rank == 0:
+                            continue  # Chosen where the conditions of faster kernels are unknown.
                         if entry_name(known.name) == node.family:
                             decide(made, known.name)
         return results
@@ -272,9 +304,20 @@ class _Lowering:
             own = function_body(op, attrs)
             if own is not None:
                 return self._body(own, operands, types, used, names, name, depth)
-        given = [_type(x) for x in operands]
+        given = [type_of(x) for x in operands]
         attrs = complete(op, attrs, given, count)
-        if op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
+        if self.shapes.free:
+            folded = computed(op, plain(attrs), operands)
+            if folded is not None:
+                return [folded]
+            types, operands = self.shapes.as_results(op, operands, types)
+            if op != OpKey("", "Slice"):
+                operands = [
+                    self._written(f"{name}_sizes_{i}", x, ir.DataType.INT64) if is_sizes(x) else x
+                    for i, x in enumerate(operands)
+                ]
+            given = [type_of(x) for x in operands]
+        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
@@ -285,7 +328,7 @@ class _Lowering:
                 return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
-        if any(used[i] and (t is None or not t.is_static) for i, t in enumerate(types)):
+        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]
                 types = [*infer_types(op, attrs, given, values, count, place=f"node {name!r}")]
@@ -300,7 +343,7 @@ class _Lowering:
             if tensor is None:
                 return none
             outputs.append(tensor)
-        node = Node(name, op, plain(attrs), operands, outputs, _anchor_dtype(outputs, types))
+        node = Node(name, op, plain(attrs), operands, outputs, anchor_dtype(outputs, types))
         made, results = canonical(node)
         if any(find(n.provisional_task()) is None for n in made):
             expanded = self._expanded(op, attrs, operands, used, name, depth)
@@ -322,7 +365,7 @@ class _Lowering:
         """An operator without a kernel by its definition in terms of others, if it has one."""
         if depth > 8:
             return None
-        body = definition(op, attrs, [_type(x) for x in operands])
+        body = definition(op, attrs, [type_of(x) for x in operands])
         if body is None:
             return None
         kept, problems = len(self.nodes), {k: list(v) for k, v in self.problems.nodes.items()}
@@ -382,8 +425,10 @@ class _Lowering:
                 if find_reference(node.operator) is not None:
                     self.problems.add_operator(node.operator, node.name)
                     continue
-                types = ", ".join("-" if x is None else str(_type(x)) for x in node.inputs)
-                self.problems.add(f"no kernel for {node.describe()} of ({types})", node.name)
+                types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
+                reason = undecided(node.provisional_task())
+                because = f", because {reason}" if reason else ""
+                self.problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)
 
 
 def _orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -391,42 +436,3 @@ def _orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     rank = len(tensor.shape)
     rows = tuple(range(rank))
     return rows, (0, *range(2, rank), 1) if rank > 2 else rows
-
-
-def _present(node: PlanNode, used: list[bool]) -> int:
-    """How many outputs a node has without the optional ones at its end that nothing reads."""
-    required = required_outputs(node.op, node.attrs, len(node.inputs), {i for i, u in enumerate(used) if u})
-    count = len(used)
-    while count > 1 and count - 1 not in required and is_optional_output(node.op, count - 1):
-        count -= 1
-    return count
-
-
-def _result_types(node: PlanNode, given: Sequence[Operand | None]) -> list[TensorType | None]:
-    """Types of the results of a composite that has several: a kernel needs a place also for one that nothing reads."""
-    body = node.body
-    if body is None or len(body.results) < 2 or find_declared(node.op) is not None:
-        return []
-    arrays = [x if isinstance(x, np.ndarray) and x.size <= MAX_VALUE else None for x in given]
-    try:
-        types = infer_body(body, [_type(x) for x in given], arrays)
-    except ModelError:
-        return []
-    return [types[i] for i in body.results]
-
-
-def _type(operand: Operand | None) -> TensorType | None:
-    if operand is None:
-        return None
-    if isinstance(operand, Tensor):
-        return TensorType(operand.dtype, operand.shape)
-    if operand.dtype == object or operand.dtype.kind in "US":
-        return TensorType(ir.DataType.STRING, operand.shape)
-    return TensorType(ir.DataType.from_numpy(operand.dtype), operand.shape)
-
-
-def _anchor_dtype(outputs: list[Tensor | None], types: list[TensorType | None]) -> ir.DataType:
-    if outputs and outputs[0] is not None:
-        return outputs[0].dtype
-    first = next((t for t in types if t is not None), None)
-    return first.dtype if first is not None else ir.DataType.FLOAT

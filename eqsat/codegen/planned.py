@@ -28,6 +28,7 @@ from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.attributes import op_key
 
 _INSIDE = "it is inside of control flow"
@@ -44,6 +45,7 @@ class Choices:
         numerics: How far rules and kernels of the host may change values.
         backends: The backends that execute regions, by target.
         unavailable: Kernels that a backend is known to lack on this machine.
+        sizes: The free sizes that the program receives.
     """
 
     host: Target
@@ -51,6 +53,24 @@ class Choices:
     numerics: NumericsClass
     backends: Mapping[str, Backend] = field(default_factory=dict)
     unavailable: Unavailable = field(default_factory=dict)
+    sizes: FreeSizes = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The plan of a model, and how it came about.
+
+    Attributes:
+        model: The one that is planned.
+        plan: With the host's kernels, if extraction chose them.
+        pieces: The regions that it calls.
+        selection: What extraction chose; None if nothing.
+    """
+
+    model: ir.Model
+    plan: Plan
+    pieces: Pieces
+    selection: Selection | None
 
 
 @dataclass(frozen=True)
@@ -63,14 +83,15 @@ class Planned:
     selection: Selection | None
 
 
-def plan_program(model: ir.Model, choices: Choices) -> Planned:
-    """Plans a model.
+def plan_program(chosen: Chosen, choices: Choices) -> Planned:
+    """The program of a chosen plan.
 
     Raises:
         CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
     """
     problems = Problems()
-    program, selection = _lowered(model, model.graph.name or "model", choices, problems)
+    model = chosen.model
+    program, selection = _lowered(chosen, model.graph.name or "model", choices, problems)
     problems.check(program.name)
     layout, coverage = _placed(program, choices)
     for target, kernels in _inside(model, choices.backends).items():
@@ -90,7 +111,7 @@ class Bodies:
 
     def __init__(self, model: ir.Model, choices: Choices, problems: Problems) -> None:
         self._model = model
-        self._choices = replace(choices, backends={}, unavailable={})
+        self._choices = replace(choices, backends={}, unavailable={}, sizes={})
         self._problems = problems
         self._selections: dict[Program, Selection] = {}
         self._executed: list[tuple[Selection, float]] = []
@@ -114,7 +135,8 @@ class Bodies:
         except ModelError as error:
             self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
             return None
-        program, selection = _lowered(model, graph.name or name, self._choices, self._problems)
+        chosen = choose(settled(model), self._choices)
+        program, selection = _lowered(chosen, graph.name or name, self._choices, self._problems)
         if selection is not None:
             self._selections[program] = selection
         return None if self._problems.nodes else program
@@ -160,19 +182,35 @@ def _inside(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, list[
     return found
 
 
-def _lowered(model: ir.Model, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
-    known = settled(model)
-    saved = read_plan(known)
+def choose(model: ir.Model, choices: Choices) -> Chosen:
+    """Reads the plan of a model, and lets extraction choose kernels and layouts if it is asked to.
+
+    Args:
+        model: Without control flow that constants determine.
+        choices: Those for the model.
+    """
+    saved = read_plan(model)
     pieces = decide_pieces(saved, choices.backends, choices.host if choices.select else None)
     plan, selection = saved.main.plan, None
     if choices.select:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
-            found = select_kernels(searchable(known, saved, pieces), choices.host, numerics=choices.numerics)
+            dims = {name: (size.least, size.most, size.typical) for name, size in choices.sizes.items()}
+            found = select_kernels(
+                searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dims
+            )
             plan, selection = (plan, None) if found is None else found
-    bodies = Bodies(known, choices, problems)
-    program = lower(plan, pieces, name, bodies, problems, decided=selection is not None)
-    return program, bodies.with_bodies(selection, plan)
+    return Chosen(model, plan, pieces, selection)
+
+
+def _lowered(
+    chosen: Chosen, name: str, choices: Choices, problems: Problems
+) -> tuple[Program, Selection | None]:
+    bodies = Bodies(chosen.model, choices, problems)
+    decided = chosen.selection is not None
+    program = lower(chosen.plan, chosen.pieces, name, bodies, problems, decided=decided, sizes=choices.sizes)
+    program.sizes = tuple(choices.sizes.items())
+    return program, bodies.with_bodies(chosen.selection, chosen.plan)
 
 
 def _placed(program: Program, choices: Choices) -> tuple[Layout, dict[str, Coverage]]:

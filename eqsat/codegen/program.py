@@ -17,10 +17,13 @@ from eqsat.backends import values
 from eqsat.backends.backend import Backend
 from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
+from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.types import OpKey, TensorType
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
+SIZES = OpKey("eqsat.codegen", "Sizes")
+"""Writes free sizes, its attribute ``values``, into a tensor."""
 RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
@@ -195,6 +198,7 @@ class Program:
         regions: Those that stay whole; nodes have their numbers.
         groups: Runs of backends and functions of plain C that nodes belong to.
         dequantized: The origins of dequantized constants, by identity.
+        sizes: The free sizes that the program receives, by symbol.
     """
 
     name: str
@@ -204,6 +208,7 @@ class Program:
     regions: list[WholeRegion] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     dequantized: dict[int, Dequantized] = field(default_factory=dict)
+    sizes: tuple[tuple[str, FreeSize], ...] = ()
 
     def consumers(self) -> dict[Tensor, list[Node]]:
         """Nodes that read each tensor, each once."""

@@ -22,9 +22,11 @@ from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.size import value_at
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
+from eqsat.model.read.dims import Size, sizes_of
 from eqsat.rules.ast import Target
 from eqsat.schema import opset
 
@@ -40,7 +42,7 @@ class CModel:
 
     Args:
         model: As loaded.
-        dims: Sizes of symbolic dimensions.
+        dims: Sizes of symbolic dimensions, or ranges of those that the arrays of each run determine.
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the flags make the program measure its kernels.
@@ -63,7 +65,7 @@ class CModel:
         self,
         model: ir.Model,
         *,
-        dims: Mapping[str, int] | None = None,
+        dims: Mapping[str, Size] | None = None,
         isas: Sequence[Isa] | None = None,
         flags: tuple[str, ...] = (),
         profile: bool = False,
@@ -114,6 +116,7 @@ class CModel:
         values = {v.name: v for v in model.graph.inputs}
         self._feeds = [Feed(values[x.name], has_default=False) for x in emitted.inputs]
         self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
+        self._found_in = _origins(emitted)
         # An input with a default is a constant here; a value for it would have no effect.
         self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
 
@@ -169,13 +172,15 @@ class CModel:
             LimitError: The arena is larger than the memory limit.
         """
         given = self._checked(inputs)
-        results = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
+        sizes = self._sizes(given)
+        results = [np.empty(tuple(value_at(n, sizes) for n in shape), dtype) for _, shape, dtype in self._outputs]
         arena = self._take()
         try:
             cast = self._ffi.cast
             arguments = [
                 *[cast(c, x.ctypes.data) for c, x in zip(self._input_types, given, strict=True)],
                 *[cast(c, y.ctypes.data) for c, y in zip(self._output_types, results, strict=True)],
+                *(sizes[size.name] for size in self.emitted.sizes),
                 cast(self._arena_type, arena.ctypes.data),
                 self._constants,
             ]
@@ -230,13 +235,16 @@ class CModel:
                 )
         symbols: Symbols = {}
         result = []
+        arrays: list[np.ndarray] = []
         for feed, x in zip(self._feeds, self.emitted.inputs, strict=True):
             if x.name not in inputs:
                 raise feed.missing()
-            array = np.asarray(feed.checked(inputs[x.name], symbols))
-            if array.shape != x.shape:
+            arrays.append(np.asarray(feed.checked(inputs[x.name], symbols)))
+        sizes = self._check_sizes(arrays)
+        for array, x in zip(arrays, self.emitted.inputs, strict=True):
+            if array.shape != (tuple(value_at(n, sizes) for n in x.shape) if sizes else x.shape):
                 raise ExecutionError(
-                    f"the shape {list(x.shape)} is required, because the code was generated for it",
+                    f"the shape {list(x.dims)} is required, because the code was generated for it",
                     place=f"input {x.name!r}",
                     actual=str(list(array.shape)),
                 )
@@ -245,6 +253,46 @@ class CModel:
             fit = flags.c_contiguous and flags.aligned
             result.append(array if fit else np.require(array, requirements=["C", "A"]))
         return result
+
+    def _sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
+        """The sizes that the program receives, from the shapes of the inputs."""
+        return {name: given[number].shape[axis] for name, (number, axis) in self._found_in.items()}
+
+    def _check_sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
+        """The same within their ranges."""
+        sizes = self._sizes(given)
+        for size in self.emitted.sizes:
+            if not size.least <= sizes[size.name] <= size.most:
+                raise ExecutionError(
+                    f"a size `{size.name}` of {size.least} to {size.most} is required, because the code was generated "
+                    "for it",
+                    place=f"input {self.emitted.inputs[self._found_in[size.name][0]].name!r}",
+                    actual=str(sizes[size.name]),
+                    hint="generate the code for a wider range",
+                )
+        return sizes
+
+
+def _origins(emitted: Emitted) -> dict[str, tuple[int, int]]:
+    """An input and an axis by size: where the size of a run is found.
+
+    Raises:
+        CodegenError: No dimension is the size itself.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number, x in enumerate(emitted.inputs):
+        for axis, dim in enumerate(x.dims):
+            if isinstance(dim, str):
+                found.setdefault(dim, (number, axis))
+    missing = [size.name for size in emitted.sizes if size.name not in found]
+    if missing:
+        raise CodegenError(
+            "an input with each size as a dimension is required to run the program from Python",
+            place=f"model {emitted.model!r}",
+            actual=f"{', '.join(f'`{name}`' for name in missing)} only within expressions",
+            hint="bind it, or call the program from C",
+        )
+    return {size.name: found[size.name] for size in emitted.sizes}
 
 
 def run_once(
@@ -261,20 +309,9 @@ def run_once(
         CodegenError: As :class:`CModel`.
         ExecutionError: As :meth:`CModel.run`.
     """
-    return CModel(model, dims={**sizes(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(inputs)
-
-
-def sizes(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of a model's symbolic dimensions that follow from the shapes of arrays."""
-    found: dict[str, int] = {}
-    for value in model.graph.inputs:
-        array = inputs.get(value.name or "")
-        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
-            continue
-        for dim, size in zip(value.shape, np.shape(array), strict=True):
-            if not isinstance(dim, int) and dim.value is not None:
-                found.setdefault(str(dim.value), size)
-    return found
+    return CModel(model, dims={**sizes_of(model, inputs), **(dims or {})}, vendors=vendors, backends=backends).run(
+        inputs
+    )
 
 
 def sources(emitted: Emitted) -> dict[str, str]:

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from eqsat.errors import OptimizationError
 from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Solution
+from eqsat.model.read.dims import Size
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST, LAYOUTS
 from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
@@ -65,6 +66,7 @@ def select_kernels(
     *,
     numerics: NumericsClass = "real",
     time_limit: float = TIME_LIMIT,
+    dims: Mapping[str, Size] | None = None,
 ) -> tuple[Plan, Selection] | None:
     """Chooses kernels and layouts.
 
@@ -74,12 +76,14 @@ def select_kernels(
         host: The host whose composites are available.
         numerics: How far rules and kernels of the host may change values.
         time_limit: Seconds.
+        dims: Ranges of the sizes that the program receives.
 
     Returns:
         The plan, and a summary of it. None if there is no choice: the host has no rules and no operator of the model
         has kernels in several layouts, or some size is unknown, so that nothing has a cost.
     """
-    options = SearchOptions(host=host, rules=(), numerics=numerics, time_limit=time_limit)
+    options = SearchOptions(host=host, rules=(), numerics=numerics, time_limit=time_limit, dims=dims)
+    options = replace(options, free_sizes=bool(dims))
     try:
         loaded = prepare(model, options)
         if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen.dimension import broadcast_shapes
 from eqsat.codegen.expressions.registry import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.loops import is_scalar_epilogue
@@ -51,7 +51,7 @@ def as_chain(node: Node) -> Node | None:
     shapes = [x.shape for x in node.inputs if x is not None]
     out = node.output
     try:
-        if np.broadcast_shapes(*shapes) != out.shape:
+        if broadcast_shapes(*shapes) != out.shape:
             return None
     except ValueError:
         return None

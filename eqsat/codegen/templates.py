@@ -12,6 +12,7 @@ its operands lie. Templates need not indent what they write.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.loops import LoopWriter, Operand, broadcast_strides, offset
+from eqsat.codegen.size import magnitude
 
 Index = str | int
 
@@ -57,7 +59,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def at(self, *index: Index) -> str:
         """The element in memory."""
@@ -124,7 +126,7 @@ class Result(Tensor):
     def order(self) -> list[int]:
         """Axes by falling stride."""
         strides = self.operand.strides
-        return sorted(range(self.rank), key=lambda a: (-abs(strides[a]), a))
+        return sorted(range(self.rank), key=lambda a: (-magnitude(strides[a]), a))
 
     def _store(self, value: str, index: list[str]) -> None:
         if self.number:

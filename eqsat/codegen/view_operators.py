@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 
 import numpy as np
 
 from eqsat.codegen.buffers import Place
 from eqsat.codegen.program import RESHAPE, Node, Tensor
+from eqsat.codegen.shape_values import elements, slice_start
+from eqsat.codegen.size import Undecided, any_free, bounds
 from eqsat.schema.slices import taken
 
 
@@ -49,7 +52,7 @@ def _slice(node: Node) -> _Maker | None:
     assert isinstance(x, Tensor)
     if any(isinstance(p, Tensor) for p in parameters):
         return None
-    given = [None if p is None else [int(v) for v in np.asarray(p).ravel()] for p in parameters]
+    given = [None if p is None else elements(np.asarray(p)) for p in parameters]
     starts, ends, axes, steps = (given + [None] * 4)[:4]
     assert starts is not None and ends is not None
     named = axes if axes is not None else list(range(len(starts)))
@@ -57,6 +60,12 @@ def _slice(node: Node) -> _Maker | None:
     for k, axis in enumerate(named):
         axis %= len(x.shape)
         step = steps[k] if steps is not None else 1
+        if any_free((starts[k], ends[k], step, x.shape[axis])):
+            start = _start(starts[k], step, x.shape[axis])
+            if start is None:
+                return None
+            cuts.append((axis, start, step))
+            continue
         cuts.append((axis, taken(starts[k], ends[k], step, x.shape[axis]).start, step))
 
     def make(place: Place) -> list[Place | None]:
@@ -66,6 +75,14 @@ def _slice(node: Node) -> _Maker | None:
         return [place]
 
     return make
+
+
+def _start(start: int, step: int, n: int) -> int | None:
+    """The first index that a slice takes of an axis of a free size, None unless it is known for all sizes."""
+    try:
+        return slice_start(start, step, n)
+    except Undecided:
+        return None
 
 
 def _split(node: Node) -> _Maker | None:
@@ -79,9 +96,12 @@ def _split(node: Node) -> _Maker | None:
     else:
         parts = node.attributes.get("num_outputs") or len(node.outputs)
         chunk = -(-x.shape[axis] // parts)
+        if any_free(x.shape[axis : axis + 1]):
+            # Their sizes are those of the results; each but the last begins a chunk further on.
+            return lambda place: [place.sliced(axis, k * chunk) for k in range(len(node.outputs))]
         sizes = [max(min(chunk, x.shape[axis] - k * chunk), 0) for k in range(parts)]
-    starts = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]
-    return lambda place: [place.sliced(axis, int(start)) for start in starts[: len(node.outputs)]]
+    starts = [0, *accumulate(sizes)][: len(sizes)]
+    return lambda place: [place.sliced(axis, start) for start in starts[: len(node.outputs)]]
 
 
 def _gather(node: Node) -> _Maker | None:
@@ -90,7 +110,13 @@ def _gather(node: Node) -> _Maker | None:
     if not isinstance(index, np.ndarray) or index.ndim != 0:
         return None
     axis = node.attributes["axis"] % len(x.shape)
-    at = int(index) % max(x.shape[axis], 1)
+    at = int(index)
+    if any_free(x.shape[axis : axis + 1]):
+        at = at + x.shape[axis] if at < 0 else at
+        if bounds(x.shape[axis] - at)[0] < 1 or bounds(at)[0] < 0:
+            return None  # There may be no such index.
+    else:
+        at %= max(x.shape[axis], 1)
     shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
     return lambda place: [place.sliced(axis, at).without_ones(shape, node.output.shape)]
 

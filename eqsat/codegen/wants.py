@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eqsat.codegen.buffers import memory_order
 from eqsat.codegen.kernel import View, Want
+from eqsat.codegen.size import Undecided
 
 
 def satisfies(view: View, want: Want) -> bool:
@@ -17,7 +18,11 @@ def satisfies(view: View, want: Want) -> bool:
     strides = [view.strides[a] for a in axes]
     if not strides:
         return True
-    nested = all(s >= t * n for s, t, n in zip(strides, strides[1:], [view.shape[a] for a in axes[1:]], strict=False))
+    inner = [view.shape[a] for a in axes[1:]]
+    try:
+        nested = all(s >= t * n for s, t, n in zip(strides, strides[1:], inner, strict=False))
+    except Undecided:
+        return False
     return nested and strides[-1] == 1
 
 

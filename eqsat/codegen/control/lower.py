@@ -26,6 +26,8 @@ from eqsat.codegen.control.forms import (
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.shape_values import is_sizes
+from eqsat.codegen.size import any_free
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
@@ -83,7 +85,9 @@ def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems) ->
     """The nodes that stand for a node of control flow, and what its results are; None for those that were refused."""
     captured = {name: x for name, x in node.captured.items() if x is not None}
     lowering = _Lowering(node, captured, bodies, problems)
-    if len(captured) == len(node.captured):
+    if any(map(_has_free_size, [*node.operands, *captured.values()])):
+        problems.add("control flow whose operands have free sizes (set them with --dim)", node.name)
+    elif len(captured) == len(node.captured):
         if node.op == OpKey("", "If"):
             lowering.branches()
         elif node.op == OpKey("", "Loop"):
@@ -93,6 +97,10 @@ def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems) ->
         else:
             problems.add(f"control flow ({node.op.name})", node.name)
     return lowering.nodes, lowering.results
+
+
+def _has_free_size(operand: Operand | None) -> bool:
+    return operand is not None and (is_sizes(operand) or any_free(operand.shape))
 
 
 class _Lowering:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError
@@ -100,18 +102,20 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     return True
 
 
-Size = int | tuple[int, int | None] | tuple[int, int | None, int]
+Range = tuple[int, int | None] | tuple[int, int | None, int]
+"""The least and the greatest value of a symbolic dimension, and a typical one or not."""
+Size = int | Range
 """What the caller says of a symbolic dimension: its size, or its range ``(least, most)`` with a typical size or not."""
 
 
-def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, tuple[int | None, ...]]]:
+def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, Range]]:
     """Sizes to bind and ranges of sizes that stay free.
 
     Raises:
         ModelError: One of them is neither.
     """
     bound: dict[str, int] = {}
-    ranges: dict[str, tuple[int | None, ...]] = {}
+    ranges: dict[str, Range] = {}
     for name, size in (dims or {}).items():
         if not isinstance(size, tuple | list):
             bound[name] = size
@@ -133,7 +137,7 @@ def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, i
         if least == most:
             bound[name] = least
         else:
-            ranges[name] = (least, most, *usual)
+            ranges[name] = (least, most, usual[0]) if usual else (least, most)
     return bound, ranges
 
 
@@ -159,6 +163,19 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]], pl
         if not size.typical:
             size = FreeSize(size.least, size.most, size.nearest(1 if _is_batch(model, name) else TYPICAL))
         found[name] = size
+    return found
+
+
+def sizes_of(model: ir.Model, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of a model's symbolic dimensions that follow from the shapes of arrays."""
+    found: dict[str, int] = {}
+    for value in model.graph.inputs:
+        array = inputs.get(value.name or "")
+        if value.shape is None or array is None or np.ndim(array) != len(value.shape):
+            continue
+        for dim, size in zip(value.shape, np.shape(array), strict=True):
+            if not isinstance(dim, int) and dim.value is not None:
+                found.setdefault(str(dim.value), size)
     return found
 
 

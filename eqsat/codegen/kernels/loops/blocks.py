@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Result, Template, Tensor
 
 Places = Callable[[Sequence[str]], list[str]]
@@ -83,6 +84,8 @@ def affine(i: str, step: int, start: int) -> str:
         return str(start)
     if step == -1:
         return f"{start} - {i}"
+    if is_free(start):
+        return f"{i if step == 1 else f'{i} * {step}'} + {start}"
     scaled = i if step == 1 else f"{i} * {step}"
     return scaled if start == 0 else f"{scaled} + {start}" if start > 0 else f"{scaled} - {-start}"
 

@@ -11,6 +11,7 @@ from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
+from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.families.convolution import transposed_padding
 from eqsat.ops.windows import integers, windows
@@ -72,7 +73,7 @@ def _convolution(
         at=at,
         maps=maps,
         depth=depth,
-        width=min(WIDTH, at.out[-1]),
+        width=WIDTH if is_free(at.out[-1]) else min(WIDTH, at.out[-1]),
         accumulator=accumulator,
         weight=weight,
         element=element,

@@ -9,6 +9,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
+from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Template
 
 
@@ -46,7 +47,8 @@ def equation(text: str, shapes: Sequence[tuple[int, ...]]) -> Equation | None:
         before, _, after = term.partition("...")
         labels = (*before, *(f"...{hidden - many + k}" for k in range(many)), *after)
         for label, n in zip(labels, shape, strict=True):
-            sizes[label] = max(sizes.get(label, 1), n) if n else 0
+            known = sizes.get(label, 1)
+            sizes[label] = known if n == 1 and is_free(known) else n if is_free(n) else max(known, n) if n else 0
         operands.append(labels)
     dots = tuple(f"...{k}" for k in range(hidden))
     if arrow:

@@ -5,6 +5,7 @@ Adjacent axes that lie without gaps in every operand are one loop, so that dense
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from eqsat.codegen.kernel import Kernel, Shape, Task, View, Want, Wants, dense_s
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.loops import LoopWriter, broadcast_strides
 from eqsat.codegen.program import Node
+from eqsat.codegen.size import magnitude
 from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.schema.types import OpKey
 
@@ -46,7 +48,7 @@ def merged_axes(shape: Shape, strides: list[Shape], order: list[int]) -> list[li
 def _flat(operand: _Operand, strides: Shape, groups: list[list[int]], shape: Shape) -> _Operand:
     """An operand with merged axes."""
     steps = tuple(strides[g[-1]] for g in groups)
-    sizes = tuple(int(np.prod([shape[a] for a in g])) for g in groups)
+    sizes = tuple(math.prod(shape[a] for a in g) for g in groups)
     if isinstance(operand, View):
         return replace(operand, shape=sizes, strides=steps, halo=())
     order = [a for g in groups for a in g]
@@ -63,7 +65,7 @@ def flattened(task: Task) -> Task:
     assert anchor is not None
     operands = [anchor, *task.epilogue.operands]
     strides = [_strides(operand, y.shape) for operand in operands]
-    order = sorted(range(y.rank), key=lambda a: (-abs(y.strides[a]), a))
+    order = sorted(range(y.rank), key=lambda a: (-magnitude(y.strides[a]), a))
     groups = merged_axes(y.shape, [y.strides, *strides], order)
     flat = [_flat(operand, s, groups, y.shape) for operand, s in zip(operands, strides, strict=True)]
     out = _flat(y, y.strides, groups, y.shape)

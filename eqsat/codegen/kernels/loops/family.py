@@ -17,6 +17,7 @@ from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.kernel import Family, Kernel, Task, View, Want, Wants
 from eqsat.codegen.kernels.shared.registry import register
 from eqsat.codegen.loops import is_scalar_epilogue
+from eqsat.codegen.shape_values import elements, is_sizes
 from eqsat.schema.types import OpKey
 
 NUMBERS = FLOATS | INTEGERS
@@ -33,7 +34,9 @@ def dtype_of(task: Task, index: int) -> ir.DataType | None:
     found = task.inputs[index] if index < len(task.inputs) else None
     if found is None:
         return None
-    return found.dtype if isinstance(found, View) else ir.DataType.from_numpy(found.dtype)
+    if isinstance(found, View):
+        return found.dtype
+    return ir.DataType.INT64 if is_sizes(found) else ir.DataType.from_numpy(found.dtype)
 
 
 def shape_of(task: Task, index: int) -> tuple[int, ...]:
@@ -106,5 +109,5 @@ def dense(*inputs: int, output: bool = False) -> Callable[[Task], Wants]:
 
 
 def ints(array: np.ndarray | None) -> tuple[int, ...] | None:
-    """Elements of a small constant."""
-    return None if array is None else tuple(int(v) for v in array.reshape(-1))
+    """Elements of a small constant, which may be free sizes."""
+    return None if array is None else tuple(elements(array))

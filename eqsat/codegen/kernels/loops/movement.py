@@ -14,6 +14,8 @@ from eqsat.codegen.kernel import Kernel, Step, Task
 from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled, first, runs, whole
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.program import IDENTITY, Node, Operand
+from eqsat.codegen.shape_values import slice_start
+from eqsat.codegen.size import Undecided, any_free, is_free
 from eqsat.codegen.spelling import spelled
 from eqsat.codegen.templates import Result, Template, Tensor, only
 from eqsat.schema.slices import taken
@@ -74,11 +76,15 @@ def slice_places(task: Task) -> list[list[Run]] | None:
     starts, ends, axes, steps = given
     assert starts is not None and ends is not None
     shape = shape_of(task, 0)
-    places = [np.arange(n) for n in shape]
+    kept = [Run(0, n, 0) for n in shape]
     along = range(len(starts)) if axes is None else axes
     for start, end, axis, step in zip(starts, ends, along, steps or (1,) * len(starts), strict=True):
-        places[axis] = np.asarray(taken(start, end, step, shape[axis]))
-    return [[Run(0, len(p), int(p[0]) if len(p) else 0, int(p[1] - p[0]) if len(p) > 1 else 1)] for p in places]
+        if any_free((start, end, shape[axis])):
+            kept[axis] = Run(0, task.output.shape[axis], slice_start(start, step, shape[axis]), step)
+        else:
+            at = taken(start, end, step, shape[axis])
+            kept[axis] = Run(0, len(at), at[0] if at else 0, step if len(at) > 1 else 1)
+    return [[run] for run in kept]
 
 
 @loops("slicing loops", "Slice", accepts=lambda task: slice_places(task) is not None)
@@ -131,26 +137,40 @@ def _piece(y: Result, x: Tensor, axis: int, at: int) -> Block:
     return Block(x.shape, place, x, order=y.order)
 
 
-def _pad_places(task: Task) -> list[list[int | None]] | None:
-    """For each axis the source of each place; None unless the widths are constants."""
+def _pad_places(task: Task) -> list[list[Run]] | None:
+    """For each axis the sources of its places; None unless the widths are constants."""
     widths = ints(task.constant(1))
     axes = ints(task.constant(3)) if task.has(3) else tuple(range(len(shape_of(task, 0))))
     if widths is None or axes is None:
         return None
     shape = shape_of(task, 0)
     mode = task.attributes.get("mode", "constant")
-    places: list[list[int | None]] = [list(range(n)) for n in shape]
+    places = [[Run(0, n, 0)] if n else [] for n in shape]
     for k, axis in enumerate(axes):
         n = shape[axis]
         before, after = widths[k], widths[k + len(axes)]
+        if is_free(n):
+            places[axis % len(shape)] = _free_pad(n, before, after, mode)
+            continue
         kept = np.arange(n)[max(-before, 0) : n - max(-after, 0)]
         before, after = max(before, 0), max(after, 0)
         if mode == "constant" or not len(kept):
-            places[axis % len(shape)] = [*[None] * before, *map(int, kept), *[None] * after]
+            places[axis % len(shape)] = runs([*[None] * before, *map(int, kept), *[None] * after])
         else:
             padded = np.pad(kept, (before, after), mode=mode)
-            places[axis % len(shape)] = [int(p) for p in padded]
+            places[axis % len(shape)] = runs([int(p) for p in padded])
     return places
+
+
+def _free_pad(n: int, before: int, after: int, mode: str) -> list[Run]:
+    """The runs of an axis of a free size."""
+    if min(before, after) < 0:
+        raise Undecided("a negative pad of a free size")
+    first: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (0, 0), "reflect": (before, -1)}
+    last: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (n - 1, 0), "reflect": (n - 2, -1)}
+    first["wrap"], last["wrap"] = (n - before, 1), (0, 1)
+    found = [Run(0, before, *first[mode]), Run(before, n, 0), Run(before + n, after, *last[mode])]
+    return [run for run in found if run.count != 0]
 
 
 _PADS = "padding loops"
@@ -171,7 +191,7 @@ def pad(task: Task) -> Kernel:
     fill = "0"
     if task.has(2) and 0 not in shape_of(task, 2):
         fill = only(template.operand(2))
-    return filled(template, boxes(y, x, [runs(p) for p in _pad_places(task) or []], fill))
+    return filled(template, boxes(y, x, _pad_places(task) or [], fill))
 
 
 @loops("centering loops", "CenterCropPad", accepts=lambda task: task.constant(1) is not None)

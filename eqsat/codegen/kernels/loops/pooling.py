@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.dimension import as_real
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
@@ -127,7 +128,7 @@ def global_average_pool(task: Task) -> Kernel:
     template = Template(task)
     source = _source(template)
     at = _windows(task, source)
-    return _sums(template, source, at, "double", "value", f"({source.c})(total0 / {math.prod(at.kernel)}.0)")
+    return _sums(template, source, at, "double", "value", f"({source.c})(total0 / {as_real(math.prod(at.kernel))})")
 
 
 @loops("pooling loops", "LpPool", "GlobalLpPool", accepts=lambda task: are(task, FLOATS))

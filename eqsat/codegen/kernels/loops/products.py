@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Result, Template, Tensor
 
 WIDTH = 64
@@ -110,7 +111,7 @@ def product(
         rows=m,
         columns=n,
         depth=k,
-        width=min(WIDTH, n),
+        width=WIDTH if is_free(n) else min(WIDTH, n),
         accumulator=accumulator,
         left=replaced or left,
         right=right,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
+from eqsat.codegen.dimension import as_real
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
@@ -128,7 +129,7 @@ def reduce(task: Task) -> Kernel:
         "c": c,
         "f": "f" if c == "float" else "",
         "U": "uint64_t" if c in ("int64_t", "uint64_t") else "uint32_t",
-        "count": f"{count}.0",
+        "count": as_real(count),
         "low": "" if real else _limit(x.dtype, False),
         "high": "" if real else _limit(x.dtype, True),
     }

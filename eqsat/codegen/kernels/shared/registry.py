@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from eqsat.backends.templates import environment
-from eqsat.codegen.kernel import Family, Task
+from eqsat.codegen.dimension import as_real
+from eqsat.codegen.isa import AVX512, SCALAR, Isa
+from eqsat.codegen.kernel import Family, Kernel, Task, View
+from eqsat.codegen.size import Undecided, any_free, greatest
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
+_KNOWING: dict[tuple[OpKey, str], Family] = {}
+"""By operator and name, the families as they are where sizes are numbers."""
+_Key = tuple[str, OpKey, tuple[int, ...]]
+"""A family, and what it computes: the operator and the shape of the result."""
+_DECLINED: ContextVar[frozenset[_Key]] = ContextVar("_DECLINED", default=frozenset())
+_ARRAY = re.compile(r"\w[ *]+\w+((\[[^][]*\])*\[[^][]*\bdim_[^][]*\])+(\[[^][]*\])* *[;={]")
+"""The declaration of an array whose length depends on sizes."""
+
+
+class Declined(Exception):
+    """A family cannot write a kernel for free sizes at the places that its operands got.
+
+    Attributes:
+        key: What it declined.
+    """
+
+    def __init__(self, key: _Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+@contextmanager
+def without(declined: frozenset[_Key]) -> Iterator[None]:
+    """Does not ask families for what they declined."""
+    token = _DECLINED.set(declined)
+    try:
+        yield
+    finally:
+        _DECLINED.reset(token)
 
 
 def register(family: Family) -> Family:
     """Add a family; families of higher rank are tried first, and among equals the earlier one."""
+    _KNOWING.update({(operator, family.name): family for operator in family.operators})
+    family = _for_free_sizes(family)
     for operator in family.operators:
         entries = _FAMILIES.setdefault(operator, [])
         if any(e.name == family.name for e in entries):
@@ -20,6 +59,72 @@ def register(family: Family) -> Family:
         entries.append(family)
         entries.sort(key=lambda e: -e.rank)
     return family
+
+
+def _for_free_sizes(family: Family) -> Family:
+    """A family that accepts a task with free sizes if it can write the kernel without knowing them."""
+
+    def accepts(task: Task) -> bool:
+        if not _is_free(task):
+            return family.accepts(task)
+        if _key(family, task) in _DECLINED.get():
+            return False
+        try:
+            if not family.accepts(task):
+                return False
+            family.wants(task)
+            for isa in (AVX512, SCALAR):
+                _checked(family.generate(task, isa))
+        except Undecided:
+            return False
+        return True
+
+    def generate(task: Task, isa: Isa) -> Kernel:
+        if not _is_free(task):
+            return family.generate(task, isa)
+        try:
+            return _checked(family.generate(task, isa))
+        except Undecided:
+            raise Declined(_key(family, task)) from None
+
+    return replace(family, accepts=accepts, generate=generate)
+
+
+def undecided(task: Task) -> str:
+    """What the families of an operator would have to know about free sizes; empty where these are not the reason."""
+    if not _is_free(task):
+        return ""
+    for family in families(task.operator)[::-1]:
+        known = _KNOWING[task.operator, family.name]
+        try:
+            if known.accepts(task):
+                _checked(known.generate(task, SCALAR))
+        except Undecided as reason:
+            return str(reason)
+    return ""
+
+
+def _is_free(task: Task) -> bool:
+    views = (*task.inputs, *task.outputs, *task.epilogue.operands)
+    return any(isinstance(v, View) and (any_free(v.shape) or any_free(v.strides)) for v in views)
+
+
+def _key(family: Family, task: Task) -> _Key:
+    return family.name, task.operator, next(v.shape for v in task.outputs if v is not None)
+
+
+def _checked(kernel: Kernel) -> Kernel:
+    """The kernel with signed loops, as sizes are, and working memory for the greatest sizes.
+
+    Raises:
+        Undecided: Sizes are where the program has none: in a helper, or as the length of an array.
+    """
+    if any(re.search(r"\bdim_", helper) for helper in kernel.helpers):
+        raise Undecided("a helper depends on the sizes")
+    if _ARRAY.search(kernel.body):
+        raise Undecided("the length of an array depends on the sizes")
+    body = kernel.body.replace("for (size_t ", "for (ptrdiff_t ") if "dim_" in kernel.body else kernel.body
+    return replace(kernel, body=body, scratch=greatest(kernel.scratch))
 
 
 def families(operator: OpKey) -> tuple[Family, ...]:
@@ -44,4 +149,4 @@ def operators() -> list[OpKey]:
 
 def render(template: str, **values: Any) -> str:
     """Fill a template, named by its path in ``kernels/``: ``render("loops/pool.c.jinja", kernel=(3, 3))``."""
-    return environment("eqsat.codegen", "kernels").get_template(template).render(**values)
+    return environment("eqsat.codegen", "kernels").get_template(template).render(as_real=as_real, **values)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.size import is_free
 
 PANEL = 16
 """Output channels that lie side by side in packed weights, for all instruction sets: a line of the cache."""
@@ -143,7 +144,17 @@ def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa:
 
 
 def split(extent: int, size: int) -> list[tuple[int, int, int]]:
-    """(start, size, count) of the whole parts of an axis, and of what remains."""
+    """(start, size, count) of the whole parts of an axis, and of what remains: of a free size, parts of half the size,
+    then of half of that, and so on.
+    """
+    if is_free(extent):
+        found: list[tuple[int, int, int]] = []
+        start, left = 0, extent
+        while left != 0:
+            found.append((start, size, left // size))
+            start, left = start + left // size * size, left % size
+            size = max(size // 2, 1)
+        return [part for part in found if part[2] != 0]
     whole = [(0, size, extent // size)] if extent >= size else []
     rest = extent % size
     return whole + ([(extent - rest, rest, 1)] if rest else [])

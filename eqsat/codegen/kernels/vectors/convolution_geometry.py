@@ -10,6 +10,7 @@ import onnx_ir as ir
 from eqsat.codegen.kernel import Halo, Shape, Task, View, Want, Wants
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue
 from eqsat.codegen.kernels.vectors.implicit_gemm import Axis
+from eqsat.codegen.size import is_free
 from eqsat.ops.windows import Windows, windows
 
 FLOAT = ir.DataType.FLOAT
@@ -37,9 +38,11 @@ def geometry(task: Task) -> Windows:
 def halo(at: Windows, spatial: Shape) -> Halo:
     """The elements that windows read before the first and after the last one, for each axis."""
     around = [(0, 0), (0, 0)]
-    for size, begin, out, stride, extent in zip(spatial, at.begin, at.out, at.strides, at.extent, strict=True):
-        reach = (out - 1) * stride + extent - begin
-        around.append((max(begin, 0), max(reach - size, 0)))
+    edges = zip(spatial, at.begin, at.end, at.out, at.strides, at.extent, strict=True)
+    for size, begin, end, out, stride, extent in edges:
+        reach = (out - 1) * stride + extent - begin - size
+        # Of a free size the padding bounds what is read.
+        around.append((max(begin, 0), max(end if is_free(reach) else reach, 0)))
     return tuple(around)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -15,6 +16,7 @@ from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Loop, collapse, epilogue_first
+from eqsat.codegen.size import typical
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
@@ -85,7 +87,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     ]
 
     # Rows outside keep what neighbouring windows share in the first cache; a small input is visited channel by channel.
-    near = 4 * channels * int(np.prod(x.shape[2:])) <= _NEAR
+    near = 4 * channels * typical(math.prod(x.shape[2:])) <= _NEAR
     names = {"x0", *made}
     loops = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(axes[:-1])]
     outer, inner = ([], loops) if near else (loops, [])
@@ -93,9 +95,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
 
     def nests(first: int, live: int) -> list[Nest]:
         found = []
-        for start, size, count in split(columns.extent, tile(columns.extent, isa)):
+        for start, size, count in split(columns.extent, tile(typical(columns.extent), isa)):
             nest = list(inner)
-            if count > 1:
+            if count != 1:
                 nest.append(Loop("q", count, strides={n: size * columns.stride(n) for n in names}))
             pointers = []
             for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:

@@ -30,7 +30,7 @@ def _accepts(task: Task) -> bool:
     x, y = task.inputs[0], task.output
     if len(task.inputs) != 1 or not isinstance(x, View) or x.dtype != ir.DataType.FLOAT or y.dtype != ir.DataType.FLOAT:
         return False
-    return y.elements > 1 and is_vector_epilogue(task.epilogue)
+    return y.elements not in (0, 1) and is_vector_epilogue(task.epilogue)
 
 
 def _wants(task: Task) -> Wants:
@@ -86,7 +86,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         pointers = []
         for name, strides in made.items():
             s = strides[inner]
-            each = f" + i * {lanes * s}" if s and count > 1 else ""
+            each = f" + i * {lanes * s}" if s and count != 1 else ""
             pointers.append((name, each + (f" {first * s:+d}" if first * s else "")))
         lines, result = epilogue.write("t", lambda name: f"{name}p", live)
         value = load("x0p", x.strides[inner], live, isa)

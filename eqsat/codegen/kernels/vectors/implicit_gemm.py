@@ -9,7 +9,8 @@ all instruction sets share the weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
+from eqsat.codegen.size import is_free, typical
 
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
@@ -89,7 +91,7 @@ class Problem:
     @property
     def steps(self) -> int:
         """Of the reduction."""
-        return int(np.prod([n for n, _ in self.taps], dtype=np.int64))
+        return math.prod(n for n, _ in self.taps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +142,18 @@ def collapse_taps(taps: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 
 def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile]:
-    """Rows and columns of pixels, and the tile."""
+    """Rows and columns of pixels, and the tile, which is the best one at typical sizes."""
     columns = problem.pixels[-1] if problem.pixels else Axis(1, {})
     rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
     vectors = -(-problem.channels // isa.lanes())
-    return rows, columns, choose(rows.extent, columns.extent, row, column, vectors, problem.steps, isa)
+    numbers = map(typical, (rows.extent, columns.extent, row, column, vectors, problem.steps))
+    return rows, columns, choose(*numbers, isa)
 
 
 def panel_width(channels: int) -> int:
     """Channels side by side: 16, or less where there are no more."""
-    return PANEL if channels >= PANEL else -(-channels // _ROUND) * _ROUND
+    return PANEL if is_free(channels) or channels >= PANEL else -(-channels // _ROUND) * _ROUND
 
 
 def pack(matrix: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
@@ -206,14 +209,11 @@ class _Writer:
         outer = self.outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
         taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         nests = []
-        # Channels of a tile, or of a panel if that has several tiles.
-        group = max(self.tile.vectors * self.lanes, self.width)
-        for first, size, count in split(problem.channels, group):
-            move = {problem.weights: self._weight(group)} | {r: group * problem.channel.get(r, 0) for r in self.results}
-            loops = [Loop("o", count, strides=move)] if count > 1 else []
-            for column in range(first, first + size, self.tile.vectors * self.lanes):
-                live = min(self.tile.vectors * self.lanes, first + size - column)
-                nests += self._pixels(loops, column, -(-live // self.lanes), live)
+        for count, step, column, live in self._columns():
+            move = {problem.weights: self._weight(step)} | {r: step * problem.channel.get(r, 0) for r in self.results}
+            loops = [Loop("o", count, strides=move)] if count != 1 else []
+            vectors = 1 if is_free(live) else -(-live // self.lanes)
+            nests += self._pixels(loops, column, vectors, live)
         return render(
             "vectors/implicit_gemm.c.jinja",
             outer=outer,
@@ -225,6 +225,27 @@ class _Writer:
             weights=problem.weights,
             output=problem.output,
         )
+
+    def _columns(self) -> Iterator[tuple[int, int, int, int]]:
+        """Kinds of tiles across the output channels: how many, how far apart, the first column, columns in use."""
+        tile, channels = self.tile.vectors * self.lanes, self.problem.channels
+        # Channels of a tile, or of a panel if that has several tiles.
+        group = max(tile, self.width)
+        if not is_free(channels):
+            for first, size, count in split(channels, group):
+                for column in range(first, first + size, tile):
+                    yield count, group, column, min(tile, first + size - column)
+            return
+        for first, size, count in ((0, group, channels // group), (channels // group * group, self.width, 0)):
+            count = count or channels % group // size
+            for column in range(0, size if count != 0 else 0, tile):
+                yield count, size, first + column, min(tile, size)
+        # Within the last panel: whole vectors, and one of which some lanes are in use.
+        last, lanes = channels % self.width, self.lanes
+        if last // lanes != 0:
+            yield last // lanes, lanes, channels // self.width * self.width, lanes
+        if (live := channels % lanes) != 0:
+            yield -(-live // lanes), lanes, channels // lanes * lanes, live
 
     def _weight(self, channel: int) -> int:
         """Offset of the weights of a channel, that of its bias where they have one."""
@@ -238,9 +259,9 @@ class _Writer:
             for at, wide, times in split(self.columns.extent, self.tile.columns):
                 nest = [*loops, *outer]
                 names = {problem.input, *self.results}
-                if repeats > 1:
+                if repeats != 1:
                     nest.append(Loop("r", repeats, strides={n: tall * self.rows.stride(n) for n in names}))
-                if times > 1:
+                if times != 1:
                     nest.append(Loop("q", times, strides={n: wide * self.columns.stride(n) for n in names}))
                 start = {n: row * self.rows.stride(n) + at * self.columns.stride(n) for n in names}
                 for r in self.results:
@@ -286,7 +307,7 @@ class _Writer:
         stores = []
         for m, place in enumerate(places):
             for v in range(vectors):
-                count = min(self.lanes, live - v * self.lanes)
+                count = live if is_free(live) else min(self.lanes, live - v * self.lanes)
                 lines, result = self.epilogue.write(
                     f"c{m}_{v}", lambda name, p=place, v=v: f"{name}p + {at(name, p, v)}", count
                 )

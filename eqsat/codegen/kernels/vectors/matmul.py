@@ -29,6 +29,7 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     panel_width,
     write,
 )
+from eqsat.codegen.size import is_free, typical
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
@@ -118,7 +119,7 @@ def _addend(task: Task, b: _Matrix) -> _Addend:
     if b.array is None and alpha != 1:
         steps.append(("Mul", np.array(alpha, np.float32)))
     c = task.inputs[2] if len(task.inputs) > 2 else None
-    row = np.zeros(columns)
+    row = np.zeros(0 if is_free(columns) else columns)
     if isinstance(c, View):
         steps.append(("Add", c.broadcast(task.output.shape)))
     elif c is not None:
@@ -171,7 +172,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         size = packed_size(b.shape[-1], steps)
         # From elements of the array to matrices, and to floats of packed matrices.
         apart = [(n, strides, sb // (steps * b.shape[-1]) * size) for n, strides, sb in apart]
-    elif b.strides[-1] != 1 or (b.strides[-2] > _NEAR and math.prod(p.extent for p in problem.pixels) >= _MANY_ROWS):
+    elif b.strides[-1] != 1 or (
+        typical(b.strides[-2]) > _NEAR and typical(math.prod(p.extent for p in problem.pixels)) >= _MANY_ROWS
+    ):
         moves = "".join(f" + n{i} * {sb}" for i, (_, _, sb) in enumerate(apart))
         prologue, scratch = _packing(b, moves, isa)
         problem = replace(problem, weights="panels", layout=Packed(bias=False))
@@ -189,6 +192,9 @@ def _packing(b: _Matrix, moves: str, isa: Isa) -> tuple[str, int]:
     steps, columns = b.shape[-2:]
     width = panel_width(columns)
     kinds = [(width, size, count) for _, size, count in split(columns, width)]
+    if is_free(columns):
+        live = columns % width
+        kinds = [(width, width, columns // width), *([(width, live, -(-live // width))] if live != 0 else [])]
     text = render(
         "vectors/pack_panels.c.jinja",
         panels=kinds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -15,9 +16,10 @@ from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
+from eqsat.codegen.size import Undecided, any_free
 from eqsat.codegen.vectors import finish
-from eqsat.ops.families.pooling import pool_windows, window_counts
-from eqsat.ops.windows import Windows
+from eqsat.ops.families.pooling import window_counts
+from eqsat.ops.windows import Windows, integers, windows
 from eqsat.schema.types import OpKey
 
 _UNROLLED = 25
@@ -57,7 +59,8 @@ def geometry(task: Task) -> Windows:
     if task.operator.name.startswith("Global"):
         rank = x.rank - 2
         return Windows(x.shape[2:], (1,) * rank, (1,) * rank, (0,) * rank, (0,) * rank, (1,) * rank)
-    return pool_windows(task.attributes, np.empty(x.shape, np.bool_))
+    kernel = integers(task.attributes, "kernel_shape", ())
+    return windows(task.attributes, x.shape[2:], kernel, ceil=bool(task.attributes.get("ceil_mode", 0)))
 
 
 def _accepts(task: Task) -> bool:
@@ -81,10 +84,34 @@ def _shares(task: Task, at: Windows) -> np.ndarray:
         return (1.0 / counts).astype(np.float32)
 
 
+def _share(task: Task, at: Windows, *, counted: bool) -> str:
+    """What a sum over an axis of a free size is multiplied by, in C.
+
+    Args:
+        task: The task.
+        at: Its windows.
+        counted: Whether the program has the taps of each window that are inside.
+    """
+    if task.attributes.get("count_include_pad", 0) and task.attributes.get("ceil_mode", 0):
+        raise Undecided("which windows reach beyond the padding depends on the sizes")
+    if counted and not task.attributes.get("count_include_pad", 0):
+        return f"1.0f / (float)({' * '.join(f'(j{i} - i{i})' for i in range(len(at.kernel)))})"
+    return f"1.0f / (float){math.prod(at.kernel)}"
+
+
+def _is_inside(reach: int, size: int) -> bool:
+    """Whether no window reaches beyond an axis, whatever its size is."""
+    try:
+        return reach <= size
+    except Undecided:
+        return False
+
+
 def _generate(task: Task, isa: Isa) -> Kernel:
     x, y, at = task.view(0), task.output, geometry(task)
     kind = "max" if "Max" in task.operator.name else "average"
-    shares = _shares(task, at) if kind == "average" else np.ones(1, np.float32)
+    free = any_free(x.shape[2:])
+    shares = _shares(task, at) if kind == "average" and not free else np.ones(1, np.float32)
     uniform = bool((shares == shares.flat[0]).all())
     constants = () if uniform else (shares.ravel(),)
     epilogue = VectorEpilogue(task.epilogue, y.shape, 1, isa, first_constant=len(constants))
@@ -108,11 +135,15 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             terms.append(f"{loop.name} * {weight}")
             weight *= loop.extent
         share = f"w0[{' + '.join(terms)}]"
-    taps = [[t * a.dilation * a.stride for t in range(a.kernel)] for a in axes]
-    window = [sum(index) for index in product(*taps)] if np.prod(at.kernel) <= _UNROLLED else []
+    unrolled = not any_free(at.kernel) and math.prod(at.kernel) <= _UNROLLED
+    taps = [[t * a.dilation * a.stride for t in range(a.kernel)] for a in axes] if unrolled else []
+    window = [sum(index) for index in product(*taps)] if unrolled else []
     always = all(
-        a.begin <= 0 and (n - 1) * a.step - a.begin + a.extent <= a.size for a, n in zip(axes, y.shape[2:], strict=True)
+        a.begin <= 0 and _is_inside((n - 1) * a.step - a.begin + a.extent, a.size)
+        for a, n in zip(axes, y.shape[2:], strict=True)
     )
+    if free and kind == "average":
+        share = _share(task, at, counted=not (window and always))
 
     def block(first: int, count: int, vectors: int, live: int) -> Block:
         step = vectors * isa.lanes()

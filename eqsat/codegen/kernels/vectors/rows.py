@@ -33,7 +33,7 @@ class Part:
     epilogue: VectorEpilogue
 
     def _at(self, name: str, stride: int = 1) -> str:
-        each = f" + i * {self.isa.lanes() * stride}" if stride and self.count > 1 else ""
+        each = f" + i * {self.isa.lanes() * stride}" if stride and self.count != 1 else ""
         return f"{name}{each}{f' + {self.first * stride}' if self.first * stride else ''}"
 
     @property

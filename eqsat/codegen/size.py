@@ -1,0 +1,443 @@
+"""Sizes that a generated program receives as arguments, as numbers that the rest of the generator computes with.
+
+A :class:`Size` is a polynomial in free sizes and in quotients, remainders and maxima of such polynomials. Its text is
+its C expression, so that a template which writes an extent or a stride writes either a number or that expression. A
+polynomial that is a number *is* an ``int``.
+
+Three rules keep a kernel right for every size in the range:
+
+- ``a < b`` and the like are decided for all sizes, by bounds, or raise :class:`Undecided`.
+- ``a == b`` means equal for all sizes. Where it does not hold, kernels do the general thing (a loop, a remainder), and
+  that is right for the sizes that happen to be equal as well. ``bool(a)`` is ``a != 0``.
+- A size is no index: ``range``, ``int``, ``math.gcd`` and numpy raise :class:`Undecided`.
+
+A kernel family that raises declines the task, and another one, at last a portable loop, takes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from eqsat.codegen.names import identifier
+from eqsat.schema.free_sizes import FreeSize
+
+if TYPE_CHECKING:
+    _Number = int
+else:
+    _Number = object  # A subclass of int would be taken for its value by the interpreter's C code.
+
+
+class Undecided(Exception):
+    """A question about free sizes that has different answers within their ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A free size.
+
+    Attributes:
+        name: Of the symbol in the model.
+        range: Its values; ``most`` is not None.
+    """
+
+    name: str
+    range: FreeSize
+
+    @property
+    def c_name(self) -> str:
+        """Of the variable that holds it."""
+        return f"dim_{identifier(self.name)}"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        most = self.range.most
+        assert most is not None
+        return self.range.least, most
+
+    def text(self, *, c: bool) -> str:
+        return self.c_name if c else self.name
+
+    def at(self, values: Mapping[str, int]) -> int:
+        return values[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a polynomial cannot express.
+
+    Attributes:
+        kind: ``//``, ``%``, ``max`` or ``min``.
+        a, b: Operands; those of ``//`` and ``%`` are not negative, the divisor is positive.
+    """
+
+    kind: str
+    a: int
+    b: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        (low, high), (least, most) = bounds(self.a), bounds(self.b)
+        if self.kind == "//":
+            return low // most, high // least
+        if self.kind == "%":
+            return 0, min(high, most - 1)
+        choose = max if self.kind == "max" else min
+        return choose(low, least), choose(high, most)
+
+    def text(self, *, c: bool) -> str:
+        a, b = _text(self.a, c), _text(self.b, c)
+        if self.kind == "//":
+            return f"({a} / {b})" if c else f"floor({a}/{b})"
+        if self.kind == "%":
+            return f"({a} % {b})" if c else f"Mod({a}, {b})"
+        if c:
+            return f"({a} {'>' if self.kind == 'max' else '<'} {b} ? {a} : {b})"
+        return f"{self.kind.capitalize()}({a}, {b})"
+
+    def at(self, values: Mapping[str, int]) -> int:
+        a, b = value_at(self.a, values), value_at(self.b, values)
+        if self.kind in ("//", "%"):
+            return a // b if self.kind == "//" else a % b
+        return max(a, b) if self.kind == "max" else min(a, b)
+
+
+Atom = Symbol | Operation
+Monomial = tuple[Atom, ...]
+
+
+class Size(_Number):
+    """A polynomial that is no number; see the top of the file."""
+
+    __slots__ = ("_hash", "terms")
+
+    terms: dict[Monomial, int]
+
+    def __new__(cls, terms: Mapping[Monomial, int]) -> Size:
+        made = object.__new__(cls)
+        made.terms = dict(sorted(terms.items(), key=_rank))
+        made._hash = hash(frozenset(made.terms.items()))
+        return made
+
+    # ---- arithmetic ------------------------------------------------------------------------------------
+
+    def __add__(self, other: int) -> int:
+        found = _terms(other)
+        if found is None:
+            return NotImplemented
+        total = dict(self.terms)
+        for monomial, factor in found.items():
+            total[monomial] = total.get(monomial, 0) + factor
+        return _made(total)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int:
+        return _made({monomial: -factor for monomial, factor in self.terms.items()})
+
+    def __pos__(self) -> int:
+        return self
+
+    def __sub__(self, other: int) -> int:
+        return self + -other
+
+    def __rsub__(self, other: int) -> int:
+        return -self + other
+
+    def __mul__(self, other: int) -> int:
+        found = _terms(other)
+        if found is None:
+            return NotImplemented
+        total: dict[Monomial, int] = {}
+        for a, x in self.terms.items():
+            for b, y in found.items():
+                monomial = tuple(sorted((*a, *b), key=lambda atom: atom.text(c=False)))
+                total[monomial] = total.get(monomial, 0) + x * y
+        return _made(total)
+
+    __rmul__ = __mul__
+
+    def __pow__(self, other: int) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        result = 1
+        for _ in range(other):
+            result = result * self
+        return result
+
+    def __floordiv__(self, other: int) -> int:
+        return divided(self, other)
+
+    def __rfloordiv__(self, other: int) -> int:
+        return divided(other, self)
+
+    def __mod__(self, other: int) -> int:
+        return remainder(self, other)
+
+    def __rmod__(self, other: int) -> int:
+        return remainder(other, self)
+
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: int) -> tuple[int, int]:
+        return other // self, other % self
+
+    def __abs__(self) -> int:
+        return self if self >= 0 else -self
+
+    # ---- questions -------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Size) and self.terms == other.terms
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __lt__(self, other: int) -> bool:
+        low, high = bounds(self - other)
+        if high < 0 or low >= 0:
+            return high < 0
+        return self._undecided(f"whether {self:model} < {_text(other, False)}")
+
+    def __ge__(self, other: int) -> bool:
+        return not self < other
+
+    def __gt__(self, other: int) -> bool:
+        return not self < other + 1
+
+    def __le__(self, other: int) -> bool:
+        return self < other + 1
+
+    def _undecided(self, what: str) -> NoReturn:
+        raise Undecided(f"{what} depends on the sizes")
+
+    def _no_number(self, *_: Any) -> NoReturn:
+        raise Undecided(f"the size {self:model} would have to be a number")
+
+    __index__ = __int__ = __float__ = __round__ = __trunc__ = __floor__ = __ceil__ = _no_number
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _no_number
+    __truediv__ = __rtruediv__ = __rpow__ = _no_number
+
+    def __copy__(self) -> Size:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Size:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (self.terms,)
+
+    # ---- text ------------------------------------------------------------------------------------------
+
+    def __format__(self, spec: str) -> str:
+        """C by default, with a sign for ``+d``; ``model`` in the symbols of the model."""
+        if spec == "model":
+            return self._text(c=False)
+        return f"+ {self}" if spec.startswith("+") else str(self)
+
+    def __str__(self) -> str:
+        return self._text(c=True)
+
+    def __repr__(self) -> str:
+        return self._text(c=False)
+
+    def _text(self, *, c: bool) -> str:
+        text = ""
+        for monomial, factor in self.terms.items():
+            parts = [atom.text(c=c) for atom in monomial]
+            if abs(factor) != 1 or not parts:
+                parts.insert(0, str(abs(factor)))
+            joined = " * ".join(parts) if c else "*".join(parts)
+            sign = "-" if factor < 0 else "+"
+            text += f" {sign} {joined}" if text else f"{'-' if factor < 0 else ''}{joined}"
+        alone = next(iter(self.terms.items())) if len(self.terms) == 1 else None
+        bare = alone is not None and alone[1] == 1 and len(alone[0]) == 1
+        return text if bare or not c else f"({text})"
+
+
+def symbol(name: str, size: FreeSize) -> int:
+    """A free size."""
+    return Size({(Symbol(name, size),): 1})
+
+
+def _rank(term: tuple[Monomial, int]) -> tuple[bool, int, list[str]]:
+    """Positive terms first, so that no text begins with a sign that it need not have."""
+    monomial, factor = term
+    return factor < 0, -len(monomial), [atom.text(c=False) for atom in monomial]
+
+
+def _terms(value: Any) -> Mapping[Monomial, int] | None:
+    if isinstance(value, Size):
+        return value.terms
+    return {(): int(value)} if isinstance(value, int | np.integer) else None
+
+
+def _made(terms: Mapping[Monomial, int]) -> int:
+    kept = {monomial: factor for monomial, factor in terms.items() if factor}
+    if not kept.keys() - {()}:
+        return kept.get((), 0)
+    return Size(kept)
+
+
+def _atom(kind: str, a: int, b: int) -> int:
+    return Size({(Operation(kind, a, b),): 1})
+
+
+def _text(value: int, c: bool) -> str:
+    if not isinstance(value, Size):
+        return str(value)
+    return str(value) if c else f"({value:model})"
+
+
+def divided(a: int, b: int) -> int:
+    """``a // b``."""
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return a // b
+    if bounds(b)[0] <= 0:
+        raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
+    whole, rest = _parted(a, b)
+    low, high = bounds(rest)
+    if high <= 0 and low < 0 and not isinstance(b, Size):
+        return whole - divided(b - 1 - rest, b)
+    if low < 0:
+        raise Undecided(f"whether {a!r} is negative depends on the sizes")
+    if high < bounds(b)[0]:
+        return whole
+    return whole + _atom("//", rest, b)
+
+
+def remainder(a: int, b: int) -> int:
+    """``a % b``."""
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return a % b
+    if bounds(b)[0] <= 0:
+        raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
+    _, rest = _parted(a, b)
+    low, high = bounds(rest)
+    if low < 0:
+        if isinstance(b, Size):
+            raise Undecided(f"whether {a!r} is negative depends on the sizes")
+        # Another multiple of the divisor changes nothing.
+        rest = _made({monomial: factor % b for monomial, factor in (_terms(rest) or {}).items()})
+        low, high = bounds(rest)
+    return rest if high < bounds(b)[0] else _atom("%", rest, b)
+
+
+def _parted(a: int, b: int) -> tuple[int, int]:
+    """``a`` as ``whole * b + rest``: what divides exactly, and what does not."""
+    terms = dict(_terms(a) or {})
+    divisor = _terms(b) or {}
+    if len(divisor) != 1:
+        return (1, 0) if a == b else (0, a)
+    ((gone, by),) = divisor.items()
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, factor in terms.items():
+        left = _without(monomial, gone)
+        if left is None:
+            rest[monomial] = factor
+            continue
+        # A constant keeps a remainder that is not negative; a coefficient is divided only where it is exact.
+        share = factor // by if factor % by == 0 or not monomial else 0
+        whole[left] = whole.get(left, 0) + share
+        rest[monomial] = factor - share * by
+    return _made(whole), _made(rest)
+
+
+def _without(monomial: Monomial, gone: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in gone:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def largest(a: int, b: int) -> int:
+    """``max(a, b)``, also where it depends on the sizes."""
+    low, high = bounds(a - b)
+    return a if low >= 0 else b if high <= 0 else _atom("max", a, b)
+
+
+def smallest(a: int, b: int) -> int:
+    """``min(a, b)``, also where it depends on the sizes."""
+    low, high = bounds(a - b)
+    return a if high <= 0 else b if low >= 0 else _atom("min", a, b)
+
+
+# ---- values --------------------------------------------------------------------------------------------
+
+
+def is_free(value: object) -> bool:
+    """Whether a size is no number."""
+    return isinstance(value, Size)
+
+
+def any_free(sizes: Sequence[object]) -> bool:
+    """Whether one of several sizes is no number."""
+    return any(isinstance(n, Size) for n in sizes)
+
+
+def bounds(value: int) -> tuple[int, int]:
+    """A number below or at all values of a size, and one above or at all of them."""
+    if not isinstance(value, Size):
+        return value, value
+    low = high = 0
+    for monomial, factor in value.terms.items():
+        least, most = 1, 1
+        for atom in monomial:
+            ends = atom.bounds
+            products = [x * y for x in (least, most) for y in ends]
+            least, most = min(products), max(products)
+        low += factor * (least if factor > 0 else most)
+        high += factor * (most if factor > 0 else least)
+    return low, high
+
+
+def greatest(value: int) -> int:
+    """An upper bound of a size; the size itself if it is a number."""
+    return bounds(value)[1]
+
+
+def value_at(value: int, values: Mapping[str, int]) -> int:
+    """A size at values of the symbols."""
+    if not isinstance(value, Size):
+        return value
+    return sum(factor * math.prod(atom.at(values) for atom in monomial) for monomial, factor in value.terms.items())
+
+
+def magnitude(value: int) -> int:
+    """An upper bound of the absolute value: orders the strides of a tensor as they are at its greatest sizes."""
+    return max(map(abs, bounds(value)))
+
+
+def typical(value: int) -> int:
+    """A size where costs are taken: for what is only a matter of speed."""
+    return value_at(value, {s.name: s.range.typical for s in symbols(value)})
+
+
+def symbols(value: int) -> Iterator[Symbol]:
+    """The free sizes that a size depends on."""
+    if isinstance(value, Size):
+        for monomial in value.terms:
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    yield atom
+                else:
+                    yield from symbols(atom.a)
+                    yield from symbols(atom.b)
+
+
+def as_dim(value: int) -> int | str:
+    """A size as a dimension of ONNX."""
+    return f"{value:model}" if isinstance(value, Size) else value
