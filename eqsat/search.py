@@ -28,7 +28,7 @@ from eqsat.report.summary import Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
-from eqsat.schema.free_sizes import typical
+from eqsat.schema.free_sizes import typical, within
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
@@ -106,7 +106,7 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
-        with declared(loaded.operators):
+        with declared(loaded.operators), within(loaded.sizes):
             return cls._of(loaded, options, clock, approximations)
 
     @classmethod
@@ -186,7 +186,7 @@ class Search:
 
         if self.untouched:
             return AuditReport(0, 0, 0, {self.untouched: len(self.model.graph)}, ())
-        with self.clock.stage("audit"), declared(self.loaded.operators):
+        with self.clock.stage("audit"), declared(self.loaded.operators), within(self.loaded.sizes):
             return audit(self.saturation, samples)
 
     def extract(
@@ -211,7 +211,7 @@ class Search:
             VerificationError: It computes something else.
         """
         check_objective(objective, seed)
-        with declared(self.loaded.operators):
+        with declared(self.loaded.operators), within(self.loaded.sizes):
             if self.untouched:
                 return self._as_it_stands(objective)
             return self._extracted(objective, seed, limited, share, verify)

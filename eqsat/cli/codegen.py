@@ -180,7 +180,7 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
     """What was generated; sizes in bytes, times in seconds."""
     from dataclasses import asdict
 
-    from eqsat.codegen.size import as_dim
+    from eqsat.schema.size_questions import as_dim
 
     return {
         "name": emitted.name,

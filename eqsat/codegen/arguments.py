@@ -7,8 +7,8 @@ import re
 from eqsat.codegen import dtypes
 from eqsat.codegen.emitted import Argument, SizeArgument
 from eqsat.codegen.program import Tensor
-from eqsat.codegen.size import Symbol
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Symbol
 
 
 def argument(name: str, c_name: str, tensor: Tensor) -> Argument:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.dimension import common_divisor
 from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
-from eqsat.codegen.size import Undecided, any_free, greatest, magnitude
+from eqsat.schema.dimension import common_divisor
+from eqsat.schema.size import Undecided
+from eqsat.schema.size_questions import any_free, greatest, magnitude
 
 ALIGNMENT = 64
 """Alignment of buffers in the arena, in bytes."""

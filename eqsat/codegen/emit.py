@@ -21,20 +21,18 @@ from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.control.forms import Body, Control, control_of
 from eqsat.codegen.control.text import ControlText, free_label
-from eqsat.codegen.emitted import Argument, Emitted, KernelInfo, MapEntry, SizeArgument, without_weights
+from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
 from eqsat.codegen.functions import Function, Functions
-from eqsat.codegen.halo import fill_halo
+from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
-from eqsat.codegen.size import Symbol
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.model.names import unused
-from eqsat.schema.free_sizes import FreeSize
 from eqsat.text import plain
 
 
@@ -76,7 +74,9 @@ class _Emitter:
         self.times = 1.0
         named = [*(t.name for t in program.inputs), *(n for n, _ in program.outputs), *(n for n, _ in program.sizes)]
         ios = unique(named, "t", name)
-        self.sizes = [size_argument(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)]
+        self.sizes = [
+            size_argument(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)
+        ]
         self.inputs = [argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = _spans(layout)
         self.renamed: dict[Buffer, str] = {}
@@ -181,7 +181,7 @@ class _Emitter:
             if plain_group:
                 self.renamed = self._shared(span)
             for number in span.numbers:
-                found += _halos(number, self.buffers)
+                found += fill_halos(number, self.buffers)
                 if number in self.controls:
                     control = self.controls[number]
                     own += control.written(isa)
@@ -438,15 +438,6 @@ def _spans(layout: Layout) -> dict[int, tuple[int, int]]:
         if node.group is not None:
             spans[node.group] = (spans.get(node.group, (number, number))[0], number)
     return spans
-
-
-def _halos(number: int, buffers: list[Buffer]) -> list[str]:
-    """Statements that fill the halos of the buffers that come to life with a node."""
-    lines: list[str] = []
-    for buffer in buffers:
-        if buffer.first == number and buffer.has_halo:
-            lines += fill_halo(buffer, f"(arena + {buffer.offset})")
-    return lines
 
 
 def _contents(buffer: Buffer) -> str:

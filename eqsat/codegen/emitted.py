@@ -12,7 +12,7 @@ from eqsat.backends.values import Coverage
 from eqsat.codegen.backend_code import Served
 from eqsat.codegen.kernel import Task, View
 from eqsat.codegen.memory import MemoryPlan
-from eqsat.codegen.size import as_dim, greatest
+from eqsat.schema.size_questions import as_dim, greatest
 
 if TYPE_CHECKING:
     from eqsat.codegen.select import Selection

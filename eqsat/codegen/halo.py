@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from eqsat.codegen import dtypes
 from eqsat.codegen.buffers import Buffer
-from eqsat.codegen.size import any_free
+from eqsat.schema.size_questions import any_free
 
 
 def fill_halo(buffer: Buffer, pointer: str) -> list[str]:
@@ -48,4 +48,13 @@ def _fill(buffer: Buffer, pointer: str, outside: list[int], start: int, count: i
         value = dtypes.literal(pad, buffer.owner.dtype)
         lines.append(f"{indent}for ({counter} k = 0; k < {count}; k++) (({c} *){pointer})[{place} + k] = {value};")
     lines += ["    " * k + "}" for k in reversed(range(len(outside)))]
+    return lines
+
+
+def fill_halos(number: int, buffers: list[Buffer]) -> list[str]:
+    """Statements that fill the halos of the buffers that come to life with a node."""
+    lines: list[str] = []
+    for buffer in buffers:
+        if buffer.first == number and buffer.has_halo:
+            lines += fill_halo(buffer, f"(arena + {buffer.offset})")
     return lines

@@ -62,7 +62,7 @@ class View:
 
     Attributes:
         dtype: Element type.
-        shape: Dimensions: numbers, or free sizes (:mod:`eqsat.codegen.size`).
+        shape: Dimensions: numbers, or free sizes (:mod:`eqsat.schema.size`).
         strides: Elements from one index to the next, for each axis; 0 repeats (broadcasting). May be negative.
         halo: For each axis the number of indices before 0 and after the last that may be read; they hold ``pad``.
         pad: The value in the halo.

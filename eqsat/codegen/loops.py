@@ -20,7 +20,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions import conversions, scalar
 from eqsat.codegen.expressions.registry import Argument
 from eqsat.codegen.kernel import Epilogue, Kernel, Shape, Step, Task, View, dense_strides
-from eqsat.codegen.size import magnitude
+from eqsat.schema.size_questions import magnitude
 
 Index = Sequence[str]
 """A C expression for each axis."""

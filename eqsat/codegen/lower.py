@@ -28,13 +28,12 @@ from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.wants import same_order
 from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
-from eqsat.model.inference.infer import MAX_VALUE, infer_body, infer_types
+from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
-from eqsat.model.outputs import required_outputs
 from eqsat.ops.evaluate import fold
 from eqsat.ops.functions import CHANNELS_LAST, LAYOUTS
 from eqsat.ops.properties import is_deterministic
-from eqsat.partition.emit import has_subgraphs, is_optional_output
+from eqsat.partition.emit import has_subgraphs
 from eqsat.partition.names import output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.read_plan import SavedFunction
@@ -43,7 +42,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.functions import find_declared, find_reference, function_body
+from eqsat.schema.functions import find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 

@@ -19,7 +19,7 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
-from eqsat.codegen.regions import decide_pieces, searchable
+from eqsat.codegen.regions import Pieces, decide_pieces, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
@@ -28,8 +28,8 @@ from eqsat.partition.plan import Plan
 from eqsat.partition.read_plan import read_plan
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
-from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.attributes import op_key
+from eqsat.schema.free_sizes import FreeSizes
 
 _INSIDE = "it is inside of control flow"
 """Why a backend does not execute a kernel of a body."""
@@ -196,16 +196,12 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
             dims = {name: (size.least, size.most, size.typical) for name, size in choices.sizes.items()}
-            found = select_kernels(
-                searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dims
-            )
+            found = select_kernels(searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dims)
             plan, selection = (plan, None) if found is None else found
     return Chosen(model, plan, pieces, selection)
 
 
-def _lowered(
-    chosen: Chosen, name: str, choices: Choices, problems: Problems
-) -> tuple[Program, Selection | None]:
+def _lowered(chosen: Chosen, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
     bodies = Bodies(chosen.model, choices, problems)
     decided = chosen.selection is not None
     program = lower(chosen.plan, chosen.pieces, name, bodies, problems, decided=decided, sizes=choices.sizes)

@@ -22,13 +22,13 @@ from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.size import value_at
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.model.read.dims import Size, sizes_of
 from eqsat.rules.ast import Target
 from eqsat.schema import opset
+from eqsat.schema.size import value_at
 
 _NAME = "model"
 _ATTEMPTS = 8

@@ -1,6 +1,6 @@
 """Arithmetic of shapes: tensors of integers that depend on nothing but free sizes, computed when C is generated.
 
-``Shape`` of a tensor with free sizes is an array of :class:`~eqsat.codegen.size.Size`, and what operators make of it is
+``Shape`` of a tensor with free sizes is an array of :class:`~eqsat.schema.size.Size`, and what operators make of it is
 one again: a model that computes the shape for a ``Reshape`` needs no code for that. Where such an array is data, a
 kernel writes its elements (:mod:`eqsat.codegen.kernels.loops.sizes`).
 """
@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.size import Size, Undecided, largest, smallest
+from eqsat.schema.size import Size, Undecided, largest, smallest
 from eqsat.schema.types import OpKey
 
 Value = np.ndarray | None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.codegen.dimension import size_of
 from eqsat.codegen.program import Operand, Tensor
 from eqsat.codegen.shape_values import is_sizes, result_shape
-from eqsat.codegen.size import Undecided, as_dim, bounds
+from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.size import Undecided, bounds
+from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import OpKey, TensorType
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from eqsat.codegen.dimension import broadcast_shapes
 from eqsat.codegen.expressions.registry import is_elementwise
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.loops import is_scalar_epilogue
 from eqsat.codegen.program import IDENTITY, Node, Operand, Tensor
+from eqsat.schema.dimension import broadcast_shapes
 from eqsat.schema.types import OpKey
 
 Spelling = Callable[[Node], list[Node] | None]

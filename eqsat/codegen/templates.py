@@ -27,7 +27,7 @@ from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.loops import LoopWriter, Operand, broadcast_strides, offset
-from eqsat.codegen.size import magnitude
+from eqsat.schema.size_questions import magnitude
 
 Index = str | int
 

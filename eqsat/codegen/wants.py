@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eqsat.codegen.buffers import memory_order
 from eqsat.codegen.kernel import View, Want
-from eqsat.codegen.size import Undecided
+from eqsat.schema.size import Undecided
 
 
 def satisfies(view: View, want: Want) -> bool:

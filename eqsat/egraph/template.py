@@ -14,11 +14,12 @@ import onnx_ir as ir
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import MadeConstants, OutOfRange
 from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
+from eqsat.egraph.shape_operands import EXPAND, RESHAPE, shape_operand
 from eqsat.errors import EqsatError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Build, Expr, Number, Tensor
-from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, shape
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.opset import find_schema
 from eqsat.schema.types import OpKey, TensorType
@@ -125,7 +126,8 @@ class Evaluation:
             facts = self._facts(operand)
             types[i], values[i] = facts.type, facts.value
         for i, constant in pending:
-            self._constant(constant, self._operand_dtype(op, i, types, constant), None)
+            value = self._shape(constant, op, types[0]) if i == 1 else None
+            self._constant(constant, self._operand_dtype(op, i, types, constant), None, value)
             facts = self._facts(Operand(step=constant))
             types[i], values[i] = facts.type, facts.value
         if any(t is None for t, o in zip(types, step.operands, strict=True) if o is not None):
@@ -188,11 +190,23 @@ class Evaluation:
             raise NotApplicable("no neighbour gives the literal its element type")
         return found
 
-    def _constant(self, index: int, dtype: ir.DataType, root: TensorType | None) -> None:
+    def _shape(self, index: int, op: OpKey, operand: TensorType | None) -> list[int] | None:
+        """The constant for a shape with free sizes, None where the constant is an ordinary one."""
+        step = self.layout.steps[index]
+        if op not in (RESHAPE, EXPAND) or not isinstance(step, ConstantStep) or isinstance(step.template, Number):
+            return None
+        try:
+            wanted = shape(step.template.value, self.env)
+        except Unknown:
+            return None
+        return None if all(isinstance(d, int) for d in wanted) else shape_operand(op, wanted, operand)
+
+    def _constant(self, index: int, dtype: ir.DataType, root: TensorType | None, value: object = None) -> None:
         step = self.layout.steps[index]
         assert isinstance(step, ConstantStep)
         template = step.template
-        value = template.value if isinstance(template, Number) else self._evaluate(template.value)
+        if value is None:
+            value = template.value if isinstance(template, Number) else self._evaluate(template.value)
         try:
             array = literal(value, dtype)
         except (ValueError, OverflowError, TypeError) as error:

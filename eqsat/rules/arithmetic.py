@@ -15,6 +15,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.rules.known_facts import SymbolicDim, Unknown
+from eqsat.schema.size import Size, Undecided
+from eqsat.schema.size_questions import may_be_zero
 
 _LARGEST_BITS = 4096
 LONGEST = 100_000
@@ -52,6 +54,8 @@ def as_number(value: object) -> int | float:
     """A number to compute with; truth values are none."""
     if isinstance(value, SymbolicDim):
         raise Unknown(f"dimension {value.name or 'of unknown size'} is no number")
+    if isinstance(value, Size):
+        return value
     if isinstance(value, ir.DataType):
         return int(value)
     if isinstance(value, int | float) and not isinstance(value, bool | np.generic):
@@ -106,11 +110,15 @@ def arithmetic(op: str, left: object, right: object) -> Any:
     try:
         with np.errstate(all="raise", under="ignore"):
             return _apply(op, a, b)
-    except (ArithmeticError, ValueError, FloatingPointError) as error:
+    except (ArithmeticError, TypeError, ValueError, Undecided) as error:
         raise Unknown(f"`{op}` has no result: {error}") from None
 
 
 def _apply(op: str, a: Any, b: Any) -> Any:
+    if op == "/" and (isinstance(a, Size) or isinstance(b, Size)):
+        if a % b != 0:
+            raise Unknown("a quotient that is not whole for all sizes")
+        op = "//"
     if op == "**":
         _check_power(a, b)
     result = _OPERATIONS[op](a, b)
@@ -163,6 +171,8 @@ def equal(a: object, b: object) -> bool:
         if a == b and isinstance(a, SymbolicDim) and a.name is not None:
             return True
         raise Unknown("a dimension is not known")
+    if isinstance(a, Size) or isinstance(b, Size):
+        return _equal_sizes(a, b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         pairs = _pairs(a, b)
         # A number equals no array without elements, an array without elements does.
@@ -177,6 +187,24 @@ def equal(a: object, b: object) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return isinstance(a, str) and isinstance(b, str) and a == b
     return _equal_scalars(a, b)
+
+
+def _equal_sizes(a: Any, b: Any) -> bool:
+    """Of a free size and anything."""
+    other = b if isinstance(a, Size) else a
+    if isinstance(other, np.ndarray):
+        return bool(other.size) and all_known(lambda item: equal(item, a if other is b else b), other.flat)
+    if isinstance(other, str | bool | np.bool_ | tuple | list):
+        return False
+    numbers = [as_number(a), as_number(b)]
+    if any(isinstance(n, float) and not n.is_integer() for n in numbers):
+        return False
+    left, right = (int(n) if isinstance(n, float) else n for n in numbers)
+    if left == right:
+        return True
+    if may_be_zero(left - right):
+        raise Unknown("whether two sizes are equal depends on them")
+    return False
 
 
 def _equal_scalars(a: Any, b: Any) -> bool:
@@ -223,7 +251,23 @@ def less(a: object, b: object, *, or_equal: bool = False) -> bool:
             raise Unknown("arrays of different shapes have no order")
         return bool(pairs) and all_known(lambda pair: less(*pair, or_equal=or_equal), pairs)
     x, y = as_number(a), as_number(b)
+    if isinstance(x, Size) or isinstance(y, Size):
+        return _less_sizes(x, y, or_equal)
     return x <= y or equal(a, b) if or_equal else x < y and not equal(a, b)
+
+
+def _less_sizes(x: Any, y: Any, or_equal: bool) -> bool:
+    """Of a free size and a number."""
+    if any(isinstance(n, float) and math.isinf(n) for n in (x, y)):
+        return (0 if isinstance(x, Size) else x) < (0 if isinstance(y, Size) else y)
+    if isinstance(x, float):
+        x = math.floor(x) if or_equal is False else math.ceil(x)
+    if isinstance(y, float):
+        y = math.ceil(y) if or_equal is False else math.floor(y)
+    try:
+        return x <= y if or_equal else x < y
+    except Undecided as undecided:
+        raise Unknown(str(undecided)) from None
 
 
 def _pairs(a: object, b: object) -> list[tuple[Any, Any]] | None:
@@ -275,9 +319,13 @@ def finish(value: Any) -> Any:
     """A result as callers take it: Python scalars, tuples, arrays of int64, float64 or bool."""
     if isinstance(value, SymbolicDim):
         raise Unknown(f"dimension {value.name or 'of unknown size'} is no number")
+    if isinstance(value, Size):
+        raise Unknown(f"the size {value:model} is no number")
     if isinstance(value, tuple | list):
         return tuple(finish(v) for v in value)
     if isinstance(value, np.ndarray):
+        if value.dtype == object and any(isinstance(v, Size) for v in value.flat):
+            raise Unknown("a size is no number")
         if value.dtype != object:
             return value if value.dtype.kind in "bf" else value.astype(np.float64)
         if value.size and all(is_whole(v) for v in value.flat):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from eqsat.rules.arithmetic import LONGEST, as_number, check_size, equal, items,
 from eqsat.rules.element_types import limits
 from eqsat.rules.kinds import Kind
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
+from eqsat.schema.size import Size, largest, smallest
 from eqsat.schema.types import bits
 
 _Kinds = tuple[tuple[Kind, ...], ...]
@@ -90,11 +92,13 @@ def _members(args: tuple[object, ...]) -> list[Any]:
     return found
 
 
-def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+def _extreme(pick: Callable[[list[Any]], Any], pick_size: Callable[[int, int], int]) -> Callable[..., Any]:
     def call(*args: object) -> Any:
         numbers = _members(args)
         if not numbers:
             raise Unknown("the extreme of no numbers")
+        if any(isinstance(n, Size) for n in numbers) and not any(isinstance(n, float) for n in numbers):
+            return reduce(pick_size, numbers)
         return pick(numbers)
 
     return call
@@ -177,9 +181,9 @@ def _broadcast(*shapes: object) -> tuple[Any, ...]:
     for dims in zip(*([1] * (rank - len(x)) + x for x in lists), strict=True):
         wanted: Any = 1
         for dim in dims:
-            if not isinstance(dim, SymbolicDim) and as_number(dim) == 1:
+            if not isinstance(dim, SymbolicDim | Size) and as_number(dim) == 1:
                 continue
-            if not isinstance(wanted, SymbolicDim) and wanted == 1:
+            if not isinstance(wanted, SymbolicDim | Size) and wanted == 1:
                 wanted = dim
             elif not equal(wanted, dim):
                 raise Unknown("shapes that do not broadcast")
@@ -191,8 +195,8 @@ FUNCTIONS: dict[str, Function] = {
     "const": Function(_const, (("tensor", "tensors", "node"),), "truth", most=None, doc="all are constant expressions"),
     "len": Function(lambda x: len(items(x)), _LISTS, "number", doc="number of items"),
     "range": Function(_range, (("number",),), "list", most=3, doc="whole numbers, as in Python"),
-    "min": Function(_extreme(min), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
-    "max": Function(_extreme(max), _ITEMS, "number", most=None, doc="greatest"),
+    "min": Function(_extreme(min, smallest), _ITEMS, "number", most=None, doc="least of a list or of arguments"),
+    "max": Function(_extreme(max, largest), _ITEMS, "number", most=None, doc="greatest"),
     "sum": Function(lambda x: sum(_members((x,))), _COLLECTION, "number", doc="sum of a list"),
     "prod": Function(_product, _COLLECTION, "number", doc="product of a list"),
     "any": Function(_any, _COLLECTION, "truth", doc="whether one of a list is true"),

@@ -9,6 +9,7 @@ expression that cannot be answered raises :class:`Unknown`; a condition that doe
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,10 @@ from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
 from eqsat.rules.kinds import FACTS
 from eqsat.rules.known_facts import NodeFacts, SymbolicDim, TensorFacts, Unknown
 from eqsat.rules.step_limit import Env
+from eqsat.schema.dimension import size_of
+from eqsat.schema.free_sizes import FreeSize, ranges
+from eqsat.schema.size import Undecided
+from eqsat.schema.types import TensorType
 
 __all__ = ["NodeFacts", "TensorFacts", "Unknown", "Uses", "evaluate", "holds", "uses"]
 
@@ -73,7 +78,10 @@ def _truth(expr: ast.Expr, env: Env) -> bool:
 
 def _value(expr: ast.Expr, env: Env) -> Any:
     env.steps.term(expr.place)
-    found = _found(expr, env)
+    try:
+        found = _found(expr, env)
+    except Undecided as undecided:
+        raise Unknown(str(undecided)) from None
     env.steps.result(found, expr.place)
     return found
 
@@ -172,12 +180,43 @@ def _fact(of: TensorFacts, name: str) -> Any:
         raise Unknown("the shape is not known")
     if name == "rank":
         return len(shape)
-    dims = tuple(dim if isinstance(dim, int) else SymbolicDim(dim) for dim in shape)
+    dims = dimensions(of.type)
     if name == "size":
         return math.prod(map(as_number, dims))
     if name == "shape":
         return dims
     raise Unknown(f"a tensor has no `{name}`")
+
+
+def dimensions(kind: TensorType) -> tuple[int | SymbolicDim, ...]:
+    """The dimensions of a type of known rank: numbers, free sizes, or what is neither."""
+    return tuple(dim if isinstance(dim, int) else _dimension(dim) for dim in kind.shape or ())
+
+
+def shape(expr: ast.Expr, env: Mapping[str, object]) -> tuple[Any, ...]:
+    """The list that an expression is, whose items need not be numbers.
+
+    Raises:
+        Unknown: It is no list, or depends on something that is not known.
+    """
+    return tuple(items(_value(expr, Env(env))))
+
+
+def _dimension(dim: str | None) -> int | SymbolicDim:
+    """A dimension that is no number, as an expression of sizes if it is one."""
+    if dim is None:
+        return SymbolicDim(None)
+    known = ranges()
+    # Sizes that data decide may be zero.
+    free = {name: known.get(name, _ANY_SIZE) for name in _NAMES.findall(dim)}
+    try:
+        return size_of(dim, free)
+    except Undecided:
+        return SymbolicDim(dim)
+
+
+_NAMES = re.compile(r"[^\W\d]\w*")
+_ANY_SIZE = FreeSize(0, None, 0)
 
 
 def _index(of: Any, index: Any) -> Any:

@@ -47,6 +47,9 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class SymbolicDim:
-    """A dimension that is no number: equal to itself if it has a name, else nothing is known of it."""
+    """A dimension that is neither a number nor an expression of sizes.
+
+    It is equal to itself if it has a name; otherwise nothing is known of it.
+    """
 
     name: str | None

@@ -6,8 +6,11 @@ Rules have to hold for all of their values. Costs are taken at one of them, and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 import onnx_ir as ir
 
@@ -43,6 +46,22 @@ class FreeSize:
 
 FreeSizes = Mapping[str, FreeSize]
 """By symbol."""
+_RANGES: ContextVar[FreeSizes] = ContextVar("ranges", default=MappingProxyType({}))
+
+
+@contextmanager
+def within(sizes: FreeSizes) -> Iterator[None]:
+    """Conditions are decided for these ranges, in the `with` block."""
+    token = _RANGES.set(sizes)
+    try:
+        yield
+    finally:
+        _RANGES.reset(token)
+
+
+def ranges() -> FreeSizes:
+    """The ranges for which conditions are decided here."""
+    return _RANGES.get()
 
 
 def typical(sizes: FreeSizes) -> dict[str, int]:

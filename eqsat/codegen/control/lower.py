@@ -27,8 +27,8 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.codegen.shape_values import is_sizes
-from eqsat.codegen.size import any_free
 from eqsat.schema.attributes import attr
+from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
 SUPPORTED = frozenset(OpKey("", name) for name in ("If", "Loop", "Scan"))

@@ -11,10 +11,10 @@ from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
 from eqsat.codegen.kernels.loops.fused import activated, can_activate
-from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.families.convolution import transposed_padding
 from eqsat.ops.windows import integers, windows
+from eqsat.schema.size_questions import is_free
 
 WIDTH = 64
 """Outputs of a row whose sums are kept at a time."""

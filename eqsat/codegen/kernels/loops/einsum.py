@@ -9,8 +9,8 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
-from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Template
+from eqsat.schema.size_questions import is_free
 
 
 @dataclass(frozen=True, slots=True)

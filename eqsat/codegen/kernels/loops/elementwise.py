@@ -15,8 +15,8 @@ from eqsat.codegen.kernel import Kernel, Shape, Task, View, Want, Wants, dense_s
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.loops import LoopWriter, broadcast_strides
 from eqsat.codegen.program import Node
-from eqsat.codegen.size import magnitude
 from eqsat.codegen.spelling import as_chain, spelled
+from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey
 
 _Operand = View | np.ndarray

@@ -15,9 +15,10 @@ from eqsat.codegen.kernels.loops.blocks import Block, Run, affine, boxes, filled
 from eqsat.codegen.kernels.loops.family import MICROSOFT, dense, ints, loops, shape_of
 from eqsat.codegen.program import IDENTITY, Node, Operand
 from eqsat.codegen.shape_values import slice_start
-from eqsat.codegen.size import Undecided, any_free, is_free
 from eqsat.codegen.spelling import spelled
 from eqsat.codegen.templates import Result, Template, Tensor, only
+from eqsat.schema.size import Undecided
+from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.slices import taken
 from eqsat.schema.types import OpKey
 

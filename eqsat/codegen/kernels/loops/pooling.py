@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.dimension import as_real
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS
 from eqsat.codegen.expressions.quantization import saturated
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import MICROSOFT, NUMBERS, are, loops
 from eqsat.codegen.templates import Template, Tensor, only
 from eqsat.ops.windows import Windows, integers, windows
+from eqsat.schema.dimension import as_real
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 

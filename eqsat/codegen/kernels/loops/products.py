@@ -15,8 +15,8 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel
-from eqsat.codegen.size import is_free
 from eqsat.codegen.templates import Result, Template, Tensor
+from eqsat.schema.size_questions import is_free
 
 WIDTH = 64
 """Columns whose sums are kept at a time."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.codegen import dtypes
-from eqsat.codegen.dimension import as_real
 from eqsat.codegen.expressions.forms import FLOATS, INTEGERS, UNSIGNED
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.templates import Template
+from eqsat.schema.dimension import as_real
 
 _DOUBLE = ir.DataType.DOUBLE
 

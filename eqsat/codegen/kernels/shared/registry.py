@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.backends.templates import environment
-from eqsat.codegen.dimension import as_real
 from eqsat.codegen.isa import AVX512, SCALAR, Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View
-from eqsat.codegen.size import Undecided, any_free, greatest
+from eqsat.schema.dimension import as_real
+from eqsat.schema.size import Undecided
+from eqsat.schema.size_questions import any_free, greatest
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}

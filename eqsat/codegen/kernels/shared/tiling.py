@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from eqsat.codegen.isa import Isa
-from eqsat.codegen.size import is_free
+from eqsat.schema.size_questions import is_free
 
 PANEL = 16
 """Output channels that lie side by side in packed weights, for all instruction sets: a line of the cache."""

@@ -16,8 +16,8 @@ from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Loop, collapse, epilogue_first
-from eqsat.codegen.size import typical
 from eqsat.codegen.vectors import finish
+from eqsat.schema.size_questions import typical
 from eqsat.schema.types import OpKey
 
 _ROW = 16

@@ -19,7 +19,7 @@ from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
-from eqsat.codegen.size import is_free, typical
+from eqsat.schema.size_questions import is_free, typical
 
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""

@@ -29,8 +29,8 @@ from eqsat.codegen.kernels.vectors.implicit_gemm import (
     panel_width,
     write,
 )
-from eqsat.codegen.size import is_free, typical
 from eqsat.codegen.vectors import finish
+from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey
 
 _FLOAT = ir.DataType.FLOAT

@@ -16,10 +16,11 @@ from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
-from eqsat.codegen.size import Undecided, any_free
 from eqsat.codegen.vectors import finish
 from eqsat.ops.families.pooling import window_counts
 from eqsat.ops.windows import Windows, integers, windows
+from eqsat.schema.size import Undecided
+from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
 _UNROLLED = 25

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.codegen.dimension import broadcast_shapes, common_divisor, size_of
-from eqsat.codegen.size import Size, Undecided, as_dim, bounds, largest, smallest, value_at
+from eqsat.schema.dimension import broadcast_shapes, common_divisor, size_of
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Size, Undecided, bounds, largest, smallest, value_at
+from eqsat.schema.size_questions import as_dim
 
 FREE = {"n": FreeSize(1, 6, 2), "m": FreeSize(3, 9, 4)}
 VALUES = [dict(zip(FREE, pair, strict=True)) for pair in itertools.product(range(1, 7), range(3, 10))]

@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from eqsat.codegen.size import Size, Undecided, any_free, largest, smallest, symbol
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Size, Undecided, largest, smallest, symbol
+from eqsat.schema.size_questions import any_free
 
 
 def size_of(dim: int | str, free: Mapping[str, FreeSize]) -> int:

@@ -17,19 +17,23 @@ A kernel family that raises declines the task, and another one, at last a portab
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from eqsat.codegen.names import identifier
 from eqsat.schema.free_sizes import FreeSize
 
 if TYPE_CHECKING:
     _Number = int
 else:
     _Number = object  # A subclass of int would be taken for its value by the interpreter's C code.
+
+
+LARGEST = 2**63 - 1
+"""No dimension is larger: ONNX stores them as int64."""
 
 
 class Undecided(Exception):
@@ -42,7 +46,7 @@ class Symbol:
 
     Attributes:
         name: Of the symbol in the model.
-        range: Its values; ``most`` is not None.
+        range: Its values.
     """
 
     name: str
@@ -51,13 +55,11 @@ class Symbol:
     @property
     def c_name(self) -> str:
         """Of the variable that holds it."""
-        return f"dim_{identifier(self.name)}"
+        return re.sub(r"\W", "_", f"dim_{self.name}", flags=re.ASCII)
 
     @property
     def bounds(self) -> tuple[int, int]:
-        most = self.range.most
-        assert most is not None
-        return self.range.least, most
+        return self.range.least, LARGEST if self.range.most is None else self.range.most
 
     def text(self, *, c: bool) -> str:
         return self.c_name if c else self.name
@@ -203,7 +205,7 @@ class Size(_Number):
         return True
 
     def __lt__(self, other: int) -> bool:
-        low, high = bounds(self - other)
+        low, high = closer_bounds(self - other)
         if high < 0 or low >= 0:
             return high < 0
         return self._undecided(f"whether {self:model} < {_text(other, False)}")
@@ -378,16 +380,6 @@ def smallest(a: int, b: int) -> int:
 # ---- values --------------------------------------------------------------------------------------------
 
 
-def is_free(value: object) -> bool:
-    """Whether a size is no number."""
-    return isinstance(value, Size)
-
-
-def any_free(sizes: Sequence[object]) -> bool:
-    """Whether one of several sizes is no number."""
-    return any(isinstance(n, Size) for n in sizes)
-
-
 def bounds(value: int) -> tuple[int, int]:
     """A number below or at all values of a size, and one above or at all of them."""
     if not isinstance(value, Size):
@@ -404,9 +396,31 @@ def bounds(value: int) -> tuple[int, int]:
     return low, high
 
 
-def greatest(value: int) -> int:
-    """An upper bound of a size; the size itself if it is a number."""
-    return bounds(value)[1]
+def closer_bounds(value: int) -> tuple[int, int]:
+    """Bounds that see what terms have in common: ``n*m - n`` is not negative if n and m are not."""
+    low, high = bounds(value)
+    if low < 0 < high:
+        low, high = max(low, _least(value)), min(high, -_least(-value))
+    return low, high
+
+
+def _least(value: int) -> int:
+    """A lower bound: with each atom as its least value and a rest that is not negative, a polynomial whose other
+    coefficients are not negative is at least its constant.
+    """
+    total: dict[Monomial, int] = {(): 0}
+    for monomial, factor in (_terms(value) or {}).items():
+        parts: dict[Monomial, int] = {(): factor}
+        for atom in monomial:
+            product: dict[Monomial, int] = {}
+            for rest, part in parts.items():
+                product[*rest, atom] = product.get((*rest, atom), 0) + part
+                product[rest] = product.get(rest, 0) + part * atom.bounds[0]
+            parts = product
+        for rest, part in parts.items():
+            total[rest] = total.get(rest, 0) + part
+    least = total.pop(())
+    return least if all(factor >= 0 for factor in total.values()) else -(LARGEST**2)
 
 
 def value_at(value: int, values: Mapping[str, int]) -> int:
@@ -414,30 +428,3 @@ def value_at(value: int, values: Mapping[str, int]) -> int:
     if not isinstance(value, Size):
         return value
     return sum(factor * math.prod(atom.at(values) for atom in monomial) for monomial, factor in value.terms.items())
-
-
-def magnitude(value: int) -> int:
-    """An upper bound of the absolute value: orders the strides of a tensor as they are at its greatest sizes."""
-    return max(map(abs, bounds(value)))
-
-
-def typical(value: int) -> int:
-    """A size where costs are taken: for what is only a matter of speed."""
-    return value_at(value, {s.name: s.range.typical for s in symbols(value)})
-
-
-def symbols(value: int) -> Iterator[Symbol]:
-    """The free sizes that a size depends on."""
-    if isinstance(value, Size):
-        for monomial in value.terms:
-            for atom in monomial:
-                if isinstance(atom, Symbol):
-                    yield atom
-                else:
-                    yield from symbols(atom.a)
-                    yield from symbols(atom.b)
-
-
-def as_dim(value: int) -> int | str:
-    """A size as a dimension of ONNX."""
-    return f"{value:model}" if isinstance(value, Size) else value
