@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from eqsat.audit.report import SAMPLES, AuditReport
-from eqsat.control.nested import Found, Nested, bodies_of, search_bodies
+from eqsat.control.before import cost_before
+from eqsat.control.compare import require_equal
+from eqsat.control.flow import search_flow
+from eqsat.control.nested import Found, Nested, bodies_of
 from eqsat.control.put_back import add_functions, drop_unread
 from eqsat.control.totals import solution_with_bodies, summary_with_bodies, verification_with_bodies
 from eqsat.egraph.approximate import Approximation
@@ -27,7 +30,7 @@ from eqsat.extract.runtime import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect, region_infos
-from eqsat.report.summary import Verification
+from eqsat.report.summary import Totals, Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
@@ -64,6 +67,7 @@ class Search:
         untouched: Why it is: ``"size limit"`` or ``"time limit"``; empty where it is not.
         notes: What was left out, a sentence each.
         nested: The searches of the bodies of control flow.
+        given: The model before its control flow was made simpler; None if it is the same.
     """
 
     options: SearchOptions
@@ -73,6 +77,7 @@ class Search:
     untouched: str = ""
     notes: tuple[str, ...] = ()
     nested: Nested[Search] = field(default_factory=Nested)
+    given: ir.Model | None = None
 
     @classmethod
     def of(
@@ -128,7 +133,8 @@ class Search:
         Args:
             counts: Of a body: by target the number of the last region that has a name.
         """
-        size = len(loaded.model.graph)
+        given = loaded.model
+        size = len(given.graph)
         # What is to be said of sizes is said of the whole model.
         untouched, notes = "", [*loaded.notes, *(_about_sizes(loaded) if counts is None else ())]
         found: Priced | None = None
@@ -148,7 +154,7 @@ class Search:
             if not approximations:
                 numbers: dict[str, int] = {} if counts is None else counts
                 with clock.stage("bodies"):
-                    nested = search_bodies(
+                    nested, loaded = search_flow(
                         loaded, clock, lambda body, part: cls._of(body, options, part, (), numbers), numbers
                     )
                 notes += nested.notes
@@ -160,7 +166,7 @@ class Search:
                     f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
                 )
         if untouched:
-            nested = Nested()
+            nested, loaded = Nested(), replace(loaded, model=given)
         if untouched and approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
@@ -168,7 +174,7 @@ class Search:
                 actual=notes[-1],
                 hint="raise the time limit, or split the model",
             )
-        return cls(options, clock, loaded, found, untouched, tuple(notes), nested)
+        return cls(options, clock, loaded, found, untouched, tuple(notes), nested, given)
 
     @property
     def model(self) -> ir.Model:
@@ -279,10 +285,13 @@ class Search:
             notes=self.notes,
         )
         summary = summary_with_bodies(summary, inner)
+        if self.given is not None and self.given is not self.model:
+            cost, count = cost_before(self.given, _costs(loaded))
+            summary = replace(summary, before=Totals(cost, count, 0, 0, count))
         result = Result(
             model=model,
             cost=solution.cost,
-            baseline_cost=priced.formulation.baseline,
+            baseline_cost=summary.before.cost,
             bound=solution.bound,
             stop_reason=solution.stop_reason,
             regions=region_infos(summary),
@@ -328,6 +337,8 @@ class Search:
             # Rounded values differ from the input: quantization measures the difference instead.
             return replace(result, summary=replace(summary, verification=switched_off("rounding is measured instead")))
         with self.clock.stage("verify"):
+            if self.given is not None and self.given is not self.model:
+                require_equal(self.given, self.model, self.loaded.sizes, seed)
             inner = [body.checked(seed) for body in found.inner]
             seen = verification_with_bodies(self.verifier(result.plan, result.model, seed).run(), inner)
         return _verified(result, seen, self.clock)

@@ -78,6 +78,9 @@ class Searched(Protocol):
         ...
 
 
+LEAST_SHARE = 0.1
+"""Of the time that is left, for even the smallest body; what it leaves over, the others have."""
+
 S = TypeVar("S", bound=Searched)
 
 
@@ -139,7 +142,7 @@ def search_bodies(
         part, left = size / max(left, 1), left - size
         try:
             body = inside(loaded, body_model(site, loaded.model))
-            found = search(body, clock.share(part))
+            found = search(body, clock.share(max(part, LEAST_SHARE)))
             if found.untouched:
                 notes += [f"in the {site}: {note}" for note in found.notes]
                 continue

@@ -1,7 +1,8 @@
 """The cost of If, Loop and Scan from the costs of their bodies, which are programs of their own.
 
 An If costs its dearer branch, a Loop its body as often as it runs, a Scan its body for each step. How often a loop runs
-is known if its trip count is constant; otherwise it is assumed, and the same number counts before and after.
+is known if its trip count is constant; otherwise it is assumed, and the same number counts before and after. Each round
+of a loop is launched like a kernel.
 """
 
 from __future__ import annotations
@@ -45,17 +46,20 @@ class BodyCosts:
         graphs = _graphs(attrs)
         return bool(graphs) and all(graph in self.of for graph in graphs)
 
-    def seconds(self, op: OpKey, attrs: Attrs, operands: Sequence[TensorFacts | None], which: str = "after") -> float:
-        """Seconds of all runs of a node's bodies.
+    def seconds(
+        self, op: OpKey, attrs: Attrs, operands: Sequence[TensorFacts | None], launch: float, which: str = "after"
+    ) -> float:
+        """Seconds of a node: of all runs of its bodies, each of which is launched like a kernel.
 
         Args:
             op: The operator.
             attrs: With the bodies.
             operands: At the sizes at which costs are taken; values that the bodies capture come last.
+            launch: Seconds to start a kernel.
             which: The field of :class:`BodyCost`.
         """
         once = max(getattr(self.of[graph], which) for graph in _graphs(attrs))
-        return rounds(op, attrs, operands) * once
+        return launch + rounds(op, attrs, operands) * (once if op.name == "If" else launch + once)
 
 
 def rounds(op: OpKey, attrs: Attrs, operands: Sequence[TensorFacts | None]) -> int:

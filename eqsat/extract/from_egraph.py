@@ -110,7 +110,7 @@ class Pricing:
             bodies: The costs; by default those of the pricing.
         """
         operands = self.costs.sized(self.operands(node), str(node.op))
-        return self.costs.launch(0) + (bodies or self.bodies).seconds(node.op, node.attrs, operands, which)
+        return (bodies or self.bodies).seconds(node.op, node.attrs, operands, self.costs.launch(0), which)
 
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""

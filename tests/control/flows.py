@@ -63,7 +63,6 @@ def checked(
     assert result.summary.verification is not None
     path = folder / "result.onnx"
     result.save(path)
-    onnx.checker.check_model(onnx.load(path))
     again = eqsat.optimize(path, targets, **options)
     assert again.cost <= 1.0001 * result.cost
     for feeds in several:
