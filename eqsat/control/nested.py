@@ -66,8 +66,15 @@ class Inner:
 class Searched(Protocol):
     """The search of one body."""
 
-    untouched: str
-    notes: tuple[str, ...]
+    @property
+    def untouched(self) -> str:
+        """Why the body is left unchanged; empty if it is not."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, a sentence each."""
+        ...
 
     def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
         """A program, which is not executed; regions are numbered on from ``counts``."""

@@ -41,7 +41,7 @@ FEEDS = [{"x": X, "c": np.array(True)}, {"x": X, "c": np.array(False)}]
 
 def test_an_if_with_equal_branches_becomes_its_branch(tmp_path: Path) -> None:
     same = [[node("MatMul", ["x", "w"], [f"{p}m"]), node("Exp", [f"{p}m"], [f"{p}o0"])] for p in "te"]
-    result = checked(branches(*same), tmp_path, FEEDS)
+    result = checked(branches(same[0], same[1]), tmp_path, FEEDS)
     assert operators(result) == ["MatMul", "Exp"]
     assert [v.name for v in result.model.graph.outputs] == ["o0"]
 
@@ -63,7 +63,7 @@ def test_an_output_that_both_branches_compute_alike_leaves_the_if(tmp_path: Path
 
 def test_random_branches_stay(tmp_path: Path) -> None:
     both = [[node("RandomNormalLike", ["x"], [f"{p}o0"])] for p in "te"]
-    assert any(n.op_type == "If" for n in simplified(load(branches(*both))).graph)
+    assert any(n.op_type == "If" for n in simplified(load(branches(both[0], both[1]))).graph)
 
 
 def loop(
