@@ -6,13 +6,19 @@ load -> saturate -> price -> extract -> assemble -> export, see :mod:`eqsat.stag
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 from eqsat.audit.report import SAMPLES, AuditReport
+from eqsat.control.before import cost_before
+from eqsat.control.compare import require_equal
+from eqsat.control.flow import search_flow
+from eqsat.control.nested import Found, Nested, bodies_of
+from eqsat.control.put_back import add_functions, drop_unread
+from eqsat.control.totals import solution_with_bodies, summary_with_bodies, verification_with_bodies
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN
@@ -24,7 +30,7 @@ from eqsat.extract.runtime import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect, region_infos
-from eqsat.report.summary import Verification
+from eqsat.report.summary import Totals, Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
@@ -60,6 +66,8 @@ class Search:
         found: The e-graph; None if the model is left unchanged.
         untouched: Why it is: ``"size limit"`` or ``"time limit"``; empty where it is not.
         notes: What was left out, a sentence each.
+        nested: The searches of the bodies of control flow.
+        given: The model before its control flow was made simpler; None if it is the same.
     """
 
     options: SearchOptions
@@ -68,6 +76,8 @@ class Search:
     found: Priced | None
     untouched: str = ""
     notes: tuple[str, ...] = ()
+    nested: Nested[Search] = field(default_factory=Nested)
+    given: ir.Model | None = None
 
     @classmethod
     def of(
@@ -111,12 +121,24 @@ class Search:
 
     @classmethod
     def _of(
-        cls, loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]
+        cls,
+        loaded: Loaded,
+        options: SearchOptions,
+        clock: Clock,
+        approximations: Sequence[Approximation],
+        counts: dict[str, int] | None = None,
     ) -> Search:
-        """Saturates and prices; the operators that the input declares are known."""
-        size = len(loaded.model.graph)
-        untouched, notes = "", [*loaded.notes, *_about_sizes(loaded)]
+        """Saturates and prices; the operators that the input declares are known.
+
+        Args:
+            counts: Of a body: by target the number of the last region that has a name.
+        """
+        given = loaded.model
+        size = len(given.graph)
+        # What is to be said of sizes is said of the whole model.
+        untouched, notes = "", [*loaded.notes, *(_about_sizes(loaded) if counts is None else ())]
         found: Priced | None = None
+        nested: Nested[Search] = Nested()
         if size > MOST_PLACED:
             untouched = "size limit"
             notes.append(
@@ -129,13 +151,22 @@ class Search:
                     f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are "
                     "rewritten"
                 )
+            if not approximations:
+                numbers: dict[str, int] = {} if counts is None else counts
+                with clock.stage("bodies"):
+                    nested, loaded = search_flow(
+                        loaded, clock, lambda body, part: cls._of(body, options, part, (), numbers), numbers
+                    )
+                notes += nested.notes
             try:
-                found = _saturated(loaded, options, clock, approximations)
+                found = _saturated(loaded, options, clock, approximations, nested)
             except TimeUp:
                 untouched = "time limit"
                 notes.append(
                     f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
                 )
+        if untouched:
+            nested, loaded = Nested(), replace(loaded, model=given)
         if untouched and approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
@@ -143,7 +174,7 @@ class Search:
                 actual=notes[-1],
                 hint="raise the time limit, or split the model",
             )
-        return cls(options, clock, loaded, found, untouched, tuple(notes))
+        return cls(options, clock, loaded, found, untouched, tuple(notes), nested, given)
 
     @property
     def model(self) -> ir.Model:
@@ -214,18 +245,35 @@ class Search:
         with declared(self.loaded.operators), within(self.loaded.sizes):
             if self.untouched:
                 return self._as_it_stands(objective)
-            return self._extracted(objective, seed, limited, share, verify)
+            found = self._found(objective, seed, limited, share)
+            if not verify and not self.saturation.approximations:
+                return _verified(found.result, switched_off("switched off"), self.clock)
+            return self.checked(found, seed)
 
-    def _extracted(
-        self, objective: Objective, seed: int, limited: Limited | None, share: float, verify: bool
-    ) -> Result:
+    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
+        """One program, not executed; as a body, where its regions are numbered on from ``counts``."""
+        return self._found(objective, seed, None, 1.0, counts)
+
+    def _found(
+        self,
+        objective: Objective,
+        seed: int,
+        limited: Limited | None,
+        share: float,
+        counts: dict[str, int] | None = None,
+    ) -> Found:
         clock, loaded = self.clock, self.loaded
         priced = self.priced if limited is None else replace(self.priced, formulation=limited.formulation)
         solution = extract(priced.formulation, clock, objective, seed, limited=limited, share=share)
         with clock.stage("partition"):
-            program = assemble(priced, solution, loaded.targets, self.options.partition_functions)
-            model = export(program, loaded.model)
-        verification = self._verified(program.plan, model, seed, verify)
+            inner, numbers = self.nested.find(objective, seed, counts)
+            program = assemble(priced, solution, loaded.targets, self.options.partition_functions, numbers)
+            bodies, functions = bodies_of(inner)
+            model = export(program, loaded.model, bodies)
+            add_functions(model, functions)
+            if inner:
+                drop_unread(model.graph)
+        solution = solution_with_bodies(solution, program, priced.pricing, inner)
         summary = collect(
             loaded,
             priced,
@@ -236,11 +284,14 @@ class Search:
             numerics=self.options.numerics,
             notes=self.notes,
         )
-        summary = replace(summary, verification=verification)
-        return Result(
+        summary = summary_with_bodies(summary, inner)
+        if self.given is not None and self.given is not self.model:
+            cost, count = cost_before(self.given, _costs(loaded))
+            summary = replace(summary, before=Totals(cost, count, 0, 0, count))
+        result = Result(
             model=model,
             cost=solution.cost,
-            baseline_cost=priced.formulation.baseline,
+            baseline_cost=summary.before.cost,
             bound=solution.bound,
             stop_reason=solution.stop_reason,
             regions=region_infos(summary),
@@ -250,6 +301,7 @@ class Search:
             choices=solution.choices,
             operators=loaded.operators,
         )
+        return Found(result, inner)
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
@@ -274,14 +326,22 @@ class Search:
             operators=self.loaded.operators,
         )
 
-    def _verified(self, plan: Plan, model: ir.Model, seed: int, verify: bool) -> Verification:
-        # Rounded values differ from the input: quantization measures the difference instead.
+    def checked(self, found: Found, seed: int) -> Result:
+        """The result with its verification, and that of its bodies.
+
+        Raises:
+            VerificationError: The result computes something else than the input.
+        """
+        result, summary = found.result, found.result.summary
         if self.saturation.approximations:
-            return switched_off("rounding is measured instead")
-        if not verify:
-            return switched_off("switched off")
+            # Rounded values differ from the input: quantization measures the difference instead.
+            return replace(result, summary=replace(summary, verification=switched_off("rounding is measured instead")))
         with self.clock.stage("verify"):
-            return self.verifier(plan, model, seed).run()
+            if self.given is not None and self.given is not self.model:
+                require_equal(self.given, self.model, self.loaded.sizes, seed)
+            inner = [body.checked(seed) for body in found.inner]
+            seen = verification_with_bodies(self.verifier(result.plan, result.model, seed).run(), inner)
+        return _verified(result, seen, self.clock)
 
     def verifier(self, plan: Plan, result: ir.Model, seed: int = 0, *, blame: bool = True) -> Verifier:
         """What executes a program against the input, and with ``blame`` finds the rule that is wrong."""
@@ -328,7 +388,18 @@ def _costs(loaded: Loaded) -> CostModel:
     return CostModel(loaded.targets, bindable=False, sizes=typical(loaded.sizes))
 
 
-def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximations: Sequence[Approximation]) -> Priced:
+def _verified(result: Result, seen: Verification, clock: Clock) -> Result:
+    seconds = dict(clock.seconds)
+    return replace(result, seconds=seconds, summary=replace(result.summary, seconds=seconds, verification=seen))
+
+
+def _saturated(
+    loaded: Loaded,
+    options: SearchOptions,
+    clock: Clock,
+    approximations: Sequence[Approximation],
+    nested: Nested[Search],
+) -> Priced:
     """The e-graph with its costs.
 
     Raises:
@@ -345,5 +416,5 @@ def _saturated(loaded: Loaded, options: SearchOptions, clock: Clock, approximati
         approximations=approximations,
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
-    pricing = Pricing(saturated.snapshot, _costs(loaded), runtime)
+    pricing = Pricing(saturated.snapshot, _costs(loaded), runtime, nested.costs)
     return price(saturated, pricing, loaded.outputs, clock)

@@ -38,6 +38,7 @@ ROOMS = (
     "report",
     "verify",
     "result",
+    "control",
     "search",
     "quantization",
     "api",

@@ -17,6 +17,8 @@ from eqsat.model.read.dims import binding_hint, free_sizes
 _INDEXED_BY = {("", "Gather"), ("", "GatherElements")}
 _WORDS = np.array(["", "a", "b", "word", "Two words", "é"], object)
 _NUMERALS = np.array(["0", "1", "-2", "3", "25", "100"], object)
+MOST_ROUNDS = 3
+"""How often a Loop runs if its trip count is drawn."""
 _MOVEMENT = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
@@ -36,7 +38,8 @@ def complete_inputs(
 
     Floats are drawn from N(0, 1) and 8-bit integers from their whole range. Wider integers are drawn from the range of
     the axis that they index if a Gather shows it, otherwise from {0, 1}; strings from a few words, or numerals if a
-    Cast turns them into numbers. Each input has its own random stream, by name.
+    Cast turns them into numbers. A Loop makes one to three rounds if an input decides that. Each input has its own
+    random stream, by name.
 
     Args:
         model: The model.
@@ -110,7 +113,8 @@ def _random(model: ir.Model, value: ir.Value, sizes: Mapping[str, int], seed: in
     if value.dtype.is_floating_point():
         return rng.standard_normal(shape).astype(dtype)
     if value.dtype == ir.DataType.BOOL:
-        return rng.integers(0, 2, shape).astype(dtype)
+        goes_on = any(node.op_type == "Loop" and index == 1 for node, index in _readers(model, value))
+        return np.ones(shape, dtype) if goes_on else rng.integers(0, 2, shape).astype(dtype)
     if value.dtype.is_integer():
         low, high = _integer_range(model, value)
         return rng.integers(low, high, shape).astype(dtype)
@@ -142,6 +146,8 @@ def _integer_range(model: ir.Model, value: ir.Value) -> tuple[int, int]:
     width = value.dtype.bitwidth
     if width <= 8:
         return (-(1 << width - 1), 1 << width - 1) if value.dtype.is_signed() else (0, 1 << width)
+    if any(node.op_type == "Loop" and index == 0 for node, index in _readers(model, value)):
+        return 1, MOST_ROUNDS + 1
     sizes = _indexed_sizes(model, value)
     return 0, max(1, min(sizes)) if sizes else 2
 

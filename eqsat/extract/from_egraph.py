@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
@@ -55,12 +56,16 @@ class Pricing:
         snapshot: The e-graph.
         costs: The cost models of the targets.
         runtime: The operators that ONNX Runtime runs on the host; None for another host.
+        bodies: The costs of bodies of control flow that are optimized by themselves.
     """
 
-    def __init__(self, snapshot: Snapshot, costs: CostModel, runtime: Runtime | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, costs: CostModel, runtime: Runtime | None = None, bodies: BodyCosts | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.costs = costs
         self.runtime = runtime
+        self.bodies = bodies or BodyCosts()
         self.facts = [
             TensorFacts(t, None if v is None else v.numpy(), c or v is not None, True)
             for t, v, c in zip(snapshot.types, snapshot.value, snapshot.constant, strict=True)
@@ -91,6 +96,22 @@ class Pricing:
             return ""
         return self.costs.family(target, node.op, node.attrs, self.operands(node), self.outputs(node))
 
+    def baseline(self, node: ENode) -> float:
+        """Seconds of an operator of the input as it stands, on the host."""
+        known = node.kind == "op" and self.bodies.knows(node.attrs)
+        return self.control(node, "before") if known else self.cost(node, 0)
+
+    def control(self, node: ENode, which: str, bodies: BodyCosts | None = None) -> float:
+        """Seconds of an If, Loop or Scan on the host.
+
+        Args:
+            node: Whose bodies have costs.
+            which: The field of :class:`~eqsat.extract.bodies.BodyCost`.
+            bodies: The costs; by default those of the pricing.
+        """
+        operands = self.costs.sized(self.operands(node), str(node.op))
+        return (bodies or self.bodies).seconds(node.op, node.attrs, operands, self.costs.launch(0), which)
+
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""
         if target != 0 and not self._inner.isdisjoint((node.eclass, *node.children)):
@@ -103,6 +124,8 @@ class Pricing:
             outputs = self.outputs(node)
             if target == 0 and self.runtime is not None and not self.runtime.runs(node, outputs):
                 return np.inf
+            if target == 0 and self.bodies.knows(node.attrs):
+                return self.control(node, "after")
             return self.costs.operator(target, node.op, node.attrs, self.operands(node), outputs)
         instance = node.composite
         assert instance is not None
@@ -177,7 +200,7 @@ def formulate(
         roots=tuple(dict.fromkeys(position[r] for r in roots)),
     )
     original, own = _original(snapshot, encoding, nodes, position, fixed)
-    baseline = float(sum(pricing.cost(snapshot.nodes[n], 0) for n in own))
+    baseline = float(sum(pricing.baseline(snapshot.nodes[n]) for n in own))
     return Formulation(
         snapshot, problem, tuple(nodes), tuple(reached), position, original, baseline, own, pricing.costs.targets
     )

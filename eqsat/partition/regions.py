@@ -12,8 +12,12 @@ from eqsat.partition.plan import Plan, Region
 from eqsat.partition.subgraphs import reads
 
 
-def regions(plan: Plan) -> list[Region]:
+def regions(plan: Plan, counts: dict[str, int] | None = None) -> list[Region]:
     """Regions of a program in execution order, pieces on the host included.
+
+    Args:
+        plan: The program.
+        counts: By target the number of the last region that has a name; those of the plan are added.
 
     Every node belongs to one region. Regions are connected and convex, their quotient is acyclic, and no two
     neighbours on one target could be one region. Names are ``TARGET_k``, counted by target in execution order.
@@ -25,15 +29,15 @@ def regions(plan: Plan) -> list[Region]:
         needed.update(
             v for v in reads(plan, node) if v in producer and staging.region[producer[v]] != staging.region[i]
         )
-    counts = [0] * len(plan.targets)
+    counts = {} if counts is None else counts
     result = []
-    for number, nodes in enumerate(staging.regions):
+    for at, nodes in enumerate(staging.regions):
         target = plan.nodes[nodes[0]].target
         operands = (v for i in nodes for v in reads(plan, plan.nodes[i]) if v not in plan.constants)
-        inputs = dict.fromkeys(v for v in operands if v not in producer or staging.region[producer[v]] != number)
+        inputs = dict.fromkeys(v for v in operands if v not in producer or staging.region[producer[v]] != at)
         outputs = (v for i in nodes for v in plan.nodes[i].outputs if v is not None and v in needed)
-        name = f"{plan.targets[target]}_{counts[target]}"
-        counts[target] += 1
+        number = counts[plan.targets[target]] = counts.get(plan.targets[target], -1) + 1
+        name = f"{plan.targets[target]}_{number}"
         result.append(Region(name, target, tuple(nodes), tuple(inputs), tuple(outputs)))
     return result
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import subgraphs
-from eqsat.schema.types import Attrs, GraphAttr
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr
 
 
 def captured_names(attrs: Attrs) -> tuple[str, ...]:
@@ -47,6 +48,25 @@ def captured_values(plan: Plan, node: PlanNode) -> dict[str, int]:
             )
         found[name] = plan.subgraph_names[name]
     return found
+
+
+def with_bodies(plan: Plan, bodies: Mapping[ir.Graph, ir.Graph]) -> Plan:
+    """The plan with other bodies of the control flow that the host executes.
+
+    Args:
+        plan: The program.
+        bodies: By the body in the plan, another one that captures no further values.
+    """
+
+    def swapped(value: AttrValue) -> AttrValue:
+        found = bodies.get(value.graph) if isinstance(value, GraphAttr) else None
+        return value if found is None or not isinstance(value, GraphAttr) else replace(value, graph=found)
+
+    nodes = tuple(
+        replace(node, attrs=tuple((name, swapped(value)) for name, value in node.attrs)) if node.target == 0 else node
+        for node in plan.nodes
+    )
+    return replace(plan, nodes=nodes) if bodies else plan
 
 
 def reads(plan: Plan, node: PlanNode) -> tuple[int, ...]:

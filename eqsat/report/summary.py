@@ -44,6 +44,7 @@ class KernelRow:
         cost: Seconds.
         rule: What made it; empty for an operator of the input model.
         place: ``file:line`` of that rule or composite.
+        body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
     """
 
     name: str
@@ -54,6 +55,7 @@ class KernelRow:
     cost: float
     rule: str = ""
     place: str = ""
+    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class RegionRow:
         inputs: Tensors it reads from outside, constants left out.
         outputs: Tensors that are read outside.
         cost: Seconds of its kernels, its dispatch and the copies it needs.
+        body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
     """
 
     name: str
@@ -75,6 +78,7 @@ class RegionRow:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     cost: float
+    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)

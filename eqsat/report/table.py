@@ -41,11 +41,14 @@ def before_after(summary: Summary) -> Table:
 
 def regions(summary: Summary, limit: int | None = None) -> Table:
     """The pieces of the program in execution order, at most ``limit`` of them."""
-    table = _table("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost")
+    inside = ["in"] if any(row.body for row in summary.regions) else []
+    table = _table("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost", *inside)
     rows, left = _cut(summary.regions, limit)
     for row in rows:
         counts = (row.kernels, row.operators, len(row.inputs), len(row.outputs))
-        table.add_row(_raw(row.name), _raw(row.target), *(f"{n:,}" for n in counts), units.seconds(row.cost))
+        cells = [f"{n:,}" for n in counts]
+        last = [_raw(row.body)] if inside else []
+        table.add_row(_raw(row.name), _raw(row.target), *cells, units.seconds(row.cost), *last)
     if left:
         table.add_row(f"… {left:,} more")
     return table

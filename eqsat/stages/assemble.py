@@ -14,6 +14,7 @@ from eqsat.partition.functions import to_model
 from eqsat.partition.partition_functions import PartitionFunction, annotate_composites
 from eqsat.partition.plan import Plan, Region
 from eqsat.partition.regions import regions
+from eqsat.partition.subgraphs import with_bodies
 from eqsat.rules.ast import Target
 from eqsat.stages.price import Priced
 
@@ -44,6 +45,7 @@ def assemble(
     solution: Solution,
     targets: Sequence[Target] = (),
     functions: Mapping[str, PartitionFunction] | None = None,
+    counts: dict[str, int] | None = None,
 ) -> Program:
     """Makes a plan of an extraction's choices.
 
@@ -52,6 +54,7 @@ def assemble(
         solution: What was chosen.
         targets: Whose ``annotate`` clauses count.
         functions: Partition functions by the name of their composite.
+        counts: By target the number of the last region that has a name.
 
     Raises:
         OptimizationError: A partition function does something else than to annotate.
@@ -62,9 +65,15 @@ def assemble(
     encoding = priced.saturated.saturation.encoding
     assembled = assemble_plan(formulation, choices, encoding, list(priced.outputs), priced.pricing)
     assembled = annotate_composites(assembled, targets, functions or {})
-    return Program(assembled, tuple(regions(assembled.plan)))
+    return Program(assembled, tuple(regions(assembled.plan, counts)))
 
 
-def export(program: Program, original: ir.Model) -> ir.Model:
-    """Writes a program as an ONNX model; the original supplies what the program does not contain."""
-    return to_model(program.plan, program.regions, original)
+def export(program: Program, original: ir.Model, bodies: Mapping[ir.Graph, ir.Graph] | None = None) -> ir.Model:
+    """Writes a program as an ONNX model; the original supplies what the program does not contain.
+
+    Args:
+        program: What was chosen.
+        original: The input model.
+        bodies: What stands in the place of bodies of control flow that the host executes.
+    """
+    return to_model(with_bodies(program.plan, bodies or {}), program.regions, original)

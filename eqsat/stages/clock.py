@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from eqsat.egraph.limits import LastGuard
 from eqsat.stages.event import Event, Progress
 
+LEAST_TIME = 0.1
+"""Seconds that a solver, or a body of control flow, gets even when the time is over."""
+
 
 class Clock:
     """Wall-clock time until a limit, CPU seconds by stage, and the progress events around each stage.
@@ -38,6 +41,10 @@ class Clock:
     def say(self, event: Event) -> None:
         if self._progress is not None:
             self._progress(event)
+
+    def share(self, part: float) -> Clock:
+        """A clock for a part of the time that is left; it tells nobody of its stages."""
+        return Clock(max(part * self.left, LEAST_TIME))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

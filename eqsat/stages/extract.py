@@ -12,12 +12,9 @@ from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.programs.ties import settle_ties
 from eqsat.extract.programs.together import together
 from eqsat.extract.solve import solve
-from eqsat.stages.clock import Clock
+from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Event
 from eqsat.stages.options import Objective
-
-LEAST_TIME = 0.1
-"""Seconds that a solver gets even when the time is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,24 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     )
 
 
+def inside(loaded: Loaded, body: ir.Model) -> Loaded:
+    """The body of control flow as input of a search of its own, with the same targets and rules.
+
+    Args:
+        loaded: The model around it.
+        body: As loaded.
+
+    Raises:
+        OptimizationError: An input is not a tensor of known rank.
+    """
+    model = settled(body)
+    placing, rewriting = split(loaded.rules)
+    model, placed = place(model, placing)
+    require_ranks(model.graph.inputs)
+    sizes = {name: loaded.sizes.get(name, size) for name, size in free_sizes(model, {}).items()}
+    return replace(loaded, model=model, rewriting=tuple(rewriting), placed=tuple(placed), notes=(), sizes=sizes)
+
+
 def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
     """The operators that the declarations, rules and targets of a search declare.
 

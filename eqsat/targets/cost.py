@@ -103,6 +103,14 @@ class CostModel:
             self._operators[key] = self._operator(target, op, attrs, inputs, outputs, place or str(op))
         return self._operators[key]
 
+    def launch(self, target: int) -> float:
+        """Seconds to start one kernel on the target."""
+        return self.targets[target].launch
+
+    def sized(self, operands: Sequence[TensorFacts | None], place: str) -> list[TensorFacts | None]:
+        """Facts of operands at the sizes at which costs are taken."""
+        return [self._sized_facts(f, f"input {i}", place) for i, f in enumerate(operands)]
+
     def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
         """Family of kernels that computes a plain operator; empty if the target's file names none."""
         if not self._entries[target].name_families:

@@ -72,8 +72,8 @@ class Oracle:
         if find_reference(op) is not None:
             return own(op, attrs, inputs, outputs)
         if any(isinstance(value, GraphAttr) for _, value in attrs):
-            results = own(op, attrs, inputs, outputs)
-            self.used["onnx.reference"] = self.used.get("onnx.reference", 0) + 1
+            name, results = _flow(op, attrs, inputs, outputs)
+            self.used[name] = self.used.get(name, 0) + 1
             return results
         _require_defined(op, attrs, inputs)
         reasons = []
@@ -113,13 +113,34 @@ def own(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple
     Raises:
         Undefined, Failed: See there.
     """
+    if any(isinstance(value, GraphAttr) for _, value in attrs):
+        return _flow(op, attrs, inputs, outputs)[1]
     _require_defined(op, attrs, inputs)
-    flow = any(isinstance(value, GraphAttr) for _, value in attrs)
     try:
         with np.errstate(all="ignore"):
-            return (_by_reference if flow else evaluate)(op, attrs, inputs, outputs)
+            return evaluate(op, attrs, inputs, outputs)
     except Exception as error:
         raise Failed(str(error)) from error
+
+
+def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tuple[str, tuple[Value, ...]]:
+    """Results of an If, Loop or Scan, and who has computed them.
+
+    Raises:
+        Undefined, Failed: See there.
+    """
+    _require_defined(op, attrs, inputs)
+    # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds.
+    limit = inputs[0] if op.name == "Loop" and inputs else 1
+    bounded = limit is not None and 1 <= int(np.asarray(limit).reshape(-1)[0]) <= MOST_ROUNDS
+    reasons = []
+    for name in ("onnxruntime", "onnx.reference") if bounded else ("onnx.reference",):
+        try:
+            with np.errstate(all="ignore"):
+                return name, _CALLS[name](op, attrs, inputs, outputs)
+        except Exception as error:
+            reasons.append(f"{name}: {error}")
+    raise Failed("; ".join(reasons))
 
 
 def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:
@@ -172,14 +193,16 @@ def _by_runtime(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) 
     if op.name in _CRASHING and any(isinstance(x, np.ndarray) and not x.size for x in inputs):
         raise Failed("ONNX Runtime may crash on empty tensors here")
     key = (op, attrs, tuple(kinds), outputs)
+    names = _names(attrs, len(inputs))
     session = _sessions.get(key)
     if session is None:
         if len(_sessions) >= _MOST_SESSIONS:
             _sessions.clear()
-        session = _sessions[key] = _session(op, attrs, kinds, outputs)
+        session = _sessions[key] = _session(op, attrs, kinds, outputs, names)
     if isinstance(session, str):
         raise Failed(session)
-    feeds = {f"i{k}": np.ascontiguousarray(x) if x.ndim else x for k, x in enumerate(inputs) if x is not None}
+    given = zip(names, inputs, strict=True)
+    feeds = {name: np.ascontiguousarray(x) if x.ndim else x for name, x in given if x is not None}
     found = tuple(session.run(None, feeds))
     if any(x is None for x in found):
         raise Failed("ONNX Runtime gives no result")  # QLinearSoftmax of an empty tensor
@@ -190,17 +213,29 @@ _CRASHING = frozenset({"InstanceNormalization", "GroupNormalization"})
 """Operators whose kernels write beyond the end of empty tensors (ONNX Runtime 1.31)."""
 
 
-def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs: int) -> Any:
+def _names(attrs: Attrs, count: int) -> list[str]:
+    """Names of the operands of a model of one operator; its bodies read captured values by the names they have."""
+    captured = _captured(attrs)
+    return [*(f"i{k}" for k in range(count - len(captured))), *captured]
+
+
+def _captured(attrs: Attrs) -> list[str]:
+    graphs = [value for _, value in attrs if isinstance(value, GraphAttr)]
+    return list(dict.fromkeys(name for graph in graphs for name in graph.captured))
+
+
+def _session(op: OpKey, attrs: Attrs, kinds: Sequence[np.dtype | None], outputs: int, operands: Sequence[str]) -> Any:
     """A session of one operator; a text where there is no kernel for it."""
-    names = ["" if kind is None else f"i{k}" for k, kind in enumerate(kinds)]
+    own_inputs = len(kinds) - len(_captured(attrs))
+    names = ["" if kind is None else name for name, kind in zip(operands[:own_inputs], kinds, strict=False)]
     node = onnx.helper.make_node(op.name, names, [f"o{k}" for k in range(outputs)], domain=op.domain)
     node.attribute.extend(to_protos(attrs, op))
     graph = onnx.helper.make_graph(
         [node],
         "node",
         [
-            onnx.helper.make_tensor_value_info(f"i{k}", ir.DataType.from_numpy(kind).value, None)
-            for k, kind in enumerate(kinds)
+            onnx.helper.make_tensor_value_info(name, ir.DataType.from_numpy(kind).value, None)
+            for name, kind in zip(operands, kinds, strict=True)
             if kind is not None
         ],
         [onnx.helper.make_value_info(f"o{k}", onnx.TypeProto()) for k in range(outputs)],
@@ -228,8 +263,7 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
     if op == OpKey("", "Loop") and len(inputs) > 1 and inputs[1] is None:
         # The reference of onnx 1.23 makes no round of a loop without a condition.
         inputs = [inputs[0], np.asarray(True), *inputs[2:]]
-    graphs = [value for _, value in attrs if isinstance(value, GraphAttr)]
-    names = list(dict.fromkeys(name for graph in graphs for name in graph.captured))
+    names = _captured(attrs)
     own_inputs = len(inputs) - len(names)
     node = ReferenceNode(op, opset.opset_version(op.domain), to_protos(attrs, op), outputs, opset.PINNED_OPSET)
     with bounds.metered(steps=MOST_ROUNDS):

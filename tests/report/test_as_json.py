@@ -64,8 +64,8 @@ def test_names_of_rows_are_those_documented() -> None:
         )
     }
     assert keys == {
-        "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place"],
-        "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost"],
+        "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place", "body"],
+        "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost", "body"],
         "HostRow": ["name", "op", "cost", "refusals"],
         "Refusal": ["target", "reason"],
         "RuleRow": [

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from eqsat import bounds
 from eqsat.errors import ModelError
+from eqsat.model.inference.bodies import without_calls
 from eqsat.model.inference.carried import CARRIED, carried_types
 from eqsat.model.inference.infer import infer_types, is_parameter
 from eqsat.model.inference.shape_values import propagate
@@ -104,7 +105,9 @@ def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) 
         types = types[: len(node.inputs)] + types[own:]
         inputs = [*node.inputs, *inputs[own:]]
     values = [None if v is None else _value(run, op, v) for v in inputs[: len(node.inputs)]]
-    found = infer_types(op, attrs, types, values, len(node.outputs), place=place)
+    graph = node.graph
+    flat = attrs if graph is None else without_calls(attrs, run.functions, graph.opset_imports)
+    found = infer_types(op, flat, types, values, len(node.outputs), place=place)
     if op in CARRIED:
         found = carried_types(
             op, attrs, types[:own], values[:2], found, lambda graph, given: _body_types(run, graph, given)

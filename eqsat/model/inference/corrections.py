@@ -188,11 +188,46 @@ def _is_long(size: int | ir.SymbolicDim) -> bool:
 
 
 @cache
+def _keep_loops_sound() -> None:
+    """Wraps the package's rules of Loop and Scan, which take the shapes of the first round for those of all rounds."""
+    _wrap(OpKey("", "Loop"), partial(_for_all_rounds, before=2, after=1))
+    _wrap(OpKey("", "Scan"), partial(_for_all_rounds, before=0, after=0))
+
+
+def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
+    """The rule with open dimensions where the body changes the shape of a value that it carries.
+
+    Args:
+        rule: Of the package.
+        before: Inputs of the body before the carried values.
+        after: Outputs of the body before them.
+    """
+
+    def for_all_rounds(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        body = node.attributes["body"].as_graph()
+        scanned = node.attributes.get("num_scan_inputs")
+        carried = len(body.inputs) - before - (0 if scanned is None else scanned.as_int())
+        given = [v.shape for v in body.inputs[before : before + carried]]
+        made = [v.shape for v in body.outputs[after : after + carried]]
+        if given == made and None not in given:
+            return
+        # One value that changes may change the others in a later round.
+        keep_rank = all(g is not None and m is not None and len(g) == len(m) for g, m in zip(given, made, strict=True))
+        for value in node.outputs:
+            known = value.shape
+            rank = None if known is None or not keep_rank else len(known)
+            value.shape = None if rank is None else ir.Shape([context.new_symbolic_dim() for _ in range(rank)])
+
+    return for_all_rounds
+
+
 def make_sound() -> None:
     """Puts the wrapped rules into the package's registry, once."""
     osi.registry.collect()
     _keep_broadcasts_sound()
     _keep_ranks_sound()
     _keep_branches_sound()
+    _keep_loops_sound()
     _keep_slices_sound()
     _keep_expressions_short()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -80,9 +80,13 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
     graph = model.graph
     inputs = {name for value in graph.inputs for name in (value.shape.free_symbols() if value.shape else ())}
     constants = set(graph.initializers.values())
+    in_loops = {value: value.shape for value in _in_loops(graph)}
     # The package refuses more than ONNX does; then the dimensions stay open.
     with contextlib.suppress(Exception):
         osi.infer_symbolic_shapes(model, warn_on_missing=False, adopt_declared_symbols=False)
+    for value, shape in in_loops.items():
+        # It writes the shapes of the first round.
+        value.shape = shape
     values = [*graph.inputs, *constants]
     for node in ir.traversal.RecursiveGraphIterator(graph):
         values += node.outputs
@@ -119,6 +123,16 @@ def refine(model: ir.Model, declared: Mapping[ir.Value, TensorType]) -> None:
                 value.shape = ir.Shape(
                     [_settled(d, names, number) for d, number in zip(value.shape, numbers, strict=True)]
                 )
+
+
+def _in_loops(graph: ir.Graph) -> Iterator[ir.Value]:
+    """The values in the bodies of all loops."""
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        if node.op_type in ("Loop", "Scan") and not node.domain:
+            body = node.attributes["body"].as_graph()
+            yield from body.inputs
+            for inner in ir.traversal.RecursiveGraphIterator(body):
+                yield from inner.outputs
 
 
 def _is_generated(name: str | None) -> bool:

@@ -1,0 +1,61 @@
+"""What a model costs as it stands, wholly on the host, with its bodies as often as they run."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from eqsat.control.edit import constant_of
+from eqsat.control.model import body_model
+from eqsat.control.site import is_control, sites
+from eqsat.egraph.encode import operands
+from eqsat.errors import EqsatError
+from eqsat.extract.bodies import BodyCost, BodyCosts
+from eqsat.ops.functions import ANNOTATIONS
+from eqsat.ops.properties import is_deterministic
+from eqsat.rules.evaluation import TensorFacts
+from eqsat.schema.attributes import op_key
+from eqsat.schema.types import type_of
+from eqsat.targets.cost import CostModel
+
+
+def cost_before(model: ir.Model, costs: CostModel) -> tuple[float, int]:
+    """Seconds on the host, and how many operators there are; constant expressions do not count.
+
+    Args:
+        model: As loaded.
+        costs: The host first.
+
+    Raises:
+        OptimizationError: The size of a tensor is not known.
+    """
+    seconds, count = 0.0, 0
+    bodies: dict[ir.Graph, BodyCost] = {}
+    for site in sites(model.graph):
+        try:
+            once, inner = cost_before(body_model(site, model), costs)
+        except EqsatError:
+            continue
+        bodies[site.graph] = BodyCost(once, once, once)
+        count += inner
+    known = BodyCosts(bodies)
+    fixed: set[ir.Value] = set(model.graph.initializers.values())
+    for node in model.graph:
+        op = op_key(node)
+        inputs, attrs = operands(node)
+        if inputs and all(v is None or v in fixed for v in inputs) and is_deterministic(op, attrs):
+            fixed.update(node.outputs)
+            continue
+        if op in ANNOTATIONS:
+            continue
+        looped = is_control(node)
+        facts = [
+            None if v is None else TensorFacts(type_of(v), constant_of(v) if looped else None, v in fixed, True)
+            for v in inputs
+        ]
+        count += 1
+        if looped and known.knows(attrs):
+            seconds += known.seconds(op, attrs, costs.sized(facts, str(op)), costs.launch(0))
+            continue
+        read = [type_of(v) if v.uses() or v.is_graph_output() else None for v in node.outputs]
+        seconds += costs.operator(0, op, attrs, facts, read, place=node.name or str(op))
+    return seconds, count

@@ -1,0 +1,185 @@
+"""The searches of a model's bodies: each body is a model of its own, with a share of the time.
+
+The e-graph of the model around it contains the bodies of the input. The programs found here take their place in the
+result, and their costs count in the operators' costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import onnx_ir as ir
+
+from eqsat.control.model import body_model
+from eqsat.control.put_back import to_body
+from eqsat.control.site import Site, sites
+from eqsat.errors import EqsatError, VerificationError
+from eqsat.extract.bodies import BodyCost, BodyCosts
+from eqsat.result import Result
+from eqsat.stages.clock import Clock
+from eqsat.stages.load import Loaded, inside
+from eqsat.stages.options import Objective
+
+
+@dataclass(frozen=True)
+class Found:
+    """A program that a search found.
+
+    Attributes:
+        result: The program; a model with the bodies' programs in their place.
+        inner: The programs of its bodies.
+    """
+
+    result: Result
+    inner: tuple[Inner, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The program of a body.
+
+    Attributes:
+        site: The body in the input.
+        found: Its program.
+        check: Executes it against the body of the input.
+    """
+
+    site: Site
+    found: Found
+    check: Callable[[Found, int], Result]
+
+    def checked(self, seed: int) -> Inner:
+        """Itself, once it has been executed.
+
+        Raises:
+            VerificationError: It computes something else than the body of the input.
+        """
+        try:
+            return Inner(self.site, Found(self.check(self.found, seed), self.found.inner), self.check)
+        except VerificationError as error:
+            place = f"the {self.site}, {error.place}" if error.place else f"the {self.site}"
+            raise VerificationError(error.requirement, place=place, actual=error.actual, hint=error.hint) from error
+
+
+class Searched(Protocol):
+    """The search of one body."""
+
+    @property
+    def untouched(self) -> str:
+        """Why the body is left unchanged; empty if it is not."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, a sentence each."""
+        ...
+
+    def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
+        """A program, which is not executed; regions are numbered on from ``counts``."""
+        ...
+
+    def checked(self, found: Found, seed: int) -> Result:
+        """The result with its verification."""
+        ...
+
+
+LEAST_SHARE = 0.1
+"""Of the time that is left, for even the smallest body; what it leaves over, the others have."""
+
+S = TypeVar("S", bound=Searched)
+
+
+@dataclass(frozen=True)
+class Nested(Generic[S]):
+    """The searches of all bodies of a model that can be searched.
+
+    Attributes:
+        searches: By body.
+        best: The best programs.
+        counts: By target, the number of the last region in these.
+        notes: On bodies that stay as they are, a sentence each.
+    """
+
+    searches: tuple[tuple[Site, S], ...] = ()
+    best: tuple[Inner, ...] = ()
+    counts: Mapping[str, int] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def costs(self) -> BodyCosts:
+        """What the best programs cost."""
+        return BodyCosts({inner.site.graph: body_cost(inner.found.result) for inner in self.best})
+
+    def find(
+        self, objective: Objective, seed: int, counts: dict[str, int] | None
+    ) -> tuple[tuple[Inner, ...], dict[str, int]]:
+        """Programs of all bodies, and by target the number of the last region that has a name.
+
+        Args:
+            objective: Which programs.
+            seed: Of random ones.
+            counts: Where regions are numbered on from; None in the main graph, where the numbers begin.
+        """
+        if objective == "best":
+            return self.best, dict(self.counts or {}) if counts is None else counts
+        counts = {} if counts is None else counts
+        return _found(self.searches, objective, seed, counts), counts
+
+
+def search_bodies(
+    loaded: Loaded, clock: Clock, search: Callable[[Loaded, Clock], S], counts: dict[str, int]
+) -> Nested[S]:
+    """Searches the bodies of a model, each with a share of the time according to its size.
+
+    Args:
+        loaded: The model.
+        clock: Of the composition.
+        search: Searches one body.
+        counts: By target the number of the last region that has a name; those of the bodies are added.
+    """
+    places = list(sites(loaded.model.graph))
+    sizes = [sum(1 for _ in ir.traversal.RecursiveGraphIterator(site.graph)) for site in places]
+    left = sum(sizes) + len(loaded.model.graph)
+    searches: list[tuple[Site, S]] = []
+    notes: list[str] = []
+    best: list[Inner] = []
+    for site, size in zip(places, sizes, strict=True):
+        part, left = size / max(left, 1), left - size
+        try:
+            body = inside(loaded, body_model(site, loaded.model))
+            found = search(body, clock.share(max(part, LEAST_SHARE)))
+            if found.untouched:
+                notes += [f"in the {site}: {note}" for note in found.notes]
+                continue
+            best += _found([(site, found)], "best", 0, counts)
+        except VerificationError:
+            raise
+        except EqsatError as error:
+            notes.append(f"the {site} is left unchanged: {' '.join(str(error).split(' hint: ')[0].split())}")
+            continue
+        notes += [f"in the {site}: {note}" for note in found.notes]
+        searches.append((site, found))
+    return Nested(tuple(searches), tuple(best), counts, tuple(notes))
+
+
+def bodies_of(inner: Sequence[Inner]) -> tuple[dict[ir.Graph, ir.Graph], list[ir.Function]]:
+    """What stands in the place of each body, and the functions that these call."""
+    graphs: dict[ir.Graph, ir.Graph] = {}
+    functions: list[ir.Function] = []
+    for number, one in enumerate(inner):
+        graphs[one.site.graph], called = to_body(one.site, one.found.result.model.clone(), number)
+        functions += called
+    return graphs, functions
+
+
+def _found(
+    searches: Sequence[tuple[Site, S]], objective: Objective, seed: int, counts: dict[str, int]
+) -> tuple[Inner, ...]:
+    return tuple(Inner(site, search.find(objective, seed, counts), search.checked) for site, search in searches)
+
+
+def body_cost(result: Result) -> BodyCost:
+    """Seconds of one run of a body."""
+    return BodyCost(result.baseline_cost, result.cost, result.summary.bound)

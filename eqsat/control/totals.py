@@ -1,0 +1,94 @@
+"""Costs, reports and verifications of a model together with those of its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eqsat.control.nested import Inner, body_cost
+from eqsat.extract.bodies import BodyCosts
+from eqsat.extract.from_egraph import Pricing
+from eqsat.extract.problem import Solution
+from eqsat.report.summary import RuleRow, Summary, Totals, Verification
+from eqsat.stages.assemble import Program
+
+
+def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing, inner: Sequence[Inner]) -> Solution:
+    """The solution with the costs of these programs of its bodies, and a bound that holds for all of them.
+
+    Args:
+        solution: Of the problem, in which bodies cost what the best known programs cost.
+        program: The chosen one.
+        pricing: Of the problem.
+        inner: The programs of the bodies.
+    """
+    if not inner:
+        return solution
+    costs = BodyCosts({one.site.graph: body_cost(one.found.result) for one in inner})
+    nodes = [
+        enode
+        for node, enode in zip(program.plan.nodes, program.assembled.enodes, strict=True)
+        if node.target == 0 and costs.knows(node.attrs)
+    ]
+    cost = solution.cost + sum(pricing.control(node, "after", costs) - pricing.control(node, "after") for node in nodes)
+    slack = sum(pricing.control(node, "after") - pricing.control(node, "bound") for node in nodes)
+    return replace(solution, cost=cost, bound=min(cost, max(0.0, solution.bound - slack)))
+
+
+def summary_with_bodies(summary: Summary, inner: Sequence[Inner]) -> Summary:
+    """The summary with the operators, regions and kernels of all bodies, each marked with its body.
+
+    A body's rows give the cost of one run of it.
+    """
+    for one in inner:
+        own = one.found.result.summary
+        body = str(one.site)
+        summary = replace(
+            summary,
+            before=_sum(summary.before, own.before),
+            after=_sum(summary.after, own.after),
+            kernels=(*summary.kernels, *(replace(row, body=row.body or body) for row in own.kernels)),
+            regions=(*summary.regions, *(replace(row, body=row.body or body) for row in own.regions)),
+            host_operators=(*summary.host_operators, *own.host_operators),
+            rules=tuple(_rule_sum(row, own.rules) for row in summary.rules),
+        )
+    return summary
+
+
+def verification_with_bodies(seen: Verification, inner: Sequence[Inner]) -> Verification:
+    """The verification of a whole with the pieces of its bodies; each body has been executed by itself as well."""
+    for one in inner:
+        own = one.found.result.summary.verification
+        if own is not None:
+            seen = replace(
+                seen,
+                pieces=seen.pieces + own.pieces,
+                executed=seen.executed + own.executed,
+                max_piece_error=max(seen.max_piece_error, own.max_piece_error),
+                skipped=(*seen.skipped, *(f"in the {one.site}: {reason}" for reason in own.skipped)),
+            )
+    return seen
+
+
+def _sum(whole: Totals, part: Totals) -> Totals:
+    """Totals with the operators of a body; its cost counts in that of its operator."""
+    return replace(
+        whole,
+        operators=whole.operators + part.operators,
+        composites=whole.composites + part.composites,
+        regions=whole.regions + part.regions,
+        host_operators=whole.host_operators + part.host_operators,
+    )
+
+
+def _rule_sum(row: RuleRow, others: Sequence[RuleRow]) -> RuleRow:
+    for other in others:
+        if (other.name, other.place) == (row.name, row.place):
+            return replace(
+                row,
+                matches=row.matches + other.matches,
+                applied=row.applied + other.applied,
+                chosen=row.chosen + other.chosen,
+                seconds=row.seconds + other.seconds,
+            )
+    return row

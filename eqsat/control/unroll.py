@@ -1,0 +1,93 @@
+"""Loops that make a few rounds as often as their bodies: rewriting then sees across rounds, and nothing is launched."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.control.edit import Editor, is_read
+from eqsat.control.loops import axis_is_first, carried_count, runs
+
+MOST_OPERATORS = 128
+"""Operators of all rounds together, up to which a loop is unrolled."""
+MOST_ROUNDS = 16
+"""Rounds up to which a loop is unrolled."""
+MOST_EXTRA = 1
+"""Operators that a round may take more when it stands alone: those that cut what a Scan reads and make rows of a stack.
+In a loop, each round takes a launch."""
+
+
+def unroll(node: ir.Node, editor: Editor) -> bool:
+    """Puts as many copies of its body in the place of a loop as it makes rounds, if that is known and little.
+
+    Args:
+        node: A Loop or Scan; removed if it is unrolled.
+        editor: Of the graph.
+
+    Returns:
+        Whether it is.
+    """
+    rounds = runs(node)
+    graph = node.graph
+    body = node.attributes["body"].as_graph()
+    size = sum(1 for _ in ir.traversal.RecursiveGraphIterator(body))
+    if not rounds or rounds > MOST_ROUNDS or rounds * size > MOST_OPERATORS or graph is None:
+        return False
+    count = carried_count(node)
+    is_loop = node.op_type == "Loop"
+    first = 2 if is_loop else 0
+    state = list(node.inputs[first : first + count])
+    extra = (0 if is_loop else len(node.inputs) - count) + sum(map(is_read, node.outputs[count:]))
+    if extra > MOST_EXTRA or None in state or any(not isinstance(v.type, ir.TensorType | None) for v in node.outputs):
+        return False
+    stacks: list[list[ir.Value]] = [[] for _ in body.outputs[count + (1 if is_loop else 0) :]]
+    assert isinstance(graph, ir.Graph)
+    go = editor.constant(graph, "go", np.array(True)) if is_loop else None
+    for k in range(rounds):
+        given = [v for v in state if v is not None]
+        if is_loop:
+            assert go is not None
+            given = [editor.constant(graph, "round", np.array(k, np.int64)), go, *given]
+        else:
+            given += [_slice(node, editor, j, k, rounds) for j in range(len(node.inputs) - count)]
+        made = editor.copy_in(body, node, dict(zip(body.inputs, given, strict=True)))
+        made = made[1:] if is_loop else made
+        state = made[:count]
+        for rows, value in zip(stacks, made[count:], strict=True):
+            rows.append(value)
+    read = [j for j, v in enumerate(node.outputs[count:]) if is_read(v)]
+    results = [*state, *(_stack(node, editor, j, stacks[j]) for j in read)]
+    read = [*node.outputs[:count], *(node.outputs[count + j] for j in read)]
+    for value, result in zip(read, results, strict=True):
+        assert result is not None
+        editor.replace(value, result, node)
+    graph.remove(node, safe=True)
+    return True
+
+
+def _slice(node: ir.Node, editor: Editor, index: int, k: int, rounds: int) -> ir.Value:
+    """What a Scan reads of an input in one step."""
+    axis = _of(node, "scan_input_axes", index)
+    at = rounds - 1 - k if _of(node, "scan_input_directions", index) else k
+    value = node.inputs[carried_count(node) + index]
+    graph = node.graph
+    assert value is not None and isinstance(graph, ir.Graph)
+    number = editor.constant(graph, "step", np.array(at, np.int64))
+    return editor.insert(node, "Gather", [value, number], f"{value.name}_at_{at}", axis=axis)
+
+
+def _stack(node: ir.Node, editor: Editor, index: int, rows: list[ir.Value]) -> ir.Value:
+    """The stack of what each round gives."""
+    axis = _of(node, "scan_output_axes", index)
+    if _of(node, "scan_output_directions", index):
+        rows = rows[::-1]
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    axes = editor.constant(graph, "axes", np.array([axis], np.int64))
+    parts = [editor.insert(node, "Unsqueeze", [row, axes], f"{row.name}_row") for row in rows]
+    return editor.insert(node, "Concat", parts, "rows", axis=axis)
+
+
+def _of(node: ir.Node, name: str, index: int) -> int:
+    values = node.attributes.get(name)
+    return 0 if axis_is_first(values) or values is None else values.as_ints()[index]

@@ -1,0 +1,42 @@
+"""Bodies of control flow without calls of model-local functions, which ONNX's type inference of one node cannot see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from eqsat.schema.types import Attrs, AttrValue, GraphAttr
+
+Functions = Mapping[ir.OperatorIdentifier, ir.Function]
+
+
+def without_calls(attrs: Attrs, functions: Functions, opsets: Mapping[str, int]) -> Attrs:
+    """The attributes of a node with bodies in which the functions that they call are inlined.
+
+    Args:
+        attrs: Of the node; not changed.
+        functions: Of the model.
+        opsets: Opset by domain, of the graph around the node.
+    """
+    if not functions:
+        return attrs
+
+    def inlined(value: AttrValue) -> AttrValue:
+        if not isinstance(value, GraphAttr):
+            return value
+        called = any(node.op_identifier() in functions for node in ir.traversal.RecursiveGraphIterator(value.graph))
+        return replace(value, graph=_inlined(value.graph, functions, opsets)) if called else value
+
+    return tuple((name, inlined(value)) for name, value in attrs)
+
+
+def _inlined(graph: ir.Graph, functions: Functions, opsets: Mapping[str, int]) -> ir.Graph:
+    copy = graph.clone(allow_outer_scope_values=True)
+    copy.opset_imports.update(opsets)
+    model = ir.Model(copy, ir_version=10, functions=[function.clone() for function in functions.values()])
+    InlinePass()(model)
+    copy.opset_imports.clear()
+    return copy
