@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -150,6 +151,36 @@ def test_all_sizes_that_are_missing_are_named_at_once():
         eqsat.compare(HEAD + MODELS["broadcast"], HEAD + MODELS["broadcast"])
     with pytest.raises(OptimizationError, match=r"--dim N=1 --dim H=128 --dim W=128"):
         eqsat.quantize(HEAD + MODELS["convolutions"], [])
+
+
+SETTINGS = f"""{HEAD} (float[N, S] x, int64 rate, bool on, int64 at, float[1, 1] table) => (float[N, S] y) {{
+    c = Cast<to=1>(rate) d = Gather(table, at) e = Mul(x, c) y = Add(e, d) }}"""
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_the_hint_is_one_line_that_runs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model = onnx.parser.parse_model(SETTINGS)
+    model.graph.input[2].name = "on/off 1"
+    path = str(tmp_path / "m.onnx")
+    onnx.save(model, path)
+    paths = [path] * (2 if command == "compare" else 1)
+    assert main([command, *paths]) == 1
+    hint = next(line for line in capsys.readouterr().err.splitlines() if "hint:" in line)
+    line = hint.split("on the command line ")[1].removesuffix(", or provide the inputs")
+    options = shlex.split(line)
+    assert options == ["--dim", "N=1", "--dim", "S=128", "--set", "rate=1", "--set", "on/off 1=1"]
+    assert 'dims={"N": 1, "S": 128}, values={"rate": 1, "on/off 1": 1}' in hint
+    assert main([command, *paths, *options]) == 0
+
+
+def test_run_takes_values_of_inputs(tmp_path: Path):
+    path, out = tmp_path / "m.onnx", tmp_path / "y.npz"
+    onnx.save(onnx.parser.parse_model(SETTINGS), path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.save(tmp_path / "x.npy", x)
+    given = ["-i", f"x={tmp_path / 'x.npy'}", "--set", "rate=3", "--set", "table=[[0.5]]", "-o", str(out)]
+    assert main(["run", str(path), *given]) == 0
+    assert np.array_equal(np.load(out)["y"], 3 * x + 0.5)
 
 
 def test_sizes_of_inputs_may_be_expressions():

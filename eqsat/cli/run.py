@@ -21,6 +21,7 @@ from eqsat.cli.options import (
     quiet_option,
     read_inputs,
     seed_option,
+    values_option,
     vendors_option,
 )
 from eqsat.text import name_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.argument("model", type=MODEL)
 @inputs_option
 @dims_option
+@values_option
 @declarations_option
 @seed_option("the inputs that are not given")
 @click.option(
@@ -63,6 +65,7 @@ def run(
     model: Path,
     inputs: tuple[str, ...],
     dims: dict[str, int],
+    values: dict[str, object],
     seed: int,
     output: Path | None,
     given_backends: tuple[str, ...],
@@ -87,7 +90,7 @@ def run(
         raise click.BadParameter("numpy and c exclude each other, and each may be given once", param_hint="'--backend'")
     how: Means = "c" if means == ["c"] else "numpy"
     backends = check_backends(given_backends, ("numpy", "c"))
-    loaded = api.load(model)
+    loaded = api.load(model, values=values)
     names = input_names(loaded)
     given = read_inputs(inputs, names)
     arrays = complete_inputs(loaded, given, dims=dims, seed=seed)

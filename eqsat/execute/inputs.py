@@ -82,8 +82,22 @@ def _require_sizes(model: ir.Model, drawn: Sequence[ir.Value], sizes: Mapping[st
                 f"input {v.name!r}" for v in drawn if any(missing.keys() & _names(d) for d in v.shape or ())
             ),
             actual=f"{', '.join(f'`{name}`' for name in missing)} without a number",
-            hint=f"{binding_hint(missing)}, or provide the inputs",
+            hint=f"{binding_hint(missing, _settings(model, drawn))}, or provide the inputs",
         )
+
+
+def _settings(model: ir.Model, drawn: Sequence[ir.Value]) -> list[str]:
+    """Whole numbers and truth values that index nothing; models use them as rates, counts, choices of a branch."""
+    return [
+        value.name or ""
+        for value in drawn
+        if isinstance(value.type, ir.TensorType)
+        and value.shape is not None
+        and len(value.shape) == 0
+        and value.dtype is not None
+        and (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL)
+        and not any((node.domain, node.op_type) in _INDEXED_BY and at == 1 for node, at in _readers(model, value))
+    ]
 
 
 def _names(dim: int | ir.SymbolicDim) -> frozenset[str]:

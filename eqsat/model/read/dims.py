@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -219,11 +221,19 @@ def require_bound(inputs: Sequence[ir.Value], sizes: Mapping[str, FreeSize]) -> 
             )
 
 
-def binding_hint(sizes: Mapping[str, FreeSize]) -> str:
-    """How all free sizes are bound, ready to copy."""
+def binding_hint(sizes: Mapping[str, FreeSize], settings: Sequence[str] = ()) -> str:
+    """How all free sizes are bound, ready to copy.
+
+    Args:
+        sizes: The sizes that have no number.
+        settings: Inputs that may decide a shape or a branch, to be bound to a value on the same line.
+    """
     dims = ", ".join(f'"{name}": {size.typical}' for name, size in sizes.items())
-    options = " ".join(f"--dim {name}={size.typical}" for name, size in sizes.items())
-    return f"bind {'it' if len(sizes) == 1 else 'them'} with dims={{{dims}}}, on the command line {options}"
+    values = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: 1" for name in settings)
+    options = [f"--dim {shlex.quote(f'{name}={size.typical}')}" for name, size in sizes.items()]
+    options += [f"--set {shlex.quote(f'{name}=1')}" for name in settings]
+    given = f"dims={{{dims}}}" + (f", values={{{values}}}" if values else "")
+    return f"bind {'it' if len(options) == 1 else 'them'} with {given}, on the command line {' '.join(options)}"
 
 
 def _is_batch(model: ir.Model, name: str) -> bool:
