@@ -64,7 +64,7 @@ def generate(
     check_prefix(name)
     bound, ranges = split(dims)
     known = settled(load(model, dims=bound) if bound else model)
-    sizes = received_sizes(known, ranges) if ranges else {}
+    sizes = received_sizes(known, ranges)
     # What backends execute has fixed sizes.
     serving = {} if sizes else {t: backend for t, backend in (backends or {}).items() if backend.emits}
     choices = Choices(
