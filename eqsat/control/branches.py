@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import onnx_ir as ir
 
-from eqsat.control.edit import Editor
+from eqsat.control.edit import Editor, with_outputs
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema.attributes import array_of, op_key, to_attrs
 from eqsat.schema.types import GraphAttr
@@ -37,16 +37,7 @@ def merge_equal(node: ir.Node, editor: Editor, equal: Sequence[int] | None = Non
     if kept:
         for branch in (then, otherwise):
             branch.outputs[:] = [branch.outputs[k] for k in kept]
-        made = ir.Node(
-            node.domain, node.op_type, node.inputs, list(node.attributes.values()), num_outputs=len(kept),
-            name=node.name, metadata_props=dict(node.metadata_props),
-        )  # fmt: skip
-        graph.insert_before(node, made)
-        for value, k in zip(made.outputs, kept, strict=True):
-            old = node.outputs[k]
-            value.type, value.shape = old.type, old.shape
-            value.name, old.name = old.name, None
-            old.replace_all_uses_with(value, replace_graph_outputs=True)
+        with_outputs(node, node.inputs, list(node.attributes.values()), kept)
     graph.remove(node, safe=True)
     return True
 

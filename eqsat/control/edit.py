@@ -137,11 +137,21 @@ def rebuilt(node: ir.Node, inputs: Sequence[ir.Value | None], body: ir.Graph, ke
         body: Its body.
         kept: Which outputs stay, in order.
     """
+    attributes = [a for name, a in node.attributes.items() if name != "body"]
+    made = with_outputs(node, inputs, [*attributes, ir.AttrGraph("body", body)], kept)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    return made
+
+
+def with_outputs(
+    node: ir.Node, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], kept: Sequence[int]
+) -> ir.Node:
+    """A node like another one, before it, that has taken over some of its outputs."""
     graph = node.graph
     assert graph is not None
-    attributes = [a for name, a in node.attributes.items() if name != "body"]
     made = ir.Node(
-        node.domain, node.op_type, inputs, [*attributes, ir.AttrGraph("body", body)], num_outputs=len(kept),
+        node.domain, node.op_type, inputs, attributes, num_outputs=len(kept),
         name=node.name, metadata_props=dict(node.metadata_props),
     )  # fmt: skip
     graph.insert_before(node, made)
@@ -150,5 +160,4 @@ def rebuilt(node: ir.Node, inputs: Sequence[ir.Value | None], body: ir.Graph, ke
         value.type, value.shape = old.type, old.shape
         value.name, old.name = old.name, None
         old.replace_all_uses_with(value, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
     return made
