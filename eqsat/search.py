@@ -34,7 +34,7 @@ from eqsat.report.summary import Totals, Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
-from eqsat.schema.free_sizes import typical, within
+from eqsat.schema.free_sizes import where_costed, within
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
@@ -380,12 +380,14 @@ class Search:
 def _about_sizes(loaded: Loaded) -> list[str]:
     if not loaded.sizes:
         return []
-    values = ", ".join(f"{name} = {size}" for name, size in typical(loaded.sizes).items())
-    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; costs are at {values}"]
+    places = where_costed(loaded.sizes)
+    values = [", ".join(f"{name} = {size}" for name, size in place.items()) for place in places]
+    costs = f"costs are at {values[0]}" if len(places) == 1 else f"costs are the mean of those at {'; '.join(values)}"
+    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
 
 
 def _costs(loaded: Loaded) -> CostModel:
-    return CostModel(loaded.targets, bindable=False, sizes=typical(loaded.sizes))
+    return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
 
 
 def _verified(result: Result, seen: Verification, clock: Clock) -> Result:
