@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from eqsat.schema.free_sizes import FreeSize
-
 if TYPE_CHECKING:
     import numpy as np
 
     from eqsat.model.read.dims import Size
+    from eqsat.schema.free_sizes import FreeSize
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -425,10 +424,9 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 
 def _free_size(least: str, most: str | None, usual: str | None) -> FreeSize:
-    costed = _numbers(usual) if usual else []
-    typical = costed[0] if len(costed) == 1 else 0
-    several = tuple(costed) if len(costed) > 1 else ()
-    return FreeSize(int(least), int(most) if most else None, typical, several)
+    from eqsat.schema.free_sizes import FreeSize
+
+    return FreeSize(int(least), int(most) if most else None, 0, tuple(_numbers(usual)) if usual else ())
 
 
 def _numbers(text: str) -> list[int]:
