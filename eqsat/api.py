@@ -101,7 +101,8 @@ def optimize(
         rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
-            of the range; costs are taken at the typical one.
+            of the range; costs are taken at the typical one. A list ``[16, 128, 512]`` leaves it free as well;
+            costs are the mean over these sizes.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.

@@ -21,7 +21,7 @@ from eqsat.control.put_back import add_functions, drop_unread
 from eqsat.control.totals import solution_with_bodies, summary_with_bodies, verification_with_bodies
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
-from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN
+from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, RuleStatistics
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
@@ -34,7 +34,7 @@ from eqsat.report.summary import Totals, Verification
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
-from eqsat.schema.free_sizes import typical, within
+from eqsat.schema.free_sizes import where_costed, within
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
 from eqsat.stages.clock import Clock
@@ -49,6 +49,9 @@ from eqsat.verify.verify import Verifier, switched_off
 
 if TYPE_CHECKING:
     import onnx
+
+MOST_UNDECIDED = 5
+"""Rules and composites that a note on free sizes lists."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +285,7 @@ class Search:
             seconds=clock.seconds,
             objective=objective,
             numerics=self.options.numerics,
-            notes=self.notes,
+            notes=(*self.notes, *_about_undecided(self.saturation.statistics)),
         )
         summary = summary_with_bodies(summary, inner)
         if self.given is not None and self.given is not self.model:
@@ -380,12 +383,23 @@ class Search:
 def _about_sizes(loaded: Loaded) -> list[str]:
     if not loaded.sizes:
         return []
-    values = ", ".join(f"{name} = {size}" for name, size in typical(loaded.sizes).items())
-    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; costs are at {values}"]
+    places = where_costed(loaded.sizes)
+    values = [", ".join(f"{name} = {size}" for name, size in place.items()) for place in places]
+    costs = f"costs are at {values[0]}" if len(places) == 1 else f"costs are the mean of those at {'; '.join(values)}"
+    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
+
+
+def _about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:
+    """What free sizes kept from being applied, most often first."""
+    rows = sorted((s for s in statistics if s.undecided), key=lambda s: (-s.undecided, s.name))
+    shown = [f"{s.name} ({s.undecided_condition})" for s in rows[:MOST_UNDECIDED]]
+    if len(rows) > len(shown):
+        shown.append(f"and {len(rows) - len(shown)} more, see the table of rules")
+    return [f"not applied because sizes are free, each with a condition that fails: {'; '.join(shown)}"] if rows else []
 
 
 def _costs(loaded: Loaded) -> CostModel:
-    return CostModel(loaded.targets, bindable=False, sizes=typical(loaded.sizes))
+    return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
 
 
 def _verified(result: Result, seen: Verification, clock: Clock) -> Result:
@@ -414,6 +428,7 @@ def _saturated(
         enodes=options.enodes,
         egg=loaded.egg,
         approximations=approximations,
+        places=where_costed(loaded.sizes) if loaded.sizes else (),
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
     pricing = Pricing(saturated.snapshot, _costs(loaded), runtime, nested.costs)

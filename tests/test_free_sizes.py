@@ -16,7 +16,7 @@ from eqsat.cli import main
 from eqsat.errors import EqsatError, ExecutionError, ModelError, OptimizationError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.dims import free_sizes
+from eqsat.model.read.dims import free_sizes, split
 from eqsat.schema.free_sizes import FreeSize, samples
 from tests.model.running import run_ort
 
@@ -124,7 +124,7 @@ def test_costs_are_taken_at_the_typical_size():
 
 def test_what_is_assumed_of_a_size():
     model = load(HEAD + "(float[batch, seq] a, float[3, k] b) => (y) { y = MatMul(b, a) }")
-    sizes = free_sizes(model, {"seq": (2, 8)})
+    sizes = free_sizes(model, split({"seq": (2, 8)})[1])
     assert sizes == {"batch": FreeSize(1, None, 1), "seq": FreeSize(2, 8, 8), "k": FreeSize(1, None, 128)}
     assert [s["seq"] for s in samples(sizes)] == [8, 8, 2, 8]
 

@@ -15,6 +15,9 @@ import click
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.model.read.dims import Size
+    from eqsat.schema.free_sizes import FreeSize
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 MODEL = click.Path(path_type=Path)
@@ -46,10 +49,10 @@ def dims_option(command: _Command) -> _Command:
 def sizes_option(command: _Command) -> _Command:
     """``--dim`` for sizes or ranges of sizes; arrives as a dictionary of numbers and tuples."""
     help_text = (
-        "Bind a symbolic dimension of the model's inputs, or give its range and the size at which costs are taken. "
-        "May be repeated."
+        "Bind a symbolic dimension of the model's inputs, or give its range and the sizes at which costs "
+        "are taken, or only these sizes. May be repeated."
     )
-    return _dim_option("NAME=SIZE|FROM..TO[@TYPICAL]", _sizes, help_text)(command)
+    return _dim_option("NAME=SIZE[,SIZE...]|FROM..TO[@SIZE[,SIZE...]]", _sizes, help_text)(command)
 
 
 def _dim_option(form: str, read: Callable[..., Any], help_text: str) -> Callable[[_Command], _Command]:
@@ -401,24 +404,37 @@ def _values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
     return found
 
 
-def _sizes(
-    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]]:
-    found: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]] = {}
+def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, Size]:
+    found: dict[str, Size] = {}
     for text in values:
         match = _SIZES.fullmatch(text)
         if match is None:
-            forms = "NAME=SIZE, NAME=FROM..TO or NAME=FROM..TO@TYPICAL, such as N=1 or seq=1..512@128"
+            forms = (
+                "NAME=SIZE, NAME=SIZE,SIZE,..., NAME=FROM..TO or NAME=FROM..TO@TYPICAL, such as "
+                "N=1, N=1,8,64 or seq=1..512@128"
+            )
             raise click.BadParameter(f"{text[:80]!r} is not of the form {forms}")
-        name, size, least, most, usual = match.groups()
-        end = int(most) if most else None
-        value = int(size) if size else (int(least), end, int(usual)) if usual else (int(least), end)
+        name, listed, least, most, usual = match.groups()
+        value = _numbers(listed) if listed else _free_size(least, most, usual)
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
         if found.setdefault(name, value) != value:
             raise click.BadParameter(f"{name} is given twice")
     return found
 
 
-_SIZES = re.compile(r"(.+)=(?:(\d{1,18})|(\d{1,18})\.\.(\d{1,18})?(?:@(\d{1,18}))?)", re.ASCII)
+def _free_size(least: str, most: str | None, usual: str | None) -> FreeSize:
+    from eqsat.schema.free_sizes import FreeSize
+
+    return FreeSize(int(least), int(most) if most else None, 0, tuple(_numbers(usual)) if usual else ())
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+_NUMBERS = r"\d{1,18}(?:,\d{1,18})*"
+_SIZES = re.compile(rf"(.+)=(?:({_NUMBERS})|(\d{{1,18}})\.\.(\d{{1,18}})?(?:@({_NUMBERS}))?)", re.ASCII)
 
 
 def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:

@@ -90,7 +90,7 @@ def generate(
         return emitted
 
 
-def received_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]]) -> dict[str, FreeSize]:
+def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str, FreeSize]:
     """The sizes that a program receives.
 
     Raises:

@@ -9,7 +9,7 @@ from eqsat.control.model import body_model
 from eqsat.control.site import is_control, sites
 from eqsat.egraph.encode import operands
 from eqsat.errors import EqsatError
-from eqsat.extract.bodies import BodyCost, BodyCosts
+from eqsat.extract.bodies import BodyCost, BodyCosts, mean_seconds
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.ops.properties import is_deterministic
 from eqsat.rules.evaluation import TensorFacts
@@ -54,7 +54,7 @@ def cost_before(model: ir.Model, costs: CostModel) -> tuple[float, int]:
         ]
         count += 1
         if looped and known.knows(attrs):
-            seconds += known.seconds(op, attrs, costs.sized(facts, str(op)), costs.launch(0))
+            seconds += mean_seconds(costs, known, op, attrs, facts)
             continue
         read = [type_of(v) if v.uses() or v.is_graph_output() else None for v in node.outputs]
         seconds += costs.operator(0, op, attrs, facts, read, place=node.name or str(op))

@@ -15,6 +15,7 @@ from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.query import Site
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
+from eqsat.egraph.undecided import Undecided
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
@@ -63,15 +64,17 @@ class Answerer:
         mismatches: How many signatures had one.
         misfit: First message of a constant that its element type cannot hold, empty if there was none.
         misfits: How many signatures had one.
+        undecided: Signatures on which free sizes keep the clause from applying.
     """
 
-    def __init__(self, clause: CompiledClause, tables: Tables) -> None:
+    def __init__(self, clause: CompiledClause, tables: Tables, places: Sequence[Mapping[str, int]] = ()) -> None:
         self.clause = clause
         self.tables = tables
         self.mismatch = ""
         self.mismatches = 0
         self.misfit = ""
         self.misfits = 0
+        self.undecided = Undecided(places)
         self._names = {v: k for k, v in clause.query.tensors.items()}
 
     def answer(self, key: tuple[int, ...]) -> Answer | None:
@@ -82,7 +85,9 @@ class Answerer:
         if env is None:
             return None
         conditions = [c for c in clause.definition.where if not const_names(c)]
-        if holds(conditions, env) is not None:
+        failed = holds(conditions, env)
+        if failed is not None:
+            self.undecided.look(failed, conditions, facts, lambda bound: self.names(bound, attrs))
             return None
         if clause.layout is None:
             return Answer((self.tables.composites.id(self._instance(facts, attrs, env)),))

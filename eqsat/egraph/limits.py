@@ -75,6 +75,8 @@ class RuleStatistics:
         mismatch: The first such contradiction, empty if none.
         misfits: Signatures on which it would make a constant that its type cannot hold; there it is not applied.
         misfit: The first such constant, empty if none.
+        undecided: Signatures on which its conditions hold at sizes where costs are taken, but not at all sizes.
+        undecided_condition: The first such condition and these sizes, empty if none.
     """
 
     name: str
@@ -87,6 +89,8 @@ class RuleStatistics:
     mismatch: str = ""
     misfits: int = 0
     misfit: str = ""
+    undecided: int = 0
+    undecided_condition: str = ""
 
 
 def check_limits(iterations: Any = None, enodes: Any = None) -> None:

@@ -9,7 +9,7 @@ POPL 2021).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,7 @@ class Saturation:
         raw: Texts of raw egglog rules.
         approximations: Tensors that may be rounded.
         guard: When the time is over, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
+        places: Sizes by symbol at which costs are taken, where sizes are free.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
 
     Attributes:
@@ -77,8 +78,10 @@ class Saturation:
         approximations: Sequence[Approximation] = (),
         guard: LastGuard | None = None,
         record: bool = False,
+        places: Sequence[Mapping[str, int]] = (),
     ) -> None:
         self.model = model
+        self.places = tuple(places)
         self.record = record
         self._sources = (tuple(rules), tuple(targets), tuple(raw))
         self.limits = (limits or Limits()).for_model(len(model.graph))
@@ -162,7 +165,7 @@ class Saturation:
         if self.record:
             clause.record()
         self.engine.run_text(clause.commands())
-        return _State(clause, Answerer(clause, self.tables), self.statistics[clause.number - 2])
+        return _State(clause, Answerer(clause, self.tables, self.places), self.statistics[clause.number - 2])
 
     # ---- running ----------------------------------------------------------------------------------
 
@@ -305,3 +308,6 @@ class Saturation:
             statistics.mismatch = statistics.mismatch or state.answerer.mismatch
             statistics.misfits += state.answerer.misfits
             statistics.misfit = statistics.misfit or state.answerer.misfit
+            undecided = state.answerer.undecided
+            statistics.undecided += undecided.signatures
+            statistics.undecided_condition = statistics.undecided_condition or undecided.example

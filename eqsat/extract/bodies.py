@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import attr
 from eqsat.schema.types import Attrs, GraphAttr, OpKey
+from eqsat.targets.cost import CostModel
 
 ASSUMED_ROUNDS = 10
 """How often a Loop is assumed to run whose trip count is not constant."""
@@ -85,3 +86,21 @@ def _graphs(attrs: Attrs) -> list[ir.Graph]:
 
 def _captured(attrs: Attrs) -> set[str]:
     return {name for _, value in attrs if isinstance(value, GraphAttr) for name in value.captured}
+
+
+def mean_seconds(
+    costs: CostModel,
+    bodies: BodyCosts,
+    op: OpKey,
+    attrs: Attrs,
+    operands: Sequence[TensorFacts | None],
+    which: str = "after",
+) -> float:
+    """Seconds of an If, Loop or Scan on the host: the mean over the sizes at which costs are taken.
+
+    Args:
+        operands: Its facts, with free sizes.
+        which: The field of :class:`BodyCost`.
+    """
+    launch = costs.launch(0)
+    return costs.mean(lambda sizes: bodies.seconds(op, attrs, costs.sized(operands, str(op), sizes), launch, which))

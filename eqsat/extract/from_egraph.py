@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from eqsat.egraph.encode import EncodedNode, Encoding
 from eqsat.egraph.snapshot import ENode, Snapshot
-from eqsat.extract.bodies import BodyCosts
+from eqsat.extract.bodies import BodyCosts, mean_seconds
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.runtime import Runtime
 from eqsat.ops.functions import CHANNELS_FIRST, CHANNELS_LAST
@@ -109,8 +109,7 @@ class Pricing:
             which: The field of :class:`~eqsat.extract.bodies.BodyCost`.
             bodies: The costs; by default those of the pricing.
         """
-        operands = self.costs.sized(self.operands(node), str(node.op))
-        return (bodies or self.bodies).seconds(node.op, node.attrs, operands, self.costs.launch(0), which)
+        return mean_seconds(self.costs, bodies or self.bodies, node.op, node.attrs, self.operands(node), which)
 
     def cost(self, node: ENode, target: int) -> float:
         """Seconds of an e-node on a target, ``inf`` where it cannot run there."""

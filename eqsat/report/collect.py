@@ -127,6 +127,8 @@ def _rule_row(statistics: RuleStatistics, chosen: int) -> report.RuleRow:
         mismatch=statistics.mismatch,
         misfits=statistics.misfits,
         misfit=statistics.misfit,
+        undecided=statistics.undecided,
+        undecided_condition=statistics.undecided_condition,
         seconds=statistics.seconds,
     )
 

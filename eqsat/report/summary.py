@@ -113,6 +113,8 @@ class RuleRow:
         mismatch: The first such contradiction, empty if none.
         misfits: On how many signatures it would make a constant that its type cannot hold; there it is not applied.
         misfit: The first such constant, empty if none.
+        undecided: On how many signatures its conditions hold at sizes where costs are taken, but not at all sizes.
+        undecided_condition: The first such condition and these sizes, empty if none.
         seconds: Time of searching and applying.
     """
 
@@ -126,6 +128,8 @@ class RuleRow:
     mismatch: str = ""
     misfits: int = 0
     misfit: str = ""
+    undecided: int = 0
+    undecided_condition: str = ""
     seconds: float = 0.0
 
 

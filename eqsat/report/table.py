@@ -107,6 +107,9 @@ def rules(summary: Summary) -> Table:
             notes.append(
                 f"not applied {row.misfits:,} times, because it would make a constant out of range: {row.misfit}"
             )
+        if row.undecided:
+            why = f"because sizes are free: {row.undecided_condition}, not at all sizes"
+            notes.append(f"not applied {row.undecided:,} times, {why}")
         table.add_row(
             _raw(row.name),
             f"{row.matches:,}",

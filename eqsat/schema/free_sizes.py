@@ -1,10 +1,12 @@
 """Sizes that stay free: symbolic dimensions of a model's inputs that the caller does not bind to a number.
 
-Rules have to hold for all of their values. Costs are taken at one of them, and results are verified at several.
+Rules have to hold for all of their values. Costs are taken at some of them, and results are verified at several.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +20,8 @@ from eqsat.schema.types import Dim, TensorType
 
 TYPICAL = 128
 """Size at which costs are taken where the caller does not say; 1 for batches."""
+MOST_COMBINED = 16
+"""Combinations of several symbols' sizes at which costs are taken."""
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31)
 """Sizes that are multiples of nothing; each symbol takes another one, so that mixed-up symbols show."""
 
@@ -30,18 +34,25 @@ class FreeSize:
         least: The smallest value, at least 1.
         most: The largest value, None where there is no limit.
         typical: Where costs are taken.
+        costed: Where costs are taken, if at several sizes; the typical one is in their middle.
     """
 
     least: int
     most: int | None
     typical: int
+    costed: tuple[int, ...] = ()
 
     def nearest(self, size: int) -> int:
         """The value of the range that is nearest to a size."""
         return max(self.least, size if self.most is None else min(size, self.most))
 
+    @property
+    def costed_at(self) -> tuple[int, ...]:
+        """The sizes at which costs are taken."""
+        return self.costed or (self.typical,)
+
     def __str__(self) -> str:
-        return f"{self.least}..{'' if self.most is None else self.most}@{self.typical}"
+        return f"{self.least}..{'' if self.most is None else self.most}@{','.join(map(str, self.costed_at))}"
 
 
 FreeSizes = Mapping[str, FreeSize]
@@ -67,6 +78,20 @@ def ranges() -> FreeSizes:
 def typical(sizes: FreeSizes) -> dict[str, int]:
     """The typical value of each symbol."""
     return {name: size.typical for name, size in sizes.items()}
+
+
+def where_costed(sizes: FreeSizes) -> tuple[dict[str, int], ...]:
+    """The values at which costs are taken.
+
+    All combinations of the symbols' sizes, or if these are more than :data:`MOST_COMBINED`, the first sizes together,
+    then the second ones and so on, where a shorter list repeats its last one.
+    """
+    several = [size.costed_at for size in sizes.values()]
+    if math.prod(map(len, several)) <= MOST_COMBINED:
+        rows = list(itertools.product(*several))
+    else:
+        rows = [tuple(at[min(i, len(at) - 1)] for at in several) for i in range(max(map(len, several)))]
+    return tuple(dict(zip(sizes, row, strict=True)) for row in rows)
 
 
 def samples(sizes: FreeSizes) -> Iterator[dict[str, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -34,6 +34,7 @@ def saturate(
     enodes: int | None = None,
     egg: Sequence[str] = (),
     approximations: Sequence[Approximation] = (),
+    places: Sequence[Mapping[str, int]] = (),
 ) -> Saturated:
     """Encodes a model and applies rules until nothing is new, or for half of the time that is left.
 
@@ -50,6 +51,7 @@ def saturate(
             egg,
             approximations,
             clock.guard,
+            places=places,
         )
     with clock.stage("saturate"):
         saturation.run()

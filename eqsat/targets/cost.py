@@ -9,7 +9,7 @@ composite keeps inside is free, which is what makes it worth choosing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class CostModel:
             model's largest tensor, as such tensors are selections from others.
         bindable: Whether a symbol in a shape can be bound. If the sizes of the inputs are known, none can: then it
             is a name for what depends on data.
-        sizes: At which sizes costs are taken, by symbol.
+        sizes: At which sizes costs are taken, by symbol. A cost is the mean over several.
 
     >>> from eqsat.targets.registry import load_targets
     >>> from eqsat.schema.types import OpKey, TensorType
@@ -60,10 +60,10 @@ class CostModel:
         *,
         unknown_elements: int = UNKNOWN_ELEMENTS,
         bindable: bool = True,
-        sizes: Mapping[str, int] | None = None,
+        sizes: Sequence[Mapping[str, int]] = (),
     ) -> None:
         self.targets = tuple(targets)
-        self.sizes = dict(sizes or {})
+        self.sizes: tuple[Mapping[str, int], ...] = tuple(sizes) or ({},)
         self.bindable = bindable
         self.unknown_elements = unknown_elements
         self._entries = [_Entries(t) for t in targets]
@@ -100,16 +100,29 @@ class CostModel:
         entries = self._entries[target]
         key = (target, op, attrs, tuple(_fact_key(f, entries.looks_at_values) for f in inputs), tuple(outputs))
         if key not in self._operators:
-            self._operators[key] = self._operator(target, op, attrs, inputs, outputs, place or str(op))
+            entry = self._entry(target, op, attrs, inputs, outputs)
+            self._operators[key] = math.inf
+            if entry is not None:
+                what = place or str(op)
+                self._operators[key] = self.mean(
+                    lambda sizes: self._operator(target, entry, op, attrs, inputs, outputs, what, sizes)
+                )
         return self._operators[key]
 
     def launch(self, target: int) -> float:
         """Seconds to start one kernel on the target."""
         return self.targets[target].launch
 
-    def sized(self, operands: Sequence[TensorFacts | None], place: str) -> list[TensorFacts | None]:
-        """Facts of operands at the sizes at which costs are taken."""
-        return [self._sized_facts(f, f"input {i}", place) for i, f in enumerate(operands)]
+    def mean(self, cost: Callable[[Mapping[str, int]], float]) -> float:
+        """The mean cost over the sizes."""
+        costs = [cost(sizes) for sizes in self.sizes]
+        return costs[0] if len(costs) == 1 else math.fsum(costs) / len(costs)
+
+    def sized(
+        self, operands: Sequence[TensorFacts | None], place: str, sizes: Mapping[str, int]
+    ) -> list[TensorFacts | None]:
+        """Facts of operands at some of the sizes at which costs are taken, as :meth:`mean` gives them."""
+        return [self._sized_facts(f, f"input {i}", place, sizes) for i, f in enumerate(operands)]
 
     def family(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> str:
         """Family of kernels that computes a plain operator; empty if the target's file names none."""
@@ -127,13 +140,18 @@ class CostModel:
         return next((e for e in entries if holds(e.where, env) is None), None)
 
     def _operator(
-        self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types, place: str
+        self,
+        target: int,
+        entry: Supports,
+        op: OpKey,
+        attrs: Attrs,
+        inputs: Sequence[TensorFacts | None],
+        outputs: Types,
+        place: str,
+        sizes: Mapping[str, int],
     ) -> float:
-        entry = self._entry(target, op, attrs, inputs, outputs)
-        if entry is None:
-            return math.inf
-        sized = [self._sized_facts(f, f"input {i}", place) for i, f in enumerate(inputs)]
-        results = [self._sized(t, f"output {i}", place) for i, t in enumerate(outputs)]
+        sized = [self._sized_facts(f, f"input {i}", place, sizes) for i, f in enumerate(inputs)]
+        results = [self._sized(t, f"output {i}", place, sizes) for i, t in enumerate(outputs)]
         types = [None if f is None else f.type for f in sized]
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
@@ -178,10 +196,23 @@ class CostModel:
             TargetError: The target file's own expression gives no cost.
         """
         name = place or f"{self.targets[target].name}.{composite.name}"
+        return self.mean(lambda sizes: self._composite(target, composite, env, body, inputs, outputs, name, sizes))
+
+    def _composite(
+        self,
+        target: int,
+        composite: Composite,
+        env: Mapping[str, object],
+        body: Body,
+        inputs: Sequence[TensorFacts | TensorType | None],
+        outputs: Sequence[TensorType],
+        name: str,
+        sizes: Mapping[str, int],
+    ) -> float:
         facts = [TensorFacts(f) if isinstance(f, TensorType) else f for f in inputs]
-        sized = [self._sized_facts(f, f"input {i}", name) for i, f in enumerate(facts)]
+        sized = [self._sized_facts(f, f"input {i}", name, sizes) for i, f in enumerate(facts)]
         results = [
-            self._static(output, f"output {i}" if len(outputs) > 1 else "the output", name)
+            self._static(output, f"output {i}" if len(outputs) > 1 else "the output", name, sizes)
             for i, output in enumerate(outputs)
         ]
         types = [None if f is None else f.type for f in sized]
@@ -191,7 +222,7 @@ class CostModel:
             return self._by_family(target, composite.family, symbols, body, sized, results[0])
         if composite.cost is None:
             return roofline(symbols)
-        known = {n: self._sized_value(v, f"`{n}`", name) for n, v in env.items()}
+        known = {n: self._sized_value(v, f"`{n}`", name, sizes) for n, v in env.items()}
         return priced(composite.cost, known | symbols, name)
 
     def _by_family(
@@ -236,7 +267,7 @@ class CostModel:
         described = self.targets[target]
         if described.is_host:
             return 0.0
-        size = size_in_bytes(self._static(kind, "a copied tensor", described.name))
+        size = self.mean(lambda sizes: size_in_bytes(self._static(kind, "a copied tensor", described.name, sizes)))
         return described.link_latency + size / described.link_bandwidth
 
     def copy_out(self, target: int, kind: TensorType) -> float:
@@ -250,21 +281,23 @@ class CostModel:
 
     # ---- details ---------------------------------------------------------------------------------
 
-    def _sized(self, kind: TensorType | None, what: str, place: str) -> TensorType | None:
-        return None if kind is None else self._static(kind, what, place)
+    def _sized(self, kind: TensorType | None, what: str, place: str, sizes: Mapping[str, int]) -> TensorType | None:
+        return None if kind is None else self._static(kind, what, place, sizes)
 
-    def _static(self, kind: TensorType, what: str, place: str) -> TensorType:
-        return static(at_sizes(kind, self.sizes), self.unknown_elements, what=what, place=place, bindable=self.bindable)
+    def _static(self, kind: TensorType, what: str, place: str, sizes: Mapping[str, int]) -> TensorType:
+        return static(at_sizes(kind, sizes), self.unknown_elements, what=what, place=place, bindable=self.bindable)
 
-    def _sized_facts(self, facts: TensorFacts | None, what: str, place: str) -> TensorFacts | None:
+    def _sized_facts(
+        self, facts: TensorFacts | None, what: str, place: str, sizes: Mapping[str, int]
+    ) -> TensorFacts | None:
         if facts is None or facts.type is None or facts.type.is_static:
             return facts
-        return TensorFacts(self._sized(facts.type, what, place), facts.value, facts.is_const, facts.is_present)
+        return TensorFacts(self._sized(facts.type, what, place, sizes), facts.value, facts.is_const, facts.is_present)
 
-    def _sized_value(self, value: object, what: str, place: str) -> object:
+    def _sized_value(self, value: object, what: str, place: str, sizes: Mapping[str, int]) -> object:
         if isinstance(value, NodeFacts) and value.output is not None:
-            return replace(value, output=self._sized_facts(value.output, what, place))
-        return self._sized_facts(value, what, place) if isinstance(value, TensorFacts) else value
+            return replace(value, output=self._sized_facts(value.output, what, place, sizes))
+        return self._sized_facts(value, what, place, sizes) if isinstance(value, TensorFacts) else value
 
     def _symbols(self, target: int, work: int, inputs: Types, outputs: Types) -> dict[str, float]:
         """What a cost expression may ask of the kernel and the target."""

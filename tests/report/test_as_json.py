@@ -79,6 +79,8 @@ def test_names_of_rows_are_those_documented() -> None:
             "mismatch",
             "misfits",
             "misfit",
+            "undecided",
+            "undecided_condition",
             "seconds",
         ],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason", "growth"],

@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
@@ -104,46 +105,82 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     return True
 
 
-Range = tuple[int, int | None] | tuple[int, int | None, int]
-"""The least and the greatest value of a symbolic dimension, and a typical one or not."""
-Size = int | Range
-"""What the caller says of a symbolic dimension: its size, or its range ``(least, most)`` with a typical size or not."""
+Size = int | tuple[int, int | None] | tuple[int, int | None, int] | list[int] | FreeSize
+"""What the caller says of a symbolic dimension: its size; its range, ``(least, most)`` with a typical size or not; or
+``[16, 128, 512]``, the sizes at which costs are taken."""
 
 
-def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, Range]]:
-    """Sizes to bind and ranges of sizes that stay free.
+def split(dims: Mapping[str, Size] | None, place: str = "") -> tuple[dict[str, int], dict[str, FreeSize]]:
+    """Sizes to bind and ranges of sizes that stay free; one without a typical size has 0 there.
 
     Raises:
         ModelError: One of them is neither.
     """
     bound: dict[str, int] = {}
-    ranges: dict[str, Range] = {}
+    ranges: dict[str, FreeSize] = {}
     for name, size in (dims or {}).items():
-        if not isinstance(size, tuple | list):
-            bound[name] = size
-            continue
-        least, most, *usual = size if len(size) in (2, 3) else (0, 0)
-        whole = all(isinstance(x, int) and not isinstance(x, bool) for x in (least, *usual))
-        open_ended = most is None or (isinstance(most, int) and not isinstance(most, bool))
-        if not (whole and open_ended and 1 <= least <= (least if most is None else most)):
-            raise ModelError(
-                f"a size for the dimension `{name}` is required, or a range (least, most) or (least, most, typical)",
-                place=place,
-                actual=repr(size),
-                hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128',
-            )
-        if usual and not (least <= usual[0] and (most is None or usual[0] <= most)):
-            raise ModelError(
-                f"a typical size within the range of `{name}` is required", place=place, actual=repr(tuple(size))
-            )
-        if least == most:
-            bound[name] = least
+        if isinstance(size, tuple | list | FreeSize):
+            free = _free(name, size, place)
+            if free.least == free.most:
+                bound[name] = free.least
+            else:
+                ranges[name] = free
         else:
-            ranges[name] = (least, most, usual[0]) if usual else (least, most)
+            bound[name] = size
     return bound, ranges
 
 
-def free_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]], place: str = "") -> dict[str, FreeSize]:
+def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeSize:
+    found = _read(size)
+    if found is None:
+        raise ModelError(
+            f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical), or a "
+            "list of sizes",
+            place=place,
+            actual=repr(size),
+            hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128; '
+            f'dims={{"{name}": [16, 128, 512]}}, --dim {name}=16,128,512',
+        )
+    for typical in found.costed or ((found.typical,) if found.typical else ()):
+        if found.nearest(typical) != typical:
+            raise ModelError(
+                f"a typical size within the range of `{name}` is required", place=place, actual=f"{typical} in {size!r}"
+            )
+    return found
+
+
+def _read(size: Sequence[int | None] | FreeSize) -> FreeSize | None:
+    """A range as the caller writes it, None where it is none."""
+    if isinstance(size, list):
+        sizes = sorted({n for n in size if _is_size(n)})
+        is_list = bool(sizes) and all(map(_is_size, size))
+        return FreeSize(sizes[0], sizes[-1], _median(sizes), tuple(sizes)) if is_list else None
+    if not isinstance(size, FreeSize):
+        if len(size) not in (2, 3):
+            return None
+        least, most, typical = (*size, 0) if len(size) == 2 else size
+        costed: Sequence[int] = ()
+    else:
+        least, most, typical, costed = size.least, size.most, size.typical, sorted(set(size.costed))
+    is_range = _is_size(least) and (most is None or (_is_size(most) and least <= most))
+    if not is_range or not _is_whole(typical) or not all(map(_is_size, costed)):
+        return None
+    return FreeSize(least, most, _median(costed) if costed else typical, tuple(costed))
+
+
+def _median(sizes: Sequence[int]) -> int:
+    return sizes[(len(sizes) - 1) // 2]
+
+
+def _is_whole(size: object) -> TypeGuard[int]:
+    return isinstance(size, int) and not isinstance(size, bool)
+
+
+def _is_size(size: object) -> TypeGuard[int]:
+    return _is_whole(size) and size >= 1
+
+
+def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "") -> dict[str, FreeSize]:
     """The sizes of a model's inputs that stay free, in order of first use.
 
     Args:
@@ -160,10 +197,9 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, tuple[int | None, ...]], pl
         _require_known(name, known, place)
     found: dict[str, FreeSize] = {}
     for name in known:
-        least, most, *usual = ranges.get(name, (1, None))
-        size = FreeSize(least or 1, most, usual[0] if usual and usual[0] is not None else 0)
+        size = ranges.get(name, FreeSize(1, None, 0))
         if not size.typical:
-            size = FreeSize(size.least, size.most, size.nearest(1 if _is_batch(model, name) else TYPICAL))
+            size = replace(size, typical=size.nearest(1 if _is_batch(model, name) else TYPICAL))
         found[name] = size
     return found
 
