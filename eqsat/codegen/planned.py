@@ -195,8 +195,9 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
     if choices.select:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
-            dims = {name: (size.least, size.most, size.typical) for name, size in choices.sizes.items()}
-            found = select_kernels(searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dims)
+            found = select_kernels(
+                searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dict(choices.sizes)
+            )
             plan, selection = (plan, None) if found is None else found
     return Chosen(model, plan, pieces, selection)
 
