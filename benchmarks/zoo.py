@@ -41,7 +41,7 @@ from benchmarks.output import write_json
 from eqsat.errors import EqsatError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.dims import free_sizes
+from eqsat.model.read.dims import free_sizes, split
 from eqsat.schema.free_sizes import samples
 
 Row = dict[str, Any]
@@ -133,7 +133,7 @@ def row_of(path: Path, target: str, time_limit: float, with_c: bool) -> Row:
         "host": summary.after.host_operators,
         "regions": summary.after.regions,
     }
-    row |= _errors(proto, loaded, result, notes, free_sizes(loaded, dims), with_c)
+    row |= _errors(proto, loaded, result, notes, free_sizes(loaded, split(dims)[1]), with_c)
     row["MB"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) // 1024
     return row
 

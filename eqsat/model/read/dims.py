@@ -162,8 +162,9 @@ def _read(size: Sequence[int | None] | FreeSize) -> FreeSize | None:
         costed: Sequence[int] = ()
     else:
         least, most, typical, costed = size.least, size.most, size.typical, sorted(set(size.costed))
-    is_range = _is_size(least) and (most is None or (_is_size(most) and least <= most))
-    if not is_range or not _is_whole(typical) or not all(map(_is_size, costed)):
+    if not _is_size(least) or not (most is None or (_is_size(most) and least <= most)):
+        return None
+    if not _is_whole(typical) or not all(map(_is_size, costed)):
         return None
     return FreeSize(least, most, _median(costed) if costed else typical, tuple(costed))
 
