@@ -103,3 +103,16 @@ def test_the_command_line_takes_several_sizes(tmp_path: Path, capsys: pytest.Cap
 def test_lists_that_are_none(sizes: object):
     with pytest.raises(ModelError, match=r"list of sizes|within the range"):
         eqsat.optimize(DENSE, dims={"N": sizes})  # pyright: ignore[reportArgumentType]
+
+
+def test_steps_of_a_scan_are_counted_at_each_size():
+    text = (
+        HEAD
+        + """(float[4] s, float[N, 4] x) => (float[4] t, float[N, 4] y) {
+        t, y = Scan<num_scan_inputs=1, body = step (float[4] a, float[4] b) => (float[4] c, float[4] d) {
+            c = Add(a, b) d = Mul(c, b) }>(s, x) }"""
+    )
+    sizes = [100, 300, 1100]
+    bound = [eqsat.optimize(text, dims={"N": n}, rules=[]).baseline_cost for n in sizes]
+    assert bound[2] > 3 * bound[1] > 6 * bound[0]
+    assert eqsat.optimize(text, dims={"N": sizes}, rules=[]).baseline_cost == pytest.approx(sum(bound) / 3)
