@@ -19,6 +19,7 @@ from eqsat.check.instance import Instance
 from eqsat.check.oracle import own_kernels
 from eqsat.egraph.snapshot import ENode
 from eqsat.errors import EqsatError
+from eqsat.model.write.runnable import written
 from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
@@ -64,6 +65,10 @@ def left_runs(instance: Instance) -> bool:
     return True
 
 
+DEFINED = frozenset({OpKey("", "Swish")})
+"""Operators that targets and generated C have, and that a file for ONNX Runtime holds as their definition."""
+
+
 def without_kernel(instance: Instance) -> Iterator[str]:
     """What the rule adds to the instance and ONNX Runtime does not run."""
     audit = Audit.of(instance, own_kernels)
@@ -78,6 +83,8 @@ def without_kernel(instance: Instance) -> Iterator[str]:
     for node in egraph.nodes:
         if added(node):
             types = [None if c is None else egraph.types[c] for c in node.children]
+            if node.op in DEFINED and written(node.op, node.attrs, types) is not None:
+                continue
             if not runs(node.op, node.attrs, types, node.outputs):
                 yield f"{node.op}({', '.join(map(str, types))})"
 

@@ -1,4 +1,4 @@
-"""Bodies of control flow without calls of model-local functions, which ONNX's type inference of one node cannot see."""
+"""Bodies of control flow without calls of functions, which ONNX's type inference of one node cannot see."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import replace
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from eqsat.model.write.functions import add_definitions
+from eqsat.schema.attributes import op_key
+from eqsat.schema.functions import find_function
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr
 
 Functions = Mapping[ir.OperatorIdentifier, ir.Function]
@@ -18,16 +21,15 @@ def without_calls(attrs: Attrs, functions: Functions, opsets: Mapping[str, int])
 
     Args:
         attrs: Of the node; not changed.
-        functions: Of the model.
+        functions: Of the model; those of eqsat need not be among them.
         opsets: Opset by domain, of the graph around the node.
     """
-    if not functions:
-        return attrs
 
     def inlined(value: AttrValue) -> AttrValue:
         if not isinstance(value, GraphAttr):
             return value
-        called = any(node.op_identifier() in functions for node in ir.traversal.RecursiveGraphIterator(value.graph))
+        nodes = ir.traversal.RecursiveGraphIterator(value.graph)
+        called = any(node.op_identifier() in functions or find_function(op_key(node)) is not None for node in nodes)
         return replace(value, graph=_inlined(value.graph, functions, opsets)) if called else value
 
     return tuple((name, inlined(value)) for name, value in attrs)
@@ -37,6 +39,8 @@ def _inlined(graph: ir.Graph, functions: Functions, opsets: Mapping[str, int]) -
     copy = graph.clone(allow_outer_scope_values=True)
     copy.opset_imports.update(opsets)
     model = ir.Model(copy, ir_version=10, functions=[function.clone() for function in functions.values()])
+    # Operators of eqsat are functions as well.
+    add_definitions(model)
     InlinePass()(model)
     copy.opset_imports.clear()
     return copy

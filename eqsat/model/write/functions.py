@@ -29,14 +29,19 @@ def with_definitions(model: ir.Model) -> ir.Model:
     if not any(_is_missing(model, node) for node in _nodes(model)):
         return model
     copy = model.clone()
-    writer = _Writer(copy)
-    calls = [node for node in _nodes(copy) if _is_missing(copy, node)]
+    add_definitions(copy)
+    return copy
+
+
+def add_definitions(model: ir.Model) -> None:
+    """The same, in place."""
+    writer = _Writer(model)
+    calls = [node for node in _nodes(model) if _is_missing(model, node)]
     # The names depend on the definitions, not on the order of the calls.
     for call in sorted({_call(node) for node in calls}, key=_sort_key):
         writer.add(*call)
     for node in calls:
         writer.bind(node)
-    return copy
 
 
 class _Writer:

@@ -234,6 +234,12 @@ def _window(attrs: Mapping[str, AttrValue], name: str, default: int, count: int)
     return [int(x) for x in given] if isinstance(given, tuple) and given else [default] * count
 
 
+def _clipped(node: ir.Node, types: Mapping[ir.Value, TensorType | None], version: int) -> bool:
+    """Bounds became inputs in opset 11; ONNX Runtime's kernel of that opset is for float32 only."""
+    known = _type(node.inputs[0], types)
+    return version >= 12 or (version == 11 and known is not None and known.dtype == ir.DataType.FLOAT)
+
+
 _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], int], bool]] = {
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _on_last_axis),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _with_scalar_scale),
@@ -243,7 +249,7 @@ _MEANT_ELSE: dict[str, Callable[[ir.Node, Mapping[ir.Value, TensorType | None], 
     **dict.fromkeys(("Gather", "OneHot"), _since(11)),  # negative indices
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "BatchNormalization": _inference,
-    "Clip": _since(11),
+    "Clip": _clipped,
     "Dropout": _since(12),
     "GridSample": _since(20),
     "GroupNormalization": _since(21),
