@@ -73,7 +73,7 @@ def test_quiet(capsys: Capture) -> None:
 def test_sizes_must_be_known(capsys: Capture) -> None:
     assert main(["codegen", "net.onnx", "-o", "out"]) == 1
     message = capsys.readouterr().err
-    assert "unknown size" in message and "--dim" in message
+    assert "required for each symbolic dimension; got `N` without one" in message and "--dim N=1..4@1" in message
     assert not Path("out").exists()
 
 

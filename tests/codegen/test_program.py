@@ -309,7 +309,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(CodegenError, match="file"):
         write_program(load(SMALL), tmp_path / "file")
-    with pytest.raises(CodegenError, match="unknown size"):
+    with pytest.raises(CodegenError, match="for each symbolic dimension; got `N` without one"):
         write_program(load(SMALL.replace("float[2, 3]", "float[N, 3]")), tmp_path)
 
 
