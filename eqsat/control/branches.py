@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import onnx_ir as ir
 
 from eqsat.control.edit import Editor, with_outputs
-from eqsat.ops.properties import is_deterministic
+from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.schema.attributes import array_of, op_key, to_attrs
 from eqsat.schema.types import GraphAttr
 
@@ -84,6 +84,8 @@ class _Keys:
     def _add(self, node: ir.Node) -> None:
         attrs, op = to_attrs(node), op_key(node)
         operands = tuple(-1 if v is None else self.of(v) for v in node.inputs)
+        if len(operands) == 2 and None not in operands and is_commutative(op):
+            operands = tuple(sorted(o for o in operands if o is not None))
         opaque = any(isinstance(value, GraphAttr) for _, value in attrs) or not is_deterministic(op, attrs)
         for k, value in enumerate(node.outputs):
             if opaque or None in operands:

@@ -46,6 +46,13 @@ def test_an_if_with_equal_branches_becomes_its_branch(tmp_path: Path) -> None:
     assert [v.name for v in result.model.graph.outputs] == ["o0"]
 
 
+def test_the_order_of_operands_does_not_keep_branches_apart(tmp_path: Path) -> None:
+    then = [node("Exp", ["x"], ["ta"]), node("Add", ["ta", "x"], ["to0"])]
+    other = [node("Exp", ["x"], ["ea"]), node("Add", ["x", "ea"], ["eo0"])]
+    result = checked(branches(then, other), tmp_path, FEEDS)
+    assert operators(result) == ["Exp", "Add"]
+
+
 def test_branches_may_become_equal_only_when_they_are_optimized(tmp_path: Path) -> None:
     then = [node("Relu", ["x"], ["ta"]), node("Relu", ["ta"], ["tb"]), node("Exp", ["tb"], ["to0"])]
     other = [node("Relu", ["x"], ["ea"]), node("Exp", ["ea"], ["eo0"])]
