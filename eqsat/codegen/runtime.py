@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from eqsat import bounds
 from eqsat.backends.backend import Primitive
 from eqsat.backends.registry import Given, chosen
 from eqsat.backends.runs import asked
+from eqsat.codegen.binding import Binding
 from eqsat.codegen.compiler import compile_library, find_compiler, native_isas
 from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
@@ -24,11 +24,8 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
-from eqsat.execute.feeds import Feed, Symbols
 from eqsat.model.read.dims import Size, sizes_of
 from eqsat.rules.ast import Target
-from eqsat.schema import opset
-from eqsat.schema.size import value_at
 
 _NAME = "model"
 _ATTEMPTS = 8
@@ -111,14 +108,9 @@ class CModel:
                 known.update(more)
             if not found:
                 break
-        self._arenas: list[np.ndarray] = []
-        self._lock = threading.Lock()
-        values = {v.name: v for v in model.graph.inputs}
-        self._feeds = [Feed(values[x.name], has_default=False) for x in emitted.inputs]
-        self._outputs = [(y.name, y.shape, _numpy(y.dtype)) for y in emitted.outputs]
-        self._found_in = _origins(emitted)
-        # An input with a default is a constant here; a value for it would have no effect.
-        self._fixed = {v.name for v in model.graph.inputs} - {x.name for x in emitted.inputs}
+        # An arena of each run that is going on, to be used again; lists change in one step.
+        self._arenas: list[Any] = []
+        self._binding = Binding(model, emitted)
 
     def _load(self, flags: tuple[str, ...], profile: bool) -> None:
         """Compile, load, and initialize."""
@@ -144,63 +136,57 @@ class CModel:
                         actual=str(error),
                         hint="remove it",
                     ) from error
-        # Looked up once: a run of a small model takes no longer than its arguments.
-        self._input_types = [ffi.typeof(f"const {x.c_type} *") for x in emitted.inputs]
-        self._output_types = [ffi.typeof(f"{y.c_type} *") for y in emitted.outputs]
-        self._arena_type = ffi.typeof("void *")
-        self._constants = ffi.cast("const void *", self._weights.ctypes.data)
+        self._constants = ffi.from_buffer(self._weights)
         self._contexts = [Contexts(ffi, self._library, self._constants, _NAME, s) for s in self._stateful]
-        if self._stateful:
-            self._with_contexts = getattr(self._library, entry_name(_NAME, self._stateful))
+        entry = entry_name(_NAME, self._stateful) if self._stateful else f"{_NAME}_run"
+        # All pointers are passed alike: of which type they are was checked with the arrays.
+        tensors = len(emitted.inputs) + len(emitted.outputs)
+        kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes) + ["void *"] * (2 + bool(self._stateful))
+        self._entry = ffi.cast(f"int (*)({', '.join(kinds)})", getattr(self._library, entry))
 
     def primitives(self) -> list[Primitive]:
         """The primitives that backends' libraries execute in a run, if they report them, in order."""
         pairs = zip(self._stateful, self._contexts, strict=True)
         return [p for served, contexts in pairs for p in served.backend.primitives(contexts.loaded)]
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, Any], out: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """Run the model.
 
         Args:
             inputs: Array by input name, of exactly the declared type and shape.
+            out: Arrays for outputs, by name; the others are new.
 
         Returns:
             Array by output name; they are the caller's.
 
         Raises:
-            ExecutionError: Missing, unknown or unfit inputs.
+            ExecutionError: Missing, unknown or unfit arrays.
             LimitError: The arena is larger than the memory limit.
         """
-        given = self._checked(inputs)
-        sizes = self._sizes(given)
-        results = [np.empty(tuple(value_at(n, sizes) for n in shape), dtype) for _, shape, dtype in self._outputs]
-        arena = self._take()
+        binding = self._binding
+        given, shapes = binding.arrays(inputs)
+        results = binding.results(given, shapes, out)
+        arguments = binding.pointers(given) + binding.pointers(results)
         try:
-            cast = self._ffi.cast
-            arguments = [
-                *[cast(c, x.ctypes.data) for c, x in zip(self._input_types, given, strict=True)],
-                *[cast(c, y.ctypes.data) for c, y in zip(self._output_types, results, strict=True)],
-                *(sizes[size.name] for size in self.emitted.sizes),
-                cast(self._arena_type, arena.ctypes.data),
-                self._constants,
-            ]
-            status = self._call(arguments)
-        finally:
-            with self._lock:
-                self._arenas.append(arena)
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = self._new_arena()
+        arguments += (*shapes.sizes, arena, self._constants)
+        status = self._call(arguments)
+        self._arenas.append(arena)
         if status != 0:
             raise ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
-        return {name: array for (name, _, _), array in zip(self._outputs, results, strict=True)}
+        return dict(zip(binding.outputs, results, strict=True))
 
     def _call(self, arguments: list[Any]) -> int:
         if not self._contexts:
-            return self._library.model_run(*arguments)
+            return self._entry(*arguments)
         if len(self._contexts) == 1:
             with self._contexts[0].one() as context:
-                return self._with_contexts(*arguments, context)
+                return self._entry(*arguments, context)
         with ExitStack() as stack:
             contexts = [stack.enter_context(c.one()) for c in self._contexts]
-            return self._with_contexts(*arguments, self._ffi.new("void *[]", contexts))
+            return self._entry(*arguments, self._ffi.new("void *[]", contexts))
 
     def _names(self) -> str:
         return " or ".join(s.backend.library or s.target for s in self._served) or "the program"
@@ -209,90 +195,9 @@ class CModel:
         """CPU seconds of each kernel so far, of a model that measures them."""
         return list(self._library.model_seconds)[: len(self.emitted.kernels)]
 
-    def _take(self) -> np.ndarray:
-        with self._lock:
-            if self._arenas:
-                return self._arenas.pop()
+    def _new_arena(self) -> Any:
         bounds.current().admit(self.emitted.arena, what="an arena")
-        return aligned(self.emitted.arena)
-
-    def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray]:
-        known = [x.name for x in self.emitted.inputs]
-        for name in inputs:
-            if name in self._fixed:
-                raise ExecutionError(
-                    "C code takes only inputs without a default",
-                    place=f"input {name!r}",
-                    actual="an input that is a constant of the generated program",
-                    hint='backend="numpy" takes it',
-                )
-            if name not in known:
-                raise ExecutionError(
-                    "the name of an input is required",
-                    place=f"input {name!r}",
-                    actual="a name that the model does not have",
-                    hint=opset.did_you_mean(name, known) or f"the inputs are {', '.join(known) or 'none'}",
-                )
-        symbols: Symbols = {}
-        result = []
-        arrays: list[np.ndarray] = []
-        for feed, x in zip(self._feeds, self.emitted.inputs, strict=True):
-            if x.name not in inputs:
-                raise feed.missing()
-            arrays.append(np.asarray(feed.checked(inputs[x.name], symbols)))
-        sizes = self._check_sizes(arrays)
-        for array, x in zip(arrays, self.emitted.inputs, strict=True):
-            if array.shape != (tuple(value_at(n, sizes) for n in x.shape) if sizes else x.shape):
-                raise ExecutionError(
-                    f"the shape {list(x.dims)} is required, because the code was generated for it",
-                    place=f"input {x.name!r}",
-                    actual=str(list(array.shape)),
-                )
-            # An array that is already dense is passed without a copy.
-            flags = array.flags
-            fit = flags.c_contiguous and flags.aligned
-            result.append(array if fit else np.require(array, requirements=["C", "A"]))
-        return result
-
-    def _sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
-        """The sizes that the program receives, from the shapes of the inputs."""
-        return {name: given[number].shape[axis] for name, (number, axis) in self._found_in.items()}
-
-    def _check_sizes(self, given: Sequence[np.ndarray]) -> dict[str, int]:
-        """The same within their ranges."""
-        sizes = self._sizes(given)
-        for size in self.emitted.sizes:
-            if not size.least <= sizes[size.name] <= size.most:
-                raise ExecutionError(
-                    f"a size `{size.name}` of {size.least} to {size.most} is required, because the code was generated "
-                    "for it",
-                    place=f"input {self.emitted.inputs[self._found_in[size.name][0]].name!r}",
-                    actual=str(sizes[size.name]),
-                    hint="generate the code for a wider range",
-                )
-        return sizes
-
-
-def _origins(emitted: Emitted) -> dict[str, tuple[int, int]]:
-    """An input and an axis by size: where the size of a run is found.
-
-    Raises:
-        CodegenError: No dimension is the size itself.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    for number, x in enumerate(emitted.inputs):
-        for axis, dim in enumerate(x.dims):
-            if isinstance(dim, str):
-                found.setdefault(dim, (number, axis))
-    missing = [size.name for size in emitted.sizes if size.name not in found]
-    if missing:
-        raise CodegenError(
-            "an input with each size as a dimension is required to run the program from Python",
-            place=f"model {emitted.model!r}",
-            actual=f"{', '.join(f'`{name}`' for name in missing)} only within expressions",
-            hint="bind it, or call the program from C",
-        )
-    return {size.name: found[size.name] for size in emitted.sizes}
+        return self._ffi.from_buffer(aligned(self.emitted.arena))
 
 
 def run_once(
@@ -324,7 +229,3 @@ def declaration(emitted: Emitted) -> str:
     found = re.search(rf"^int {emitted.name}_run\([^;]*;", emitted.header, re.MULTILINE)
     assert found is not None
     return found[0]
-
-
-def _numpy(dtype: str) -> np.dtype:
-    return ir.DataType[dtype.upper()].numpy()

@@ -197,7 +197,7 @@ def test_inputs_are_not_copied_and_not_written() -> None:
     compiled = CModel(load(SMALL))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     x.flags.writeable = False
-    assert compiled._checked({"x": x, "y": x[0]})[0] is x
+    assert compiled._binding.arrays({"x": x, "y": x[0]})[0][0] is x
     np.testing.assert_array_equal(compiled.run({"x": x, "y": x[0]})["z"], x + x[0])
     turned = np.asfortranarray(x)
     np.testing.assert_array_equal(compiled.run({"x": turned, "y": x[0]})["z"], x + x[0])

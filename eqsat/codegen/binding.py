@@ -1,0 +1,254 @@
+"""The arrays of one run of a program: checked, and handed over as they lie in memory.
+
+All that depends on sizes alone is computed once for each combination of sizes, so that a run costs little more than
+looking at its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cffi
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.emitted import Emitted
+from eqsat.errors import CodegenError, ExecutionError
+from eqsat.execute.feeds import Feed, Symbols
+from eqsat.ops.evaluate import describe
+from eqsat.schema import opset
+from eqsat.schema.size import value_at
+
+_KEPT = 1024
+"""Combinations of sizes whose shapes are kept."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes of a run.
+
+    Attributes:
+        sizes: What the program receives.
+        inputs: For each input.
+        outputs: For each output.
+    """
+
+    sizes: tuple[int, ...]
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
+
+class Binding:
+    """Checks arrays against the parameters of a program. Threads may share it.
+
+    Args:
+        model: From which the program was generated.
+        emitted: The program.
+
+    Raises:
+        CodegenError: A size is no dimension of an input.
+    """
+
+    def __init__(self, model: ir.Model, emitted: Emitted) -> None:
+        self._emitted = emitted
+        values = {v.name: v for v in model.graph.inputs}
+        self.inputs = tuple(x.name for x in emitted.inputs)
+        self.outputs = tuple(y.name for y in emitted.outputs)
+        self._feeds = [Feed(values[name], has_default=False) for name in self.inputs]
+        self._given = [(x.name, _numpy(x.dtype)) for x in emitted.inputs]
+        self._made = [_numpy(y.dtype) for y in emitted.outputs]
+        self._found_in = _origins(emitted)
+        # An input with a default is a constant here; a value for it would have no effect.
+        self._fixed = {v.name for v in model.graph.inputs} - set(self.inputs)
+        self._shapes: dict[tuple[int, ...], Shapes] = {}
+        self._ffi: Any = cffi.FFI()
+        self._address = self._ffi.typeof("uintptr_t")
+
+    def arrays(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes]:
+        """The arrays of a run in the order of the parameters, dense, and its shapes.
+
+        Raises:
+            ExecutionError: Missing, unknown or unfit inputs.
+        """
+        found = self._usual(inputs) or self._checked(inputs)
+        given = found[0]
+        for number, array in enumerate(given):
+            # An array that is already dense is passed without a copy.
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned):
+                given[number] = np.require(array, requirements=["C", "A"])
+        return found
+
+    def results(
+        self, given: Sequence[np.ndarray], shapes: Shapes, out: Mapping[str, np.ndarray] | None
+    ) -> list[np.ndarray]:
+        """Arrays for the outputs: new ones, or those of the caller where there are.
+
+        Raises:
+            ExecutionError: The caller's are unfit.
+        """
+        if not out:
+            return [np.empty(shape, dtype) for shape, dtype in zip(shapes.outputs, self._made, strict=True)]
+        for name in out:
+            if name not in self.outputs:
+                raise ExecutionError(
+                    "the name of an output is required",
+                    place=f"out, {name!r}",
+                    actual="a name that the model does not have",
+                    hint=opset.did_you_mean(name, self.outputs) or f"the outputs are {', '.join(self.outputs)}",
+                )
+        found = [
+            _fit(name, out[name], shape, dtype) if name in out else np.empty(shape, dtype)
+            for name, shape, dtype in zip(self.outputs, shapes.outputs, self._made, strict=True)
+        ]
+        self._require_apart(given, found)
+        return found
+
+    def pointers(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """What the program receives for arrays that are dense; they must outlive it."""
+        return [self._ffi.from_buffer(array) for array in arrays]
+
+    def _usual(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes] | None:
+        """The usual case: arrays of the declared types, of sizes that were seen before."""
+        given: list[np.ndarray] = []
+        if len(inputs) != len(self._given):
+            return None
+        for name, dtype in self._given:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype:
+                return None
+            given.append(array)
+        try:
+            shapes = self._shapes.get(tuple([given[number].shape[axis] for number, axis in self._found_in]))
+        except IndexError:
+            return None
+        if shapes is None:
+            return None
+        for array, shape in zip(given, shapes.inputs, strict=True):
+            if array.shape != shape:
+                return None
+        return given, shapes
+
+    def _checked(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes]:
+        for name in inputs:
+            if name in self._fixed:
+                raise ExecutionError(
+                    "C code takes only inputs without a default",
+                    place=f"input {name!r}",
+                    actual="an input that is a constant of the generated program",
+                    hint='backend="numpy" takes it',
+                )
+            if name not in self.inputs:
+                raise ExecutionError(
+                    "the name of an input is required",
+                    place=f"input {name!r}",
+                    actual="a name that the model does not have",
+                    hint=opset.did_you_mean(name, self.inputs) or f"the inputs are {', '.join(self.inputs) or 'none'}",
+                )
+        symbols: Symbols = {}
+        given: list[np.ndarray] = []
+        for feed, name in zip(self._feeds, self.inputs, strict=True):
+            if name not in inputs:
+                raise feed.missing()
+            given.append(np.asarray(feed.checked(inputs[name], symbols)))
+        shapes = self._shapes_of(given)
+        for array, shape, x in zip(given, shapes.inputs, self._emitted.inputs, strict=True):
+            if array.shape != shape:
+                raise ExecutionError(
+                    f"the shape {list(x.dims)} is required, because the code was generated for it",
+                    place=f"input {x.name!r}",
+                    actual=str(list(array.shape)),
+                )
+        return given, shapes
+
+    def _shapes_of(self, given: Sequence[np.ndarray]) -> Shapes:
+        """The shapes at the sizes of the inputs."""
+        emitted = self._emitted
+        sizes = {
+            size.name: given[number].shape[axis]
+            for size, (number, axis) in zip(emitted.sizes, self._found_in, strict=True)
+        }
+        for size, (number, _) in zip(emitted.sizes, self._found_in, strict=True):
+            if not size.least <= sizes[size.name] <= size.most:
+                raise ExecutionError(
+                    f"a size `{size.name}` of {size.least} to {size.most} is required, because the code was generated "
+                    "for it",
+                    place=f"input {emitted.inputs[number].name!r}",
+                    actual=str(sizes[size.name]),
+                    hint="generate the code for a wider range",
+                )
+        shapes = Shapes(
+            tuple(sizes.values()),
+            tuple(tuple(int(value_at(n, sizes)) for n in x.shape) for x in emitted.inputs),
+            tuple(tuple(int(value_at(n, sizes)) for n in y.shape) for y in emitted.outputs),
+        )
+        if len(self._shapes) < _KEPT:
+            self._shapes[shapes.sizes] = shapes
+        return shapes
+
+    def _require_apart(self, given: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """An output may not overlap an input or another output: kernels write it while they read others."""
+        spans: list[tuple[int, int, str]] = []
+        for arrays, names in ((given, ()), (results, self.outputs)):
+            starts = [int(self._ffi.cast(self._address, pointer)) for pointer in self.pointers(arrays)]
+            for number, (start, array) in enumerate(zip(starts, arrays, strict=True)):
+                if array.nbytes:
+                    spans.append((start, start + array.nbytes, names[number] if names else ""))
+        furthest, owner = 0, ""
+        for start, end, name in sorted(spans):
+            if start < furthest and (name or owner):
+                raise ExecutionError(
+                    "arrays that share no memory with inputs or other outputs are required",
+                    place=f"out, {name or owner!r}",
+                    actual="one that overlaps another array",
+                    hint="leave it out to get a new array",
+                )
+            if end > furthest:
+                furthest, owner = end, name
+
+
+def _fit(name: str, array: object, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """The caller's array for an output.
+
+    Raises:
+        ExecutionError: It is none that the program can write to.
+    """
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape:
+        if array.flags.carray:
+            return array
+        found = "one that is read-only" if not array.flags.writeable else "one that is not dense"
+    else:
+        found = describe(array)
+    raise ExecutionError(
+        f"a dense, writable array {dtype.name}{list(shape)} is required", place=f"out, {name!r}", actual=found
+    )
+
+
+def _origins(emitted: Emitted) -> list[tuple[int, int]]:
+    """An input and an axis for each size: where the size of a run is found.
+
+    Raises:
+        CodegenError: No dimension is the size itself.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number, x in enumerate(emitted.inputs):
+        for axis, dim in enumerate(x.dims):
+            if isinstance(dim, str):
+                found.setdefault(dim, (number, axis))
+    missing = [size.name for size in emitted.sizes if size.name not in found]
+    if missing:
+        raise CodegenError(
+            "an input with each size as a dimension is required to run the program from Python",
+            place=f"model {emitted.model!r}",
+            actual=f"{', '.join(f'`{name}`' for name in missing)} only within expressions",
+            hint="bind it, or call the program from C",
+        )
+    return [found[size.name] for size in emitted.sizes]
+
+
+def _numpy(dtype: str) -> np.dtype:
+    return ir.DataType[dtype.upper()].numpy()
