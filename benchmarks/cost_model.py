@@ -30,7 +30,7 @@ from benchmarks.executor import load_model, table
 from benchmarks.output import write_json
 from benchmarks.ranks import kendall, spearman
 from eqsat.codegen.predict import predict
-from eqsat.codegen.profile import PROFILE, measure
+from eqsat.codegen.profile import measure
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import EqsatError
 from eqsat.execute.inputs import complete_inputs
@@ -71,7 +71,7 @@ def samples(name: str, host: Target, seconds: float) -> list[Sample]:
     """
     model = load_model(name)
     feeds = complete_inputs(ir.from_proto(model))
-    compiled = CModel(Search.of(model).extract().model, flags=PROFILE, profile=True)
+    compiled = CModel(Search.of(model).extract().model, profile=True)
     compiled.run(feeds)
     start = time.process_time()
     compiled.run(feeds)

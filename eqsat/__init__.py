@@ -13,8 +13,9 @@ from eqsat.version import __version__
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import Result, compare, load, optimize, quantize, run, save, write_c
+    from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
+    from eqsat.codegen.compiled import CompiledModel
     from eqsat.model.builder import graph, input, op
     from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
+    "CompiledModel",
     "QuantizationResult",
     "Result",
     "TensorType",
     "__version__",
     "compare",
+    "compile",
     "declarations",
     "errors",
     "graph",
@@ -43,10 +46,12 @@ __all__ = [
 
 _HOME = {
     "Backend": "eqsat.backends",
+    "CompiledModel": "eqsat.codegen.compiled",
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
     "compare": "eqsat.api",
+    "compile": "eqsat.api",
     "declarations": "eqsat.rules.operators",
     "errors": "eqsat.errors",
     "graph": "eqsat.model.builder",

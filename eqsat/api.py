@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
+from eqsat.codegen.public import compile, write_c
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.read.dims import Size, split
+from eqsat.model.read.dims import Size
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.partition_functions import PartitionFunction
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from eqsat.codegen.emitted import Emitted
-    from eqsat.codegen.weights import Form
     from eqsat.quantization.data import DataSource
     from eqsat.quantization.limits import Budget
     from eqsat.quantization.options import Activation, AnyMethod, Conversions
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """How many times the time limit a quantization may take: its stages execute the samples again and again."""
 
-__all__ = ["Result", "compare", "load", "optimize", "quantize", "run", "save", "write_c"]
+__all__ = ["Result", "compare", "compile", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
 def load(
@@ -318,85 +317,6 @@ def run(
     """
     with declaring(*declarations):
         return execute(load_model(source, dims=dims), inputs, backend, vendors, backends)
-
-
-@within_bounds()
-def write_c(
-    source: Source,
-    folder: str | Path,
-    *,
-    name: str = "model",
-    weights: Form | None = None,
-    isas: Sequence[str] | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    dims: Mapping[str, Size] | None = None,
-    values: Mapping[str, Any] | None = None,
-    declarations: Sequence[Declaration] = (),
-    seed: int = 0,
-    winograd: bool = False,
-    numerics: NumericsClass = "real",
-    host: str | Path | Target | None = None,
-    select: bool = True,
-    vendors: Collection[str] | None = None,
-    backends: Sequence[Given] = (),
-    time_limit: float | None = None,
-    memory_limit: int | str | None = None,
-) -> Emitted:
-    """Writes a model as a C program that checks itself against a stored run.
-
-    Args:
-        source: As for :func:`optimize`.
-        folder: Made if it is not there.
-        name: Prefix of all files and of all names in the program.
-        weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``); by
-            default literals, and a file for the assembler if they are more than 16 MB.
-        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
-        inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
-        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
-            ``(least, most, typical)`` makes it an argument of the program, which is right for every size in the range.
-        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
-        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
-            operators of domains of your own.
-        seed: Of random inputs.
-        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
-            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
-        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
-        host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
-        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
-        vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
-            that there are by default.
-        backends: Further backends: objects, or Python files, which are executed.
-        time_limit: Seconds; none by default.
-        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of the memory that the machine, its container or the limits of the process allow.
-
-    Raises:
-        CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
-        LimitError: It takes more memory or time than it may.
-        TargetError: There is no such host.
-        BackendError: A backend cannot be found, or fails.
-    """
-    from eqsat.codegen.folder import write_program
-
-    with declaring(*declarations):
-        bound, ranges = split(dims)
-        model = load_model(source, dims=bound, values=values)
-        return write_program(
-            model,
-            folder,
-            dims=ranges,
-            name=name,
-            weights=weights,
-            isas=isas,
-            inputs=inputs,
-            seed=seed,
-            winograd=winograd,
-            numerics=numerics,
-            host=host,
-            select=select,
-            vendors=vendors,
-            backends=backends,
-        )
 
 
 @within_bounds()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import onnx_ir as ir
 
@@ -19,12 +20,16 @@ from eqsat.partition.plan import Plan
 from eqsat.report.collect import RegionInfo
 from eqsat.report.summary import Summary
 from eqsat.report.write import write
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
+    from eqsat.codegen.kept import KeptPrograms
+    from eqsat.model.read.dims import Size
 
 Means = Literal["numpy", "c"]
 
@@ -72,6 +77,7 @@ class Result:
         plan: The program before it became a model.
         choices: The program as the solver chose it.
         operators: That rules, targets and declarations have declared; what runs, saves or writes the model knows them.
+        sizes: The ranges of the sizes that stay free, by symbol.
     """
 
     model: ir.Model
@@ -85,6 +91,7 @@ class Result:
     plan: Plan = field(repr=False)
     choices: Mapping[int, Choice] = field(repr=False)
     operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
+    sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
 
     @property
     def gap(self) -> float:
@@ -102,7 +109,8 @@ class Result:
 
         Args:
             inputs: Arrays by input name.
-            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
+            backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called. Later runs call what was
+                compiled; :meth:`compile` gives it without the overhead of finding it.
             vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants
                 the backend ``"c"``.
             backends: Further backends: objects, or Python files, which are executed.
@@ -113,15 +121,50 @@ class Result:
             BackendError: A backend cannot be found, or fails.
         """
         with declared(self.operators):
+            if backend == "c":
+                return self._programs.run(inputs, vendors, backends)
             return execute(self.model, inputs, backend, vendors, backends)
+
+    def compile(self, **options: Unpack[Options]) -> CompiledModel:
+        """Makes machine code of the optimised model, to be called like a function.
+
+        Args:
+            options: ``dims``, ``winograd``, ``numerics``, ``host``, ``select``, ``vendors``, ``backends`` and
+                ``progress`` of :func:`eqsat.compile`. Without ``dims``, sizes have the ranges of the optimization.
+
+        Returns:
+            For ``compiled(x)``, ``compiled({"x": x})`` and ``compiled.run({"x": x})``: arrays of the types and shapes
+            in ``compiled.inputs`` give those in ``compiled.outputs``.
+
+        Raises:
+            CodegenError: The model cannot become C, a size has no upper bound, or there is no C compiler.
+            BackendError: A backend cannot be found, or fails.
+        """
+        from eqsat.codegen.compiled import CompiledModel
+
+        return CompiledModel(self.model, self.operators, **{**options, "dims": self._dims(options.get("dims"))})
+
+    @cached_property
+    def _programs(self) -> KeptPrograms:
+        from eqsat.codegen.kept import KeptPrograms
+
+        return KeptPrograms(self.model, self.sizes)
+
+    def _dims(self, given: Mapping[str, Size] | None) -> dict[str, Size]:
+        """What is said of sizes: by the caller, else by the ranges of the optimization."""
+        return {**{name: size for name, size in self.sizes.items() if size.most is not None}, **(given or {})}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_programs"}
 
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:
         """Writes the optimised model as a C program that checks itself against a stored run.
 
         Args:
             folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs``, ``seed``, ``winograd``, ``host``, ``select``,
-                ``vendors`` and ``backends`` of :func:`eqsat.codegen.folder.write_program`.
+            options: ``name``, ``weights``, ``isas``, ``inputs``, ``dims``, ``seed``, ``winograd``, ``numerics``,
+                ``host``, ``select``, ``vendors`` and ``backends`` of :func:`eqsat.codegen.folder.write_program`.
+                Without ``dims``, sizes have the ranges of the optimization.
 
         Raises:
             CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
@@ -129,7 +172,7 @@ class Result:
         from eqsat.codegen.folder import write_program
 
         with declared(self.operators):
-            return write_program(self.model, folder, **options)
+            return write_program(self.model, folder, **{**options, "dims": self._dims(options.get("dims"))})
 
     def save(
         self,

@@ -303,6 +303,7 @@ class Search:
             plan=program.plan,
             choices=solution.choices,
             operators=loaded.operators,
+            sizes=loaded.sizes,
         )
         return Found(result, inner)
 
@@ -327,6 +328,7 @@ class Search:
             plan=Plan(names, tuple(costs.dispatch(d) for d in range(len(names))), (), (), (), {}, {}, {}),
             choices={},
             operators=self.loaded.operators,
+            sizes=self.loaded.sizes,
         )
 
     def checked(self, found: Found, seed: int) -> Result:

@@ -126,6 +126,7 @@ def codegen(
     cmake -B out/build out && cmake --build out/build && ctest --test-dir out/build
     """
     from eqsat import api
+    from eqsat.cli.progress import showing_progress
     from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
     from eqsat.model.read.dims import split
@@ -133,22 +134,24 @@ def codegen(
     bound, ranges = split(dims)
     loaded = api.load(model, dims=bound, values=values)
     given = read_inputs(inputs, input_names(loaded))
-    emitted = api.write_c(
-        loaded,
-        output,
-        name=name,
-        weights=weights,
-        isas=isas or None,
-        inputs=given,
-        dims=ranges,
-        seed=seed,
-        winograd=winograd,
-        numerics=numerics,
-        host=host,
-        select=not no_select,
-        vendors=vendors or None,
-        backends=check_backends(given_backends),
-    )
+    with showing_progress(quiet or as_json) as progress:
+        emitted = api.write_c(
+            loaded,
+            output,
+            name=name,
+            weights=weights,
+            isas=isas or None,
+            inputs=given,
+            dims=ranges,
+            seed=seed,
+            winograd=winograd,
+            numerics=numerics,
+            host=host,
+            select=not no_select,
+            vendors=vendors or None,
+            backends=check_backends(given_backends),
+            progress=progress,
+        )
     if as_json:
         echo_json(as_dict(emitted) | {"quantized_in_floats": dequantized_products(loaded)})
     if quiet or as_json:

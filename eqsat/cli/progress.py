@@ -24,6 +24,9 @@ _DOING = {
     "measure": "measuring the noise of tensors",
     "check": "measuring the error of the result",
     "verify": "executing both models",
+    "generate": "writing the model as C",
+    "compile": "compiling",
+    "execute": "executing the model",
 }
 
 

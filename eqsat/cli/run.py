@@ -29,7 +29,7 @@ from eqsat.text import name_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from eqsat.result import Means
+    from eqsat.codegen.profile import Profile
 
     Value = np.ndarray | list["Value"] | None  # a tensor, a sequence, an optional without a value
 
@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     "backend that executes the regions of its target. May be repeated.  [default: numpy]",
 )
 @vendors_option("Execute the regions of this target with its backend: oneDNN for dnnl, which needs --backend c.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Print how long each kernel of the C takes: the median of ten runs. Needs --backend c.",
+)
 @click.option("--full", is_flag=True, help="Print all elements.")
 @json_option("shapes, types and statistics")
 @quiet_option()
@@ -70,6 +75,7 @@ def run(
     output: Path | None,
     given_backends: tuple[str, ...],
     vendors: tuple[str, ...],
+    profile: bool,
     full: bool,
     as_json: bool,
     quiet: bool,
@@ -79,16 +85,20 @@ def run(
     \b
     eqsat run model.onnx                          random inputs
     eqsat run model.onnx -i x=image.npy -o y.npz
+    eqsat run model.onnx --backend c --profile
     """
     if output is not None and output.suffix not in (".npy", ".npz"):
         raise click.BadParameter(f"{output} ends in neither .npy nor .npz", param_hint="'--output'")
     from eqsat import api
+    from eqsat.cli.progress import showing_progress
     from eqsat.execute.inputs import complete_inputs, input_names
+    from eqsat.model.read.dims import sizes_of
 
     means = [name for name in given_backends if name in ("numpy", "c")]
     if len(means) > 1:
         raise click.BadParameter("numpy and c exclude each other, and each may be given once", param_hint="'--backend'")
-    how: Means = "c" if means == ["c"] else "numpy"
+    if profile and means != ["c"]:
+        raise click.BadParameter("only C is profiled: add --backend c", param_hint="'--profile'")
     backends = check_backends(given_backends, ("numpy", "c"))
     loaded = api.load(model, values=values)
     names = input_names(loaded)
@@ -98,15 +108,33 @@ def run(
     if drawn and not quiet and not as_json:
         echo(f"random    {', '.join(map(name_of, drawn))} (seed {seed})", err=True)
 
-    results = api.run(loaded, arrays, backend=how, vendors=vendors, backends=backends)
+    measured = None
+    if means == ["c"]:
+        with showing_progress(quiet or as_json) as progress:
+            sizes = sizes_of(loaded, arrays)
+            compiled = api.compile(loaded, dims=sizes, vendors=vendors, backends=backends, progress=progress)
+        results = compiled.run(arrays)
+        measured = compiled.profile(arrays) if profile else None
+    else:
+        results = api.run(loaded, arrays, vendors=vendors, backends=backends)
     if output is not None:
         _save(results, output)
     if as_json:
-        echo_json({name: statistics(array) for name, array in results.items()})
+        facts = {name: statistics(array) for name, array in results.items()}
+        echo_json(facts if measured is None else {"outputs": facts, "profile": as_dict(measured)})
     elif not quiet:
         for name, array in results.items():
             echo(f"{name_of(name)}  {describe(array, full=full)}")
+        if measured is not None:
+            echo(str(measured))
     return 0
+
+
+def as_dict(profile: Profile) -> dict[str, object]:
+    """A profile for programs: its kernels in order of execution."""
+    from dataclasses import asdict
+
+    return {"microseconds": profile.microseconds, "kernels": [asdict(kernel) for kernel in profile.kernels]}
 
 
 def describe(value: Value, *, full: bool = False) -> str:

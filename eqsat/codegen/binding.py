@@ -83,9 +83,7 @@ class Binding:
                 given[number] = np.require(array, requirements=["C", "A"])
         return found
 
-    def results(
-        self, given: Sequence[np.ndarray], shapes: Shapes, out: Mapping[str, np.ndarray] | None
-    ) -> list[np.ndarray]:
+    def results(self, shapes: Shapes, out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         """Arrays for the outputs: new ones, or those of the caller where there are.
 
         Raises:
@@ -101,16 +99,35 @@ class Binding:
                     actual="a name that the model does not have",
                     hint=opset.did_you_mean(name, self.outputs) or f"the outputs are {', '.join(self.outputs)}",
                 )
-        found = [
+        return [
             _fit(name, out[name], shape, dtype) if name in out else np.empty(shape, dtype)
             for name, shape, dtype in zip(self.outputs, shapes.outputs, self._made, strict=True)
         ]
-        self._require_apart(given, found)
-        return found
 
     def pointers(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         """What the program receives for arrays that are dense; they must outlive it."""
         return [self._ffi.from_buffer(array) for array in arrays]
+
+    def require_apart(self, pointers: Sequence[Any]) -> None:
+        """An output may not overlap an input or another output: kernels write it while they read others.
+
+        Raises:
+            ExecutionError: One does.
+        """
+        names = [*[""] * len(self.inputs), *self.outputs]
+        cast, address = self._ffi.cast, self._address
+        spans = [(int(cast(address, p)), len(p), name) for p, name in zip(pointers, names, strict=True) if len(p)]
+        furthest, owner = 0, ""
+        for start, size, name in sorted(spans):
+            if start < furthest and (name or owner):
+                raise ExecutionError(
+                    "arrays that share no memory with inputs or other outputs are required",
+                    place=f"out, {name or owner!r}",
+                    actual="one that overlaps another array",
+                    hint="leave it out to get a new array",
+                )
+            if start + size > furthest:
+                furthest, owner = start + size, name
 
     def _usual(self, inputs: Mapping[str, Any]) -> tuple[list[np.ndarray], Shapes] | None:
         """The usual case: arrays of the declared types, of sizes that were seen before."""
@@ -189,26 +206,6 @@ class Binding:
         if len(self._shapes) < _KEPT:
             self._shapes[shapes.sizes] = shapes
         return shapes
-
-    def _require_apart(self, given: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
-        """An output may not overlap an input or another output: kernels write it while they read others."""
-        spans: list[tuple[int, int, str]] = []
-        for arrays, names in ((given, ()), (results, self.outputs)):
-            starts = [int(self._ffi.cast(self._address, pointer)) for pointer in self.pointers(arrays)]
-            for number, (start, array) in enumerate(zip(starts, arrays, strict=True)):
-                if array.nbytes:
-                    spans.append((start, start + array.nbytes, names[number] if names else ""))
-        furthest, owner = 0, ""
-        for start, end, name in sorted(spans):
-            if start < furthest and (name or owner):
-                raise ExecutionError(
-                    "arrays that share no memory with inputs or other outputs are required",
-                    place=f"out, {name or owner!r}",
-                    actual="one that overlaps another array",
-                    hint="leave it out to get a new array",
-                )
-            if end > furthest:
-                furthest, owner = end, name
 
 
 def _fit(name: str, array: object, shape: Shape, dtype: np.dtype) -> np.ndarray:

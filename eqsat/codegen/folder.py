@@ -28,6 +28,7 @@ from eqsat.files import filling, reason
 from eqsat.model.read.dims import Size, sizes_of, split
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
+from eqsat.stages.event import Event, Progress
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
 """Difference that the check allows, relative to the largest magnitude of an output."""
@@ -79,6 +80,7 @@ def write_program(
     select: bool = True,
     vendors: Collection[str] | None = None,
     backends: Sequence[Given] = (),
+    progress: Progress | None = None,
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
@@ -89,6 +91,7 @@ def write_program(
         vendors: Targets whose backend, found by name, executes their regions; by default all that exist. The
             program runs without their libraries as well.
         backends: Further backends: objects, or Python files, which are executed.
+        progress: Receives events: the stages are ``generate`` and ``execute``, the stored run.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument has an
@@ -96,6 +99,8 @@ def write_program(
     """
     if weights is not None and weights not in FORMS:
         raise CodegenError(f"one of {', '.join(FORMS)} is required for the weights", actual=repr(weights))
+    report: Progress = progress or (lambda event: None)
+    report(Event("generate"))
     instructions = ALL if isas is None else find(isas)
     emitted = generate(
         model,
@@ -109,7 +114,9 @@ def write_program(
         select=select,
         backends=chosen(model, vendors, backends),
     )
+    report(Event("execute"))
     write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=split(dims)[0], seed=seed)
+    report(Event("execute", done=True))
     return emitted
 
 

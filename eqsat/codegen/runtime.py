@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.model.read.dims import Size, sizes_of
 from eqsat.rules.ast import Target
+from eqsat.rules.selection import NumericsClass
+from eqsat.stages.event import Event, Progress
 
 _NAME = "model"
+PROFILE = ("-DMODEL_PROFILE",)
+"""Flags of the compiler with which a model measures its kernels."""
 _ATTEMPTS = 8
 """How often loading is tried again if another process damages or removes the library between its check and its use."""
 
@@ -42,10 +47,11 @@ class CModel:
         dims: Sizes of symbolic dimensions, or ranges of those that the arrays of each run determine.
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
-        profile: Whether the flags make the program measure its kernels.
-        winograd, host, select: As for :func:`eqsat.codegen.generate.generate`.
+        profile: Whether the program measures its kernels.
+        winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions: ``dnnl``.
         backends: Further backends: objects, or Python files, which are executed.
+        progress: Receives events.
 
     Raises:
         CodegenError: The model cannot be written as C, or no C compiler accepts it.
@@ -67,11 +73,14 @@ class CModel:
         flags: tuple[str, ...] = (),
         profile: bool = False,
         winograd: bool = False,
+        numerics: NumericsClass = "real",
         host: str | Path | Target | None = None,
         select: bool = True,
         vendors: Collection[str] = (),
         backends: Sequence[Given] = (),
+        progress: Progress | None = None,
     ) -> None:
+        report: Progress = progress or (lambda event: None)
         serving = chosen(model, vendors, backends)
         for backend in serving.values():
             if backend.emits:
@@ -81,6 +90,7 @@ class CModel:
         self._contexts: list[Contexts] = []
         unavailable: dict[str, dict[str, str]] = {}
         while True:
+            report(Event("generate"))
             self.emitted = emitted = generate(
                 model,
                 name=_NAME,
@@ -88,6 +98,7 @@ class CModel:
                 isas=isas or native_isas(),
                 embedded=False,
                 winograd=winograd,
+                numerics=numerics,
                 host=host,
                 select=select,
                 backends=serving,
@@ -96,7 +107,9 @@ class CModel:
             self._served = [s for s in emitted.served if s.backend in serving.values()]
             self._stateful = [s for s in emitted.served if s.code.stateful]
             self._weights = emitted.weights
-            self._load(flags, profile)
+            self._flags = flags
+            report(Event("compile"))
+            self._load(profile)
             # Kernels that are not implemented on this machine are left out, so that the rest of their region is
             # executed.
             found = False
@@ -108,14 +121,20 @@ class CModel:
                 known.update(more)
             if not found:
                 break
-        # An arena of each run that is going on, to be used again; lists change in one step.
-        self._arenas: list[Any] = []
         self._binding = Binding(model, emitted)
+        report(Event("compile", done=True))
 
-    def _load(self, flags: tuple[str, ...], profile: bool) -> None:
+    def profiled(self) -> CModel:
+        """The same program, which measures its kernels."""
+        found = copy(self)
+        found._load(profile=True)
+        return found
+
+    def _load(self, profile: bool) -> None:
         """Compile, load, and initialize."""
         emitted = self.emitted
         more = [f"-D{_NAME.upper()}_USE_{s.target.upper()}" for s in self._served]
+        more += PROFILE if profile else ()
         more += [flag for s in self._served for flag in s.code.flags]
         libraries = tuple(library for s in self._served for library in s.code.libraries)
         self._ffi = ffi = cffi.FFI()
@@ -124,7 +143,7 @@ class CModel:
         if profile:
             ffi.cdef(f"extern double {_NAME}_seconds[{max(len(emitted.kernels), 1)}];")
         for attempt in range(_ATTEMPTS):
-            library = compile_library(sources(emitted), flags=(*flags, *more), libraries=libraries)
+            library = compile_library(sources(emitted), flags=(*self._flags, *more), libraries=libraries)
             try:
                 self._library = ffi.dlopen(str(library))
                 break
@@ -139,6 +158,8 @@ class CModel:
         self._constants = ffi.from_buffer(self._weights)
         self._contexts = [Contexts(ffi, self._library, self._constants, _NAME, s) for s in self._stateful]
         entry = entry_name(_NAME, self._stateful) if self._stateful else f"{_NAME}_run"
+        # Of runs that have ended, for those to come; lists change in one step.
+        self._arenas: list[Any] = []
         # All pointers are passed alike: of which type they are was checked with the arrays.
         tensors = len(emitted.inputs) + len(emitted.outputs)
         kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes) + ["void *"] * (2 + bool(self._stateful))
@@ -165,8 +186,10 @@ class CModel:
         """
         binding = self._binding
         given, shapes = binding.arrays(inputs)
-        results = binding.results(given, shapes, out)
+        results = binding.results(shapes, out)
         arguments = binding.pointers(given) + binding.pointers(results)
+        if out:
+            binding.require_apart(arguments)
         try:
             arena = self._arenas.pop()
         except IndexError:

@@ -22,7 +22,7 @@ from eqsat.codegen.calibration.rates import settings
 from eqsat.codegen.compiler import find_compiler
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.predict import predict, work
-from eqsat.codegen.profile import PROFILE, measure
+from eqsat.codegen.profile import measure
 from eqsat.codegen.runtime import CModel
 from eqsat.execute.inputs import complete_inputs
 from eqsat.rules.ast import Target
@@ -110,7 +110,7 @@ def calibrate(
 def probe(name: str, seconds: float) -> list[tuple[KernelInfo, float]]:
     """Kernels of one of the :data:`PROBES` and their seconds."""
     model = PROBES[name]()
-    compiled = CModel(model, flags=PROFILE, profile=True, winograd=name == _WINOGRAD)
+    compiled = CModel(model, profile=True, winograd=name == _WINOGRAD)
     feeds = complete_inputs(model)
     compiled.run(feeds)
     start = time.process_time()

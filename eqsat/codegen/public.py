@@ -1,0 +1,175 @@
+"""The public functions that make C of a model: as a folder, or as a compiled model in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.backends.registry import Given
+from eqsat.bounds import within_bounds
+from eqsat.model.load import Source
+from eqsat.model.load import load as load_model
+from eqsat.model.read.dims import Size, split
+from eqsat.rules.ast import Target
+from eqsat.rules.operators import Declaration
+from eqsat.rules.operators import declarations as declaring
+from eqsat.rules.selection import NumericsClass
+from eqsat.stages.event import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from eqsat.codegen.compiled import CompiledModel
+    from eqsat.codegen.emitted import Emitted
+    from eqsat.codegen.weights import Form
+
+
+@within_bounds()
+def compile(
+    source: Source,
+    *,
+    dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
+    winograd: bool = False,
+    numerics: NumericsClass = "real",
+    host: str | Path | Target | None = None,
+    select: bool = True,
+    vendors: Collection[str] = (),
+    backends: Sequence[Given] = (),
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
+) -> CompiledModel:
+    """Makes machine code of a model, optimized or not, to be called like a function.
+
+    Compiled code is kept in the user's cache: another process that compiles the same model does not run the compiler.
+
+    Args:
+        source: As for :func:`optimize`; also a file that ``Result.save`` has written.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` leaves it free within the range, for one program.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
+        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster.
+        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
+        host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
+        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
+        vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN.
+        backends: Further backends: objects, or Python files, which are executed.
+        progress: Receives events: the stages are ``generate`` and ``compile``.
+        time_limit: Seconds; none by default.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of the memory that the machine, its container or the limits of the process allow.
+
+    Returns:
+        For ``compiled(x)``, ``compiled({"x": x})`` and ``compiled.run({"x": x})``: arrays of the types and shapes in
+        ``compiled.inputs`` give those in ``compiled.outputs``.
+
+    Raises:
+        ModelError: The model is broken or not supported.
+        CodegenError: The model cannot become C (all reasons are listed), a size has no upper bound, or there is no C
+            compiler.
+        LimitError: It takes more memory or time than it may.
+        TargetError: There is no such host.
+        BackendError: A backend cannot be found, or fails.
+    """
+    from eqsat.codegen.compiled import CompiledModel
+
+    with declaring(*declarations):
+        bound, ranges = split(dims)
+        return CompiledModel(
+            load_model(source, dims=bound, values=values),
+            dims=ranges,
+            winograd=winograd,
+            numerics=numerics,
+            host=host,
+            select=select,
+            vendors=vendors,
+            backends=backends,
+            progress=progress,
+        )
+
+
+@within_bounds()
+def write_c(
+    source: Source,
+    folder: str | Path,
+    *,
+    name: str = "model",
+    weights: Form | None = None,
+    isas: Sequence[str] | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
+    seed: int = 0,
+    winograd: bool = False,
+    numerics: NumericsClass = "real",
+    host: str | Path | Target | None = None,
+    select: bool = True,
+    vendors: Collection[str] | None = None,
+    backends: Sequence[Given] = (),
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
+) -> Emitted:
+    """Writes a model as a C program that checks itself against a stored run.
+
+    Args:
+        source: As for :func:`optimize`.
+        folder: Made if it is not there.
+        name: Prefix of all files and of all names in the program.
+        weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``); by
+            default literals, and a file for the assembler if they are more than 16 MB.
+        isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+        inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
+        dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
+            ``(least, most, typical)`` makes it an argument of the program, which is right for every size in the range.
+        values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
+        seed: Of random inputs.
+        winograd: Whether convolutions may be computed by Winograd's algorithm where that is faster: up to three times,
+            with ten times the rounding error and four times the weights. It is short for ``numerics="approximate"``.
+        numerics: How far the host's rules may change values, and its kernels those of the operators they stand for.
+        host: Name or file of the host that lists the kernels and their costs; ``c`` by default.
+        select: Whether an extraction chooses kernels and layouts; else each operator gets the most special kernel.
+        vendors: Targets whose backend, found by name, executes their regions where the program is compiled for it; all
+            that there are by default.
+        backends: Further backends: objects, or Python files, which are executed.
+        progress: Receives events: the stages are ``generate`` and ``execute``, the stored run.
+        time_limit: Seconds; none by default.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of the memory that the machine, its container or the limits of the process allow.
+
+    Raises:
+        CodegenError: The model cannot become C: all reasons are listed, and nothing is written.
+        LimitError: It takes more memory or time than it may.
+        TargetError: There is no such host.
+        BackendError: A backend cannot be found, or fails.
+    """
+    from eqsat.codegen.folder import write_program
+
+    with declaring(*declarations):
+        bound, ranges = split(dims)
+        model = load_model(source, dims=bound, values=values)
+        return write_program(
+            model,
+            folder,
+            dims=ranges,
+            name=name,
+            weights=weights,
+            isas=isas,
+            inputs=inputs,
+            seed=seed,
+            winograd=winograd,
+            numerics=numerics,
+            host=host,
+            select=select,
+            vendors=vendors,
+            backends=backends,
+            progress=progress,
+        )
