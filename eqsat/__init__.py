@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.codegen.compiled import CompiledModel
+    from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
     from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "CompiledModel",
+    "EqsatError",
     "QuantizationResult",
     "Result",
     "TensorType",
@@ -47,6 +49,7 @@ __all__ = [
 _HOME = {
     "Backend": "eqsat.backends",
     "CompiledModel": "eqsat.codegen.compiled",
+    "EqsatError": "eqsat.errors",
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqsat.arguments import checks_arguments
 from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.codegen.public import compile, write_c
@@ -42,6 +43,7 @@ PATIENCE = 20.0
 __all__ = ["Result", "compare", "compile", "load", "optimize", "quantize", "run", "save", "write_c"]
 
 
+@checks_arguments
 def load(
     source: Source,
     *,
@@ -68,13 +70,15 @@ def load(
         return with_definitions(model) if declarations else model
 
 
+@checks_arguments
 @within_bounds(lambda seconds: seconds + GRACE)
 def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
     *,
     host: str | Path | Target | None = None,
-    rules: Sequence[str | Path | Rule] | None = None,
+    rules: Sequence[str | Path | Rule] = (),
+    default_rules: bool = True,
     dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
@@ -97,7 +101,8 @@ def optimize(
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
             each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
-        rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
+        rules: Rule files, or rules, besides the shipped ones.
+        default_rules: Whether the shipped rules are applied.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free, as does a name that is missing. The result is right for all sizes
             of the range; costs are taken at the typical one. A list ``[16, 128, 512]`` leaves it free as well;
@@ -132,6 +137,7 @@ def optimize(
         targets=targets,
         host=host,
         rules=rules,
+        default_rules=default_rules,
         dims=dims,
         values=values,
         free_sizes=True,
@@ -151,6 +157,7 @@ def optimize(
     return search.extract(objective, seed, verify=verify)
 
 
+@checks_arguments
 @within_bounds(lambda seconds: PATIENCE * seconds)
 def quantize(
     source: Source,
@@ -169,7 +176,8 @@ def quantize(
     operators: Sequence[str] | None = None,
     simulate: bool = False,
     conversions: Conversions = "disabled",
-    rules: Sequence[str | Path | Rule] | None = None,
+    rules: Sequence[str | Path | Rule] = (),
+    default_rules: bool = True,
     dims: Mapping[str, int] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
@@ -207,7 +215,7 @@ def quantize(
         conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
             without floats. ``"fully_integral"``: the same, and the prefix does nothing but quantize inputs, the suffix
             nothing but dequantize outputs.
-        rules: Rule files (or rules) instead of the shipped ones.
+        rules, default_rules: As for :func:`eqsat.optimize`.
         dims: Sizes for symbolic dimensions.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
@@ -261,6 +269,7 @@ def quantize(
             targets=targets,
             host=host,
             rules=rules,
+            default_rules=default_rules,
             dims=dims,
             values=values,
             time_limit=time_limit,
@@ -275,6 +284,7 @@ def quantize(
     )
 
 
+@checks_arguments
 @within_bounds()
 def run(
     source: Source,
@@ -319,6 +329,7 @@ def run(
         return execute(load_model(source, dims=dims), inputs, backend, vendors, backends)
 
 
+@checks_arguments
 @within_bounds()
 def compare(
     first: Source,

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
+from numbers import Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -274,7 +275,7 @@ def check_seconds(seconds: float) -> None:
     Raises:
         OptimizationError: It is not.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < seconds < math.inf:
         raise OptimizationError("a positive, finite time limit is required", actual=f"{seconds!r}")
 
 

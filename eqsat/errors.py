@@ -48,6 +48,10 @@ def reason(error: Exception) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
 
 
+class ArgumentError(EqsatError):
+    """An argument of a public function that is of the wrong kind, such as a list where a mapping is required."""
+
+
 class ModelError(EqsatError):
     """A model that cannot be loaded, checked, upgraded or saved."""
 

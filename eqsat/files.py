@@ -78,6 +78,11 @@ def staged(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[Pat
         _move(part.parent, place.parent, names, scratch)
 
 
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path stands for an open stream, a device or a pipe, and not for a file that is made or replaced."""
+    return _own_stream(path) is not None or _is_device(Path(path))
+
+
 @contextmanager
 def filling(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A folder to make files in. They are moved to ``folder``, which is made if it is not there.

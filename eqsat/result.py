@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import onnx_ir as ir
 
+from eqsat.arguments import checks_arguments
 from eqsat.backends.registry import Given, chosen
 from eqsat.errors import ExecutionError
 from eqsat.execute.executor import Executor
@@ -98,6 +99,7 @@ class Result:
         """``(cost - bound) / cost``: how far from the optimum the program can be at most."""
         return self.summary.gap
 
+    @checks_arguments
     def run(
         self,
         inputs: Mapping[str, np.ndarray],
@@ -157,6 +159,7 @@ class Result:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_programs"}
 
+    @checks_arguments
     def codegen(self, folder: str | Path, **options: Any) -> Emitted:
         """Writes the optimised model as a C program that checks itself against a stored run.
 
@@ -174,6 +177,7 @@ class Result:
         with declared(self.operators):
             return write_program(self.model, folder, **{**options, "dims": self._dims(options.get("dims"))})
 
+    @checks_arguments
     def save(
         self,
         path: str | Path,
@@ -199,6 +203,7 @@ class Result:
             model = without_functions(self.model) if flat else self.model
             save(model, path, opset=opset, external_data=external_data)
 
+    @checks_arguments
     def report(self, path: str | Path) -> None:
         """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
         write(self.summary, Path(path))

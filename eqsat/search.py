@@ -370,7 +370,10 @@ class Search:
         """Whether some of the rules alone change what a model computes."""
         try:
             suspects = [r for r in self.loaded.rules if r.name in rules]
-            search = Search.run(model, SearchOptions(rules=suspects, numerics=self.options.numerics, free_sizes=True))
+            search = Search.run(
+                model,
+                SearchOptions(rules=suspects, default_rules=False, numerics=self.options.numerics, free_sizes=True),
+            )
             programs: list[tuple[Objective, int]] = [("best", 0), ("worst", 0), *(("random", s) for s in range(4))]
             for objective, seed in programs:
                 found = search.extract(objective, seed, verify=False)

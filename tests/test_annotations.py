@@ -97,8 +97,8 @@ def test_they_cost_nothing_anywhere(target: str) -> None:
     def model(mark) -> ir.Model:
         return eqsat.graph(op.Relu(mark(mark(x + y) * y)) + x)
 
-    annotated = eqsat.optimize(model(lambda t: op.CastHint(t)), targets=target or (), rules=[])
-    plain = eqsat.optimize(model(lambda t: t), targets=target or (), rules=[])
+    annotated = eqsat.optimize(model(lambda t: op.CastHint(t)), targets=target or (), default_rules=False)
+    plain = eqsat.optimize(model(lambda t: t), targets=target or (), default_rules=False)
     assert annotated.baseline_cost == pytest.approx(plain.baseline_cost)
     assert annotated.summary.before.operators == plain.summary.before.operators
     assert annotated.summary.after.operators >= plain.summary.after.operators - 1
@@ -192,7 +192,7 @@ def _everything(model: ir.Model) -> list[ir.Node]:
 
 
 def test_no_shipped_rule_places_or_drops_an_annotation() -> None:
-    for rule in select_rules(None, "approximate").rules:
+    for rule in select_rules((), "approximate", default_rules=True).rules:
         assert not places_annotations(rule)
         if any(map(_mentions, rule.left)):
             assert rule.name in ("quantize_of_annotated", "annotated_dequantize"), rule.name
@@ -288,7 +288,7 @@ def test_an_adversary_that_drops_it_is_seen() -> None:
     assert isinstance(drop, Rule)
     x = eqsat.input("x", SHAPE)
     model = eqsat.graph(ADVERSARIES["activation"](x, op.StopFusion))
-    result = eqsat.optimize(model, targets="dnnl", rules=[drop])
+    result = eqsat.optimize(model, targets="dnnl", rules=[drop], default_rules=False)
     with pytest.raises(AssertionError):
         assert_nothing_crosses(model, result, "dropped")
     assert eqsat.compare(model, result.model).agrees

@@ -40,7 +40,7 @@ def reordered(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto:
 
 
 def outcome(model, rules=None):
-    result = Search.of(model, ["dnnl"], rules=rules, time_limit=60).extract()
+    result = Search.of(model, ["dnnl"], rules=rules or (), default_rules=rules is None, time_limit=60).extract()
     arrays = complete_inputs(load(model), seed=3)
     return result.cost, result.run(arrays)
 

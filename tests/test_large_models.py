@@ -55,7 +55,7 @@ def test_without_rules_a_model_is_still_placed(monkeypatch: pytest.MonkeyPatch) 
 def test_a_model_that_is_larger_is_left_as_it_stands(
     targets: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    usual = eqsat.optimize(small(), [], rules=[])
+    usual = eqsat.optimize(small(), [], default_rules=False)
     monkeypatch.setattr(search, "MOST_PLACED", 5)
     result = eqsat.optimize(small(), targets or ())
     assert result.stop_reason == result.summary.saturation.stop_reason == "size limit"
@@ -73,7 +73,7 @@ def test_a_model_that_is_larger_is_left_as_it_stands(
 
 def test_constants_of_a_model_as_it_stands_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = model("w = Constant <value = float[4] {1, 2, 3, 4}> ()\nv = Exp(w)\nu = Neg(v)\nout = Add(x, u)")
-    usual = eqsat.optimize(graph, rules=[])
+    usual = eqsat.optimize(graph, default_rules=False)
     monkeypatch.setattr(search, "MOST_PLACED", 0)
     result = eqsat.optimize(graph)
     assert result.summary.after.operators == 1
@@ -158,7 +158,9 @@ def test_a_long_chain_of_large_constants_is_folded_without_recursion() -> None:
         *(f"t{i + 1} = {'Neg' if i % 2 else 'Abs'} (t{i})" for i in range(length)),
         f"out = Add(x, t{length})",
     ]
-    result = eqsat.optimize(model("\n".join(lines), "float[5000] x", "float[5000] out"), rules=[], time_limit=600)
+    result = eqsat.optimize(
+        model("\n".join(lines), "float[5000] x", "float[5000] out"), default_rules=False, time_limit=600
+    )
     assert [node.op_type for node in result.model.graph] == ["Add"]
     x = np.arange(5000, dtype=np.float32)
     np.testing.assert_array_equal(result.run({"x": x})["out"], x - 2)

@@ -19,6 +19,7 @@ ROOMS = (
     "text",
     "errors",
     "files",
+    "arguments",
     "bounds",
     "schema",
     "ops",

@@ -10,7 +10,6 @@ import click
 from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
-    chosen_rules,
     debug_option,
     declarations_option,
     external_data_option,
@@ -29,6 +28,7 @@ from eqsat.cli.options import (
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def optimize(
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
-    no_default_rules: bool,
+    default_rules: bool,
     dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     values: dict[str, Any],
     numerics: NumericsClass,
@@ -105,12 +105,14 @@ def optimize(
 
     if report is not None:
         check_suffix(report)
+    quiet = check_output(output, as_json) or quiet
     with showing_progress(quiet) as progress:
         result = api.optimize(
             model,
             targets=targets,
             host=host,
-            rules=chosen_rules(rule_files, no_default_rules),
+            rules=rule_files,
+            default_rules=default_rules,
             dims=dims,
             values=values,
             numerics=numerics,

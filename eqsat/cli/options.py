@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from eqsat.cli.streams import ModelPath, OutputPath
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-MODEL = click.Path(path_type=Path)
-"""A file to read; the function that reads it reports whether it exists and has the right format."""
-
+MODEL = ModelPath()
 
 EXECUTION_SECONDS = 60.0
 """How long a model may be executed where nothing else is said."""
@@ -125,7 +125,7 @@ def inputs_option(command: _Command) -> _Command:
 def output_option(command: _Command) -> _Command:
     """``--output``: the file of a model; nothing is written without it."""
     return click.option(
-        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the result."
+        "-o", "--output", type=OutputPath(), help="Where to write the result; `-` for standard output."
     )(command)
 
 
@@ -209,7 +209,7 @@ def numerics_option(command: _Command) -> _Command:
 
 
 def rules_options(command: _Command) -> _Command:
-    """``--rules`` and ``--no-default-rules``; :func:`chosen_rules` combines them."""
+    """``--rules`` and ``--no-default-rules``."""
     return _stacked(
         click.option(
             "-r",
@@ -219,7 +219,9 @@ def rules_options(command: _Command) -> _Command:
             type=click.Path(path_type=Path),
             help="A file of rules to use in addition to the shipped ones. May be repeated.",
         ),
-        click.option("--no-default-rules", is_flag=True, help="Leave out the shipped rules."),
+        click.option(
+            "--no-default-rules", "default_rules", flag_value=False, default=True, help="Leave out the shipped rules."
+        ),
     )(command)
 
 
@@ -318,15 +320,6 @@ def json_option(what: str | None = None) -> Callable[[_Command], _Command]:
 def quiet_option(what: str = "Print nothing but errors.") -> Callable[[_Command], _Command]:
     """``--quiet``."""
     return click.option("-q", "--quiet", is_flag=True, help=what)
-
-
-def chosen_rules(files: tuple[Path, ...], no_defaults: bool) -> list[Path] | None:
-    """What ``api.optimize`` takes: None for the shipped rules, else exactly those to use."""
-    from eqsat.rules.selection import shipped_rules
-
-    if no_defaults:
-        return list(files)
-    return [*shipped_rules(), *files] if files else None
 
 
 def _stacked(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:

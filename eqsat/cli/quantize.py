@@ -11,7 +11,6 @@ from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
     FiniteRange,
-    chosen_rules,
     debug_option,
     declarations_option,
     dims_option,
@@ -28,6 +27,7 @@ from eqsat.cli.options import (
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def quantize(
     conversions: Conversions,
     fully_integral: bool,
     rule_files: tuple[Path, ...],
-    no_default_rules: bool,
+    default_rules: bool,
     dims: dict[str, int],
     values: dict[str, Any],
     samples: int | None,
@@ -168,6 +168,7 @@ def quantize(
 
     if report is not None:
         check_suffix(report)
+    quiet = check_output(output, as_json) or quiet
     with showing_progress(quiet) as progress:
         result = api.quantize(
             model,
@@ -185,7 +186,8 @@ def quantize(
             operators=None if operators is None else [name.strip() for name in operators.split(",") if name.strip()],
             simulate=simulate,
             conversions="fully_integral" if fully_integral else conversions,
-            rules=chosen_rules(rule_files, no_default_rules),
+            rules=rule_files,
+            default_rules=default_rules,
             dims=dims,
             values=values,
             samples=samples,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqsat.arguments import checks_arguments
 from eqsat.backends.registry import Given
 from eqsat.bounds import within_bounds
 from eqsat.model.load import Source
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.weights import Form
 
 
+@checks_arguments
 @within_bounds()
 def compile(
     source: Source,
@@ -93,6 +95,7 @@ def compile(
         )
 
 
+@checks_arguments
 @within_bounds()
 def write_c(
     source: Source,

@@ -82,7 +82,7 @@ def select_kernels(
         The plan, and a summary of it. None if there is no choice: the host has no rules and no operator of the model
         has kernels in several layouts, or some size is unknown, so that nothing has a cost.
     """
-    options = SearchOptions(host=host, rules=(), numerics=numerics, time_limit=time_limit, dims=dims)
+    options = SearchOptions(host=host, default_rules=False, numerics=numerics, time_limit=time_limit, dims=dims)
     options = replace(options, free_sizes=bool(dims))
     try:
         loaded = prepare(model, options)

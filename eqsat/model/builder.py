@@ -46,7 +46,7 @@ def input(name: str, shape: Sequence[Dim] | None, dtype: DTypeLike = "float32") 
     place = f"input {name!r}"
     if not isinstance(name, str) or not name:
         raise ModelError("a name is required", place="input", actual=repr(name))
-    if isinstance(shape, int):
+    if isinstance(shape, (int, str)):
         raise ModelError("a sequence of dimensions is required", place=place, actual=repr(shape), hint=f"({shape},)")
     dims = None if shape is None else tuple(shape)
     for d in dims or ():

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx_ir as ir
+from onnx.serialization import registry
 
-from eqsat.errors import ModelError
-from eqsat.files import reason, staged
+from eqsat.arguments import checks_arguments
+from eqsat.errors import ArgumentError, ModelError
+from eqsat.files import is_stream, reason, staged
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.functions import with_definitions
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
 from eqsat.schema.attributes import tensor_of
 
+SUFFIXES = (".onnx", ".onnxtxt", ".textproto", ".json")
+"""Of the formats: binary, ONNX's text, protobuf's text and JSON."""
 EXTERNAL_FROM = 1 << 30
 """Bytes of weights from which they go into a file of their own (a protobuf ends at 2 GiB)."""
 MOST_INSIDE = (1 << 31) - 1
@@ -26,6 +30,7 @@ ALIGNMENT = 4096
 """Of the weights in their file, which are mapped into memory page by page."""
 
 
+@checks_arguments
 def save(
     model: ir.Model,
     path: str | os.PathLike[str],
@@ -46,17 +51,17 @@ def save(
             need.
 
     Raises:
-        ModelError: The directory does not exist or cannot be written to, or the model is not consistent, or an operator
-            needs a newer opset than allowed, or the weights do not fit into one file and must not have another.
+        ArgumentError: ``model`` is no onnx_ir model.
+        ModelError: The suffix stands for no format, the directory does not exist or cannot be written to, the model is
+            not consistent, an operator needs a newer opset than allowed, or the weights do not fit into one file and
+            must not have another.
     """
+    if not isinstance(model, ir.Model):
+        hint = "results have a method for it: result.save(path)" if hasattr(model, "save") else ""
+        raise ArgumentError("an onnx_ir.Model is required", place="model", actual=type(model).__name__, hint=hint)
     target = Path(path)
     place = str(target)
-    folder = target.parent
-    if not folder.is_dir():
-        what = "a file" if folder.exists() else "no such directory"
-        raise ModelError("a directory to write to is required", place=str(folder), actual=what)
-    if target.is_dir():
-        raise ModelError("a file to write to is required", place=place, actual="a directory")
+    check_place(target)
     data = _data_name(target, external_data)
     model = with_runnable(with_definitions(model))
     if not is_concise(model):
@@ -74,7 +79,7 @@ def save(
             hint="write them to a file beside the model: external_data=True",
         )
     if apart and isinstance(external_data, str):
-        _check_not_read(weights, folder / data, place)
+        _check_not_read(weights, target.parent / data, place)
     if any(isinstance(t, ir.ExternalTensor) for t in weights) and not apart:
         model = _in_memory(model)
     try:
@@ -97,6 +102,32 @@ def save(
         cause = error.__cause__ or error
         found = " ".join(str(cause).split())
         raise ModelError("a consistent onnx_ir model is required", place=place, actual=found) from error
+
+
+def check_place(target: Path) -> None:
+    """Whether a model can be written there: asked before the work that makes the model.
+
+    The suffix decides the format; a device, a pipe or a stream needs none.
+
+    Raises:
+        ModelError: No format has that suffix, or the folder does not exist or cannot be written to.
+    """
+    place, folder = str(target), target.parent
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "no such directory"
+        raise ModelError("a directory to write to is required", place=str(folder), actual=what)
+    if target.is_dir():
+        raise ModelError("a file to write to is required", place=place, actual="a directory")
+    if is_stream(target):
+        return
+    if registry.get_format_from_file_extension(target.suffix.lower()) is None:
+        raise ModelError(
+            f"a file name that ends with one of {', '.join(SUFFIXES)} is required",
+            place=place,
+            actual=f"`{target.suffix}`" if target.suffix else "no suffix",
+        )
+    if not os.access(Path(os.path.realpath(target)).parent, os.W_OK):
+        raise ModelError("a place that can be written to is required", place=place, actual="Permission denied")
 
 
 def _data_name(target: Path, external_data: bool | str | None) -> str:

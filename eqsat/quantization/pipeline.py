@@ -71,7 +71,7 @@ def _quantized(
     original = load(source, dims=bound, values=search.values)
     required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, options.samples)
-    floats = folded(original, search.rules, search.time_limit)
+    floats = folded(original, search)
     prepared = load(floats.model)
     integers = replace(options.integers, skip=surviving(original, prepared, options.integers.skip))
     with _timed(seconds, "calibrate"):

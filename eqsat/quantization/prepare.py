@@ -15,18 +15,18 @@ from eqsat.rules.location import rules_dir
 from eqsat.rules.selection import select_rules
 from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
+from eqsat.stages.options import SearchOptions
 
 
-def folded(original: ir.Model, rules: Sequence[str | Path | Rule] | None, limit: float) -> Result:
+def folded(original: ir.Model, options: SearchOptions) -> Result:
     """The model with constants folded into operators with weights, and with the annotations that rules place.
 
     A normalisation that stays beside its convolution would cost a rounding of its own; a hint gives the type to round
     to.
     """
-    own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if rules is None or len(rules) else []
-    if rules:
-        own += split(select_rules(rules, "real").rules)[0]
-    return Search.of(original, rules=own, time_limit=limit).extract()
+    own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if options.default_rules else []
+    own += split(select_rules(options.rules, "real").rules)[0]
+    return Search.of(original, rules=own, default_rules=False, time_limit=options.time_limit).extract()
 
 
 def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:

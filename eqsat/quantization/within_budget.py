@@ -105,7 +105,7 @@ class WithinBudget:
                     f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
                     place=f"output {missed[0]!r}",
                     actual=f"{result.actual[missed[0]]:.2f} dB without any rounding",
-                    hint="lower the budget, or allow only exact numerics with rules=[]",
+                    hint="lower the budget, or allow only exact numerics with default_rules=False (--no-default-rules)",
                 )
             for n in missed:
                 worse = relative_noise(result.actual[n] - self.required[n])
@@ -140,7 +140,7 @@ class WithinBudget:
         """The float model with these tensors rounded."""
         model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
         # In the model the rounded weights are integers; in the program they are folded.
-        found = replace(Search.of(model, rules=[]).extract(verify=False), model=model)
+        found = replace(Search.of(model, default_rules=False).extract(verify=False), model=model)
         actual = measure_sqnr(self.original, found.model, self.data, limit=self.options.check_samples)
         return self.described(found, rounded, attempt, actual, ())
 

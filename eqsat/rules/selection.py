@@ -39,21 +39,27 @@ def shipped_rules() -> list[Path]:
     return sorted(p for p in rules_dir().glob("*.rules") if p.name != "prelude.rules")
 
 
-def select_rules(sources: Sequence[str | Path | Rule] | None, numerics: NumericsClass) -> Selection:
+def select_rules(
+    sources: Sequence[str | Path | Rule], numerics: NumericsClass, default_rules: bool = False
+) -> Selection:
     """Reads rule files and keeps what the numerics class allows.
 
     Args:
-        sources: Files and single rules; None means the shipped files.
+        sources: Files and single rules.
         numerics: The loosest class that may run.
+        default_rules: Whether the shipped files come first; a file that is also in ``sources`` is read once.
 
     Raises:
         RuleError: A file cannot be read, or the class is unknown.
     """
     if numerics not in _ORDER:
         raise RuleError(f"a numerics class ({', '.join(_ORDER)}) is required", actual=repr(numerics))
-    chosen = shipped_rules() if sources is None else sources
-    paths = [Path(s) for s in chosen if not isinstance(s, Rule)]
+    paths = [Path(s) for s in sources if not isinstance(s, Rule)]
+    if default_rules:
+        shipped = shipped_rules()
+        known = {path.resolve() for path in shipped}
+        paths = [*shipped, *(path for path in paths if path.resolve() not in known)]
     read = read_unchanged(paths)
-    rules = [rule for file in read for rule in file.rules] + [s for s in chosen if isinstance(s, Rule)]
+    rules = [rule for file in read for rule in file.rules] + [s for s in sources if isinstance(s, Rule)]
     egg = tuple(file.egg for file in read if file.egg is not None)
     return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)

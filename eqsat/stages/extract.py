@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import get_args
 
 from eqsat.errors import OptimizationError
@@ -37,7 +38,7 @@ def check_objective(objective: str, seed: int) -> None:
     if objective not in get_args(Objective):
         names = ", ".join(get_args(Objective))
         raise OptimizationError(f"an objective ({names}) is required", place="objective", actual=repr(objective))
-    if not isinstance(seed, int) or seed < 0:
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise OptimizationError("a seed of 0 or more is required", place="seed", actual=repr(seed))
 
 

@@ -88,7 +88,7 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
         with declared(operators_of(path for target in available for path in target.rules)):
-            selected = select_rules(options.rules, options.numerics)
+            selected = select_rules(options.rules, options.numerics, options.default_rules)
             targets = [_within(target, options.numerics) for target in available]
             rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
             known = operators_of((*declared_here(), *available, *rules))
@@ -145,7 +145,7 @@ def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
     targets = [*target_files(options.targets), *target_files(() if options.host is None else options.host)]
     files = [target for target in targets if isinstance(target, Path)]
     others = (target for target in targets if isinstance(target, Target))
-    found = operators_of((*options.declarations, *(options.rules or ()), *others))
+    found = operators_of((*options.declarations, *options.rules, *others))
     return (*found, *read_operators(files, targets=True))
 
 
@@ -168,6 +168,6 @@ def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
 def _rules_of(targets: Sequence[Target], known: Sequence[Rule], numerics: NumericsClass) -> list[Rule]:
     """Rules that belong to the targets, without those that were selected anyhow."""
     paths = list(dict.fromkeys(path for target in targets for path in target.rules))
-    found = select_rules(paths, numerics).rules if paths else ()
+    found = select_rules(paths, numerics).rules
     places = {rule.place for rule in known}
     return [rule for rule in found if rule.place not in places]

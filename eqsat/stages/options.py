@@ -25,7 +25,8 @@ class SearchOptions:
     Attributes:
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file; None for ``cpu``.
-        rules: Rule files (or rules) instead of the shipped ones; an empty list rewrites nothing.
+        rules: Rule files, or rules, besides the shipped ones.
+        default_rules: Whether the shipped rules are applied.
         dims: Sizes for symbolic dimensions, or ranges of them.
         values: Values for inputs, which become constants.
         free_sizes: Whether symbolic dimensions of inputs may stay free; otherwise all of them must be bound.
@@ -42,7 +43,8 @@ class SearchOptions:
 
     targets: str | Sequence[str | Path | Target] = ()
     host: str | Path | Target | None = None
-    rules: Sequence[str | Path | Rule] | None = None
+    rules: Sequence[str | Path | Rule] = ()
+    default_rules: bool = True
     dims: Mapping[str, Size] | None = None
     values: Mapping[str, Any] | None = None
     free_sizes: bool = False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -218,3 +221,37 @@ def test_files_keep_the_usual_permissions() -> None:
     finally:
         os.umask(umask)
     assert [oct(Path(f).stat().st_mode & 0o777) for f in ("o.onnx", "r.txt")] == ["0o644", "0o644"]
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+def eqsat_in_shell(command: str) -> subprocess.CompletedProcess[bytes]:
+    program = f"{shlex.quote(sys.executable)} -m eqsat"
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("eqsat", program)], capture_output=True, timeout=300
+    )
+
+
+def test_commands_are_parts_of_a_pipe() -> None:
+    done = eqsat_in_shell("eqsat optimize - -o - < net.onnx | eqsat run - -i xy.npz -o out.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load("out.npz") as found:
+        np.testing.assert_allclose(found["z"], reference("net.onnx"), rtol=1e-6)
+    for redirected in ("> out.bin", ">> more.bin"):
+        done = eqsat_in_shell(f"cat net.onnx | eqsat optimize - -o - {redirected}")
+        assert done.returncode == 0 and not done.stdout and not done.stderr
+    assert Path("out.bin").read_bytes() == Path("more.bin").read_bytes()
+    onnx.checker.check_model(onnx.load_from_string(Path("out.bin").read_bytes()))
+
+
+def test_standard_output_holds_one_thing(capsys: Capture) -> None:
+    assert main(["optimize", "net.onnx", "-o", "-", "--json"]) == 2
+    assert "both the model and JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["out.txt", "out", "missing/out.onnx", "net.onnx/out.onnx", "."])
+def test_the_place_is_tried_before_the_work(place: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eqsat.api.optimize", lambda *_, **__: pytest.fail("the work was done"))
+    assert main(["optimize", "net.onnx", "-o", place]) in (1, 2)
+    assert "required" in (message := capsys.readouterr().err) or "is a directory" in message

@@ -45,7 +45,7 @@ def test_the_partition_of_the_second_example() -> None:
     w = [eqsat.input(f"w{i}", (10, 10)) for i in range(5)]
     x = eqsat.input("x", (10, 10))
     y = ((x * w[0]) / (x + w[1] - w[2]) + w[3]) / w[4]
-    result = eqsat.optimize(eqsat.graph(y), targets=["ccompiler"], rules=[])
+    result = eqsat.optimize(eqsat.graph(y), targets=["ccompiler"], default_rules=False)
     emitted = generate(result.model)
     expected = [region for region in result.regions if region.target == "ccompiler"]
     for isa in ALL:
@@ -70,7 +70,7 @@ def test_random_chains(seed: int) -> None:
         choice = int(rng.integers(0, 5))
         known.append([a + b, a - b, a * b, op.Tanh(a), op.Softmax(a, axis=-1)][choice])
     outputs = [known[-1], *(known[int(i)] for i in rng.integers(3, len(known), 2))]
-    result = eqsat.optimize(eqsat.graph(list(dict.fromkeys(outputs))), targets=["ccompiler"], rules=[])
+    result = eqsat.optimize(eqsat.graph(list(dict.fromkeys(outputs))), targets=["ccompiler"], default_rules=False)
     inputs = complete_inputs(result.model, seed=seed)
     want = result.run(inputs)
     for isas in (None, (PORTABLE, SCALAR)):
@@ -106,7 +106,7 @@ def test_regions_in_which_the_host_has_a_choice_are_part_of_it(tmp_path: Path) -
 
 def test_regions_of_equal_or_strange_names_are_functions_of_their_own() -> None:
     x = eqsat.input("x", (10,))
-    result = eqsat.optimize(eqsat.graph(op.Tanh(x + x) * x), targets=["ccompiler"], rules=[])
+    result = eqsat.optimize(eqsat.graph(op.Tanh(x + x) * x), targets=["ccompiler"], default_rules=False)
     functions = [f for f in result.model.functions.values() if REGION in f.metadata_props]
     assert len(functions) == 2
     for name in ("a b", "*/ abort(); /*", "1"):

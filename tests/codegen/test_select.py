@@ -332,7 +332,7 @@ def test_nothing_to_choose(tmp_path: Path) -> None:
 def test_a_plan_is_written_as_it_is(name: str, tmp_path: Path) -> None:
     """The text is that of a search while C is generated, which is the same search; through a file as well."""
     network = model(name)
-    planned = optimize(network, host="c", rules=[])
+    planned = optimize(network, host="c", default_rules=False)
     planned.save(tmp_path / "planned.onnx")
     found = generate(load(tmp_path / "planned.onnx"), isas=())
     searched = generate(network, isas=())
@@ -348,7 +348,7 @@ def test_a_plan_is_written_as_it_is(name: str, tmp_path: Path) -> None:
 
 def test_a_text_that_is_no_cost_stops_nothing() -> None:
     """What a model from a file says of costs is reported and decides nothing."""
-    planned = optimize(model("residual"), host="c", rules=[]).model
+    planned = optimize(model("residual"), host="c", default_rules=False).model
     expected = generate(planned, isas=())
     for node, text in zip(planned.graph, ("abc", "nan", "-1", "1e999", ""), strict=False):
         node.metadata_props["eqsat.cost"] = text

@@ -194,7 +194,9 @@ def test_operators_are_called_one_by_one(saved: bool, tmp_path: Path) -> None:
     x, y = eqsat.input("x", (4, 3)), eqsat.input("y", (4, 3))
     a = op.LeakyRelu(x + y, alpha=0.25)
     b = op.Clip(a, np.float32(-0.5))
-    result = eqsat.optimize(eqsat.graph(op.Concat(b, a, axis=0)), targets=[tmp_path / "kiwi.target"], rules=[])
+    result = eqsat.optimize(
+        eqsat.graph(op.Concat(b, a, axis=0)), targets=[tmp_path / "kiwi.target"], default_rules=False
+    )
     model = result.model
     if saved:
         result.save(tmp_path / "model.onnx")
@@ -217,7 +219,7 @@ def test_an_entry_without_a_call_comes_first_where_it_holds(tmp_path: Path) -> N
     """The entry that accepts an operator is the one whose call counts."""
     (tmp_path / "kiwi.target").write_text(OPERATORS, "utf-8")
     x, y = eqsat.input("x", (2, 2)), eqsat.input("y", (2, 2))
-    result = eqsat.optimize(eqsat.graph(op.LeakyRelu(x + y)), targets=[tmp_path / "kiwi.target"], rules=[])
+    result = eqsat.optimize(eqsat.graph(op.LeakyRelu(x + y)), targets=[tmp_path / "kiwi.target"], default_rules=False)
     emitted = generate(result.model)
     assert [region.target for region in result.regions] == ["kiwi"]
     assert "kiwi_leaky" in emitted.source and "kiwi_1" not in emitted.source and "kiwi_2" not in emitted.source

@@ -82,7 +82,7 @@ def test_regions_in_bodies_are_functions_with_names_of_their_own_and_are_listed(
 
 def test_a_body_counts_as_often_as_it_runs() -> None:
     several = eqsat.optimize(nested(rounds=False))
-    alone = eqsat.optimize(nested(rounds=False), rules=[])
+    alone = eqsat.optimize(nested(rounds=False), default_rules=False)
     inner = next(r for r in several.summary.regions if r.body.startswith("body"))
     loop = next(k for k in several.summary.kernels if k.op == "Loop")
     assert loop.cost == pytest.approx(40 * inner.cost, rel=0.2)
@@ -158,7 +158,7 @@ def test_a_wrong_rule_is_found_in_the_body_that_it_is_wrong_in(tmp_path: Path) -
     rule = tmp_path / "wrong.rules"
     rule.write_text("rule tanh_is_relu : real\n    Tanh(x + y)  =>  Relu(x)\n")
     with pytest.raises(VerificationError, match=r"the body of Loop 'steps', .*`tanh_is_relu`"):
-        eqsat.optimize(nested(), rules=[rule])
+        eqsat.optimize(nested(), rules=[rule], default_rules=False)
 
 
 @pytest.mark.parametrize(("objective", "seed"), [("worst", 0), ("random", 0), ("random", 1)])

@@ -84,7 +84,7 @@ rule regroup : real
     (x + y) + z  =>  x + (y + z)
 """
     model = CHAINS["pre_norm"](4)
-    result = eqsat.optimize(model, rules=read_text(rules, "test.rules").rules, iterations=3)
+    result = eqsat.optimize(model, rules=read_text(rules, "test.rules").rules, default_rules=False, iterations=3)
     saturation = result.summary.saturation
     assert saturation.stop_reason != "saturated"
     row = saturation.growth[0]

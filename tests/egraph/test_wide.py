@@ -55,7 +55,7 @@ def test_einsum_of_many_operands() -> None:
 
 @pytest.mark.parametrize("count", [200, 400, 800])
 def test_tables_and_clauses_do_not_grow_with_the_operands(count: int) -> None:
-    rules = select_rules(None, "real").rules
+    rules = select_rules((), "real", default_rules=True).rules
     graph = wide("Sum", count)
     saturation = Saturation(graph, rules, ())
     columns = sum(c.inputs for c in saturation.vocabulary.constructors.values())

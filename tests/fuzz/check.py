@@ -67,7 +67,9 @@ def numerics_of(seed: int) -> NumericsClass:
 
 @cache
 def _rules_within_a_step() -> frozenset[str]:
-    return frozenset(rule.name for rule in select_rules(None, "real").rules if rule.numerics.kind == "lsb")
+    return frozenset(
+        rule.name for rule in select_rules((), "real", default_rules=True).rules if rule.numerics.kind == "lsb"
+    )
 
 
 def check(case: Case, randoms: int = 2) -> Seen:

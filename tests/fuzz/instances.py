@@ -46,7 +46,7 @@ class Guided(Chance):
 
 @cache
 def _rules() -> tuple[tuple[Rule, tuple[Clause, ...]], ...]:
-    return tuple((rule, tuple(expand(rule.left))) for rule in select_rules(None, "real").rules)
+    return tuple((rule, tuple(expand(rule.left))) for rule in select_rules((), "real", default_rules=True).rules)
 
 
 def rule_count() -> int:

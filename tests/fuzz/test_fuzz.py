@@ -87,7 +87,7 @@ def test_a_wrong_rule_is_caught_and_shrunk(net, tmp_path, monkeypatch):
     original = search.Search.of
 
     def with_wrong_rule(source, targets=(), **options):
-        return original(source, targets, rules=[wrong], **options)
+        return original(source, targets, rules=[wrong], default_rules=False, **options)
 
     monkeypatch.setattr(search.Search, "of", with_wrong_rule)
     if net != "audit":

@@ -132,7 +132,7 @@ def test_functions_of_a_declared_operator_are_read_by_its_name(tmp_path: Path) -
     with eqsat.declarations(rules):
         scaled = eqsat.op("acme").ScaledRelu
         graph = eqsat.graph(scaled(scaled(eqsat.input("x", (4, 8)), alpha=3.0), alpha=0.5))
-        model = eqsat.optimize(graph, rules=[rules]).model
+        model = eqsat.optimize(graph, rules=[rules], default_rules=False).model
         assert {node.op_type for node in model.graph} == {"ScaledRelu", "ScaledRelu_1"}
         found = read_plan(model).main.plan.nodes
     assert [(str(node.op), dict(node.attrs)["alpha"]) for node in found] == [
@@ -148,7 +148,7 @@ def test_a_composite_with_several_results_comes_back(read: list[int]) -> None:
     x = eqsat.input("x", (3, 8))
     s = x + op.Sin(x)
     outputs = [s, op.Relu(s)]
-    result = eqsat.optimize(eqsat.graph([op.Exp(outputs[i]) for i in read]), targets=[npu], rules=[])
+    result = eqsat.optimize(eqsat.graph([op.Exp(outputs[i]) for i in read]), targets=[npu], default_rules=False)
     (node,) = [n for n in result.plan.nodes if n.op.name == "sum_relu"]
     assert node.body is not None
     for model in (result.model, load(ir.to_proto(result.model))):

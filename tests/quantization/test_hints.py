@@ -15,7 +15,6 @@ from eqsat.model.load import load
 from eqsat.partition.saved import inline
 from eqsat.quantization.hints import hinted_types
 from eqsat.rules.reader import read_text
-from eqsat.rules.selection import shipped_rules
 from tests.fuzz.check import ort_outputs
 
 Mark = Callable[[Tensor], Tensor]
@@ -104,7 +103,7 @@ def test_parts_that_are_not_connected_have_their_own() -> None:
 
 def test_a_rule_that_places_hints() -> None:
     (rule,) = read_text("rule r : exact\n    c: Conv(x, w, b?)  =>  CastHint(Conv(x, w, b, **c), dtype=int8)").rules
-    result = eqsat.quantize(network(lambda x: x), samples(), rules=[*shipped_rules(), rule])
+    result = eqsat.quantize(network(lambda x: x), samples(), rules=[rule])
     assert integers(result) == {"int8"} and result.share.floating == 0
 
 

@@ -46,7 +46,7 @@ def _notes(result: eqsat.Result) -> list[str]:
 
 
 def test_a_rule_whose_condition_holds_at_the_sizes_of_costs(rule: Path):
-    result = eqsat.optimize(MODEL, rules=[rule], dims={"N": (1, None, 64), "M": (1, 100, 7)})
+    result = eqsat.optimize(MODEL, rules=[rule], default_rules=False, dims={"N": (1, None, 64), "M": (1, 100, 7)})
     row = _row(result, "lanes")
     assert (row.applied, row.undecided) == (0, 1)
     condition = "`x.shape[0] % 16 == 0` (vectors have 16 lanes) holds at N = 64"
@@ -59,13 +59,13 @@ def test_a_rule_whose_condition_holds_at_the_sizes_of_costs(rule: Path):
 
 
 def test_one_of_several_sizes_is_enough(rule: Path):
-    result = eqsat.optimize(MODEL, rules=[rule], dims={"N": [3, 5, 32], "M": [7, 48]})
+    result = eqsat.optimize(MODEL, rules=[rule], default_rules=False, dims={"N": [3, 5, 32], "M": [7, 48]})
     assert _row(result, "lanes").undecided == 2
 
 
 def test_sizes_that_are_bound_or_that_never_fit_are_not_named(rule: Path):
     for dims in ({"N": 64, "M": 7}, {"N": (1, None, 3), "M": (1, None, 5)}):
-        result = eqsat.optimize(MODEL, rules=[rule], dims=dims)
+        result = eqsat.optimize(MODEL, rules=[rule], default_rules=False, dims=dims)
         assert _row(result, "lanes").undecided == 0
         assert not _notes(result)
 
@@ -79,10 +79,10 @@ def test_rules_that_apply_at_all_sizes_are_not_named():
 def test_composites_are_named_as_rules_are(tmp_path: Path):
     path = tmp_path / "lanes.target"
     path.write_text(TARGET)
-    free = eqsat.optimize(MODEL, targets=[path], rules=[], dims={"N": (1, None, 512), "M": (1, None, 256)})
+    free = eqsat.optimize(MODEL, targets=[path], default_rules=False, dims={"N": (1, None, 512), "M": (1, None, 256)})
     row = _row(free, "lanes.relu16")
     assert (row.applied, row.undecided) == (0, 2)
     assert row.undecided_condition.startswith("`x.shape[0] % 16 == 0` holds at ")
     assert row.undecided_condition.endswith(("N = 512", "M = 256"))
-    bound = eqsat.optimize(MODEL, targets=[path], rules=[], dims={"N": 512, "M": 256})
+    bound = eqsat.optimize(MODEL, targets=[path], default_rules=False, dims={"N": 512, "M": 256})
     assert (_row(bound, "lanes.relu16").applied, _row(bound, "lanes.relu16").undecided) == (2, 0)

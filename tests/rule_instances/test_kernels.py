@@ -29,7 +29,7 @@ from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from tests.rule_instances.oracle import has_kernel
 
-RULES = select_rules(None, "approximate").rules
+RULES = select_rules((), "approximate", default_rules=True).rules
 DTYPES = (
     *("INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"),
     *("FLOAT16", "FLOAT", "DOUBLE", "BOOL"),

@@ -12,7 +12,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.selection import select_rules
 from tests.rule_instances.oracle import onnx_runtime
 
-RULES = select_rules(None, "approximate").rules
+RULES = select_rules((), "approximate", default_rules=True).rules
 INSTANCES, MORE = 12, 60
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -72,7 +72,7 @@ def test_the_family_gives_the_cost(tmp_path: Path) -> None:
     x = eqsat.input("x", (1, 2, 4, 4))
     w = np.ones((2, 2, 1, 1), np.float32)
     graph = eqsat.graph(eqsat.op.Tanh(eqsat.op.Relu(eqsat.op.Relu(eqsat.op.Conv(x, w)))))
-    result = eqsat.optimize(graph, host=tmp_path / "tiny.target", rules=[])
+    result = eqsat.optimize(graph, host=tmp_path / "tiny.target", default_rules=False)
     kernels = {str(node.op): (node.family, node.cost) for node in result.plan.nodes}
     macs = 2 * 2 * 16 + 32  # The activation counts one for each element.
     assert kernels["tiny.direct_convolution"] == ("direct", pytest.approx(1e-6 + macs / 1e9))
@@ -138,7 +138,7 @@ def test_rules_are_found_beside_the_file_and_among_the_shipped(tmp_path: Path) -
 def test_they_run_within_the_numerics_class(tmp_path: Path, numerics: NumericsClass, names: set[str]) -> None:
     x = eqsat.input("x", (1, 2, 4, 4))
     graph = eqsat.graph(eqsat.op.Tanh(eqsat.op.Relu(eqsat.op.Relu(x))))
-    search = Search.of(graph, host=own_host(tmp_path), rules=[], numerics=numerics)
+    search = Search.of(graph, host=own_host(tmp_path), default_rules=False, numerics=numerics)
     assert {r.name for r in search.loaded.rules} & {"twice", "once"} == names
     assert sum(node.op.name == "Relu" for node in search.extract().plan.nodes) == 1
 
@@ -146,7 +146,7 @@ def test_they_run_within_the_numerics_class(tmp_path: Path, numerics: NumericsCl
 def test_a_rule_that_was_selected_anyhow_runs_once(tmp_path: Path) -> None:
     path = own_host(tmp_path)
     x = eqsat.input("x", (1, 2, 4, 4))
-    search = Search.of(eqsat.graph(eqsat.op.Relu(x)), host=path, rules=[tmp_path / "own.rules"])
+    search = Search.of(eqsat.graph(eqsat.op.Relu(x)), host=path, rules=[tmp_path / "own.rules"], default_rules=False)
     assert sum(rule.name == "twice" for rule in search.loaded.rules) == 1
 
 
@@ -163,11 +163,11 @@ def test_a_report_says_which_composites_are_left_out(tmp_path: Path) -> None:
 """
     (tmp_path / "npu.target").write_text(npu, "utf-8")
     graph = eqsat.graph(eqsat.op.Tanh(eqsat.op.Relu(eqsat.input("x", (2, 3)))))
-    found = eqsat.optimize(graph, targets=tmp_path / "npu.target", rules=[])
+    found = eqsat.optimize(graph, targets=tmp_path / "npu.target", default_rules=False)
     assert found.summary.notes == ("1 composite of npu is left out, beyond the numerics class 'real': fast_tanh",)
     assert str(found).count("fast_tanh") == 1
     assert [str(n.op) for n in found.plan.nodes] == ["npu.rectify", "Tanh"]
-    loose = eqsat.optimize(graph, targets=tmp_path / "npu.target", rules=[], numerics="approximate")
+    loose = eqsat.optimize(graph, targets=tmp_path / "npu.target", default_rules=False, numerics="approximate")
     assert loose.summary.notes == ()
     assert [str(n.op) for n in loose.plan.nodes] == ["npu.rectify", "npu.fast_tanh"]
 
@@ -179,7 +179,7 @@ def test_composites_beyond_the_numerics_class_are_left_out(tmp_path: Path) -> No
     x = eqsat.input("x", (1, 2, 4, 4))
     graph = eqsat.graph(eqsat.op.Conv(x, np.ones((2, 2, 1, 1), np.float32)))
     for numerics, expected in (("exact", "Conv"), ("real", "tiny.direct_convolution")):
-        result = eqsat.optimize(graph, host=tmp_path / "tiny.target", rules=[], numerics=numerics)
+        result = eqsat.optimize(graph, host=tmp_path / "tiny.target", default_rules=False, numerics=numerics)
         assert [str(node.op) for node in result.plan.nodes] == [expected]
 
 
@@ -208,7 +208,7 @@ def test_it_is_applied_to_each(count: int) -> None:
     y = eqsat.op.Abs(eqsat.op.Concat(*inputs, axis=1))
     rng = np.random.default_rng(count)
     feeds = {f"x{i}": rng.standard_normal((2, 1 + i)).astype(np.float32) for i in range(count)}
-    result = eqsat.optimize(eqsat.graph(y), rules=[rule], objective="worst")
+    result = eqsat.optimize(eqsat.graph(y), rules=[rule], default_rules=False, objective="worst")
     names = [n.op_type for n in result.model.graph]
     assert sorted(names) == sorted(["Abs"] * names.count("Abs") + ["Concat"])
     (found,) = result.run(feeds).values()

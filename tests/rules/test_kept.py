@@ -184,7 +184,8 @@ def test_old_entries_go(folder: Path, rules: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_processes_share_the_folder(folder: Path) -> None:
-    code = "import eqsat; from eqsat.rules.selection import select_rules; print(len(select_rules(None, 'real').rules))"
+    found = "select_rules((), 'real', default_rules=True).rules"
+    code = f"import eqsat; from eqsat.rules.selection import select_rules; print(len({found}))"
     command = [sys.executable, "-c", code]
     started = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8") for _ in range(3)]
     assert len({process.communicate()[0] for process in started}) == 1

@@ -106,7 +106,9 @@ def assert_as_in_the_document(model: ir.Model) -> None:
 
 def test_a_partition_function_annotates_the_composite_and_a_rule_the_exponential() -> None:
     model = product()
-    result = eqsat.optimize(model, targets="ccompiler", rules=[OUTSIDE], partition_functions={COMPOSITE: realize})
+    result = eqsat.optimize(
+        model, targets="ccompiler", rules=[OUTSIDE], default_rules=False, partition_functions={COMPOSITE: realize}
+    )
     assert_as_in_the_document(result.model)
     check_values(model, result, rtol=1e-6)
 
@@ -116,7 +118,7 @@ def test_the_target_file_annotates_the_composite(tmp_path: Path) -> None:
     path = tmp_path / "ccompiler.target"
     path.write_text(text + "        annotate CastHint(dtype=int8), StopFusion\n", "utf-8")
     model = product()
-    result = eqsat.optimize(model, targets=[path], rules=[OUTSIDE])
+    result = eqsat.optimize(model, targets=[path], rules=[OUTSIDE], default_rules=False)
     assert_as_in_the_document(result.model)
     check_values(model, result, rtol=1e-6)
 
@@ -138,7 +140,12 @@ def test_annotations_by_hand_lie_around_the_composite() -> None:
 
 
 def test_annotations_survive_saving_loading_and_optimizing_again(tmp_path: Path) -> None:
-    options = {"targets": "ccompiler", "rules": [OUTSIDE], "partition_functions": {COMPOSITE: realize}}
+    options = {
+        "targets": "ccompiler",
+        "rules": [OUTSIDE],
+        "default_rules": False,
+        "partition_functions": {COMPOSITE: realize},
+    }
     first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
     eqsat.optimize(product(), **options).save(first)
     onnx.checker.check_model(onnx.load(first), full_check=True)
@@ -148,7 +155,7 @@ def test_annotations_survive_saving_loading_and_optimizing_again(tmp_path: Path)
     assert first.read_bytes() == second.read_bytes()
     check_values(product(), result)
     # Also where nobody asks for annotations any more: they lie in the model.
-    again = eqsat.optimize(first, targets=[], rules=[])
+    again = eqsat.optimize(first, targets=[], default_rules=False)
     assert operators(again.model.graph) == ["Add", "Sub", "Mul", *ANNOTATED]
     assert {n.attributes["dtype"].as_int() for n in again.model.graph if n.op_type == "CastHint"} == {ir.DataType.INT8}
 
@@ -158,7 +165,7 @@ def test_annotations_survive_saving_loading_and_optimizing_again(tmp_path: Path)
 
 def test_the_product_becomes_a_difference_of_squares_with_its_annotations(tmp_path: Path) -> None:
     model = annotated()
-    result = eqsat.optimize(model, targets=[dear(tmp_path, "Add")], rules=[SQUARES])
+    result = eqsat.optimize(model, targets=[dear(tmp_path, "Add")], rules=[SQUARES], default_rules=False)
     assert operators(result.model.graph) == ["Mul", "Mul", "Sub", *ANNOTATED]
     lines = [line.split(" = ")[1] for line in listing(result.model.graph)]
     assert lines[:2] == ["Mul(x, x)", "Mul(y, y)"]
@@ -168,10 +175,12 @@ def test_the_product_becomes_a_difference_of_squares_with_its_annotations(tmp_pa
 def test_the_composite_becomes_a_difference_of_squares_with_its_annotations(tmp_path: Path) -> None:
     """``DefuseOps`` and ``rewrite``: the partitioned file as plain operators, then the rule."""
     path = tmp_path / "partitioned.onnx"
-    eqsat.optimize(product(), targets="ccompiler", rules=[OUTSIDE], partition_functions={COMPOSITE: realize}).save(path)
+    eqsat.optimize(
+        product(), targets="ccompiler", rules=[OUTSIDE], default_rules=False, partition_functions={COMPOSITE: realize}
+    ).save(path)
     defused = inline(load(path), operators=False)
     assert operators(defused.graph) == ["Add", "Sub", "Mul", *ANNOTATED]
-    result = eqsat.optimize(defused, targets=[dear(tmp_path, "Add")], rules=[SQUARES])
+    result = eqsat.optimize(defused, targets=[dear(tmp_path, "Add")], rules=[SQUARES], default_rules=False)
     assert operators(result.model.graph) == ["Mul", "Mul", "Sub", *ANNOTATED]
     check_values(product(), result, rtol=1e-5)
 

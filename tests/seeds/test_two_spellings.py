@@ -111,7 +111,7 @@ def partition(result: Result) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def rules(*names: str) -> list[Rule]:
-    found = [rule for rule in select_rules(None, "exact").rules if rule.name in names]
+    found = [rule for rule in select_rules((), "exact", default_rules=True).rules if rule.name in names]
     assert {rule.name for rule in found} == set(names)
     return found
 
@@ -121,6 +121,8 @@ def run(model: onnx.ModelProto, **options: Any) -> tuple[Result, np.ndarray]:
     feed = image()
     expected = Executor(load(model)).run(feed)["y"]
     np.testing.assert_array_equal(ort_outputs(model_inlined(model), feed)["y"], expected)
+    if "rules" in options:
+        options["default_rules"] = False
     result = Search.of(model, "ethos_n", **options).extract()
     np.testing.assert_array_equal(result.run(feed)["y"], expected)
     np.testing.assert_array_equal(ort_outputs(ir.to_proto(result.model).SerializeToString(), feed)["y"], expected)
@@ -129,7 +131,7 @@ def run(model: onnx.ModelProto, **options: Any) -> tuple[Result, np.ndarray]:
 
 def model_inlined(model: onnx.ModelProto) -> bytes:
     """The model with a definition of what ONNX lacks."""
-    return ir.to_proto(Search.of(model, rules=[]).extract().model).SerializeToString()
+    return ir.to_proto(Search.of(model, default_rules=False).extract().model).SerializeToString()
 
 
 OFFLOADED = [("cpu", ("QuantizeLinear",)), ("ethos_n", ("ethos_n.qnn_conv2d",))]

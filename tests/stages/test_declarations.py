@@ -18,7 +18,6 @@ from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
 from eqsat.rules.reader import read_file
-from eqsat.rules.selection import shipped_rules
 from eqsat.schema.functions import declared_here
 
 OPERATOR = "operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n"
@@ -77,7 +76,7 @@ def with_onnxruntime(path: Path) -> np.ndarray:
 
 
 def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
-    result = eqsat.optimize(model(), rules=[files[0]])
+    result = eqsat.optimize(model(), rules=[files[0]], default_rules=False)
     assert called(result).count("acme.ScaledRelu") == 2
     assert result.summary.verification.agrees
     check(result.run({"x": X})["y"])
@@ -86,7 +85,7 @@ def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path)
     check(with_onnxruntime(saved))
     check(eqsat.run(saved, {"x": X})["y"])
     check(eqsat.run(saved, {"x": X}, declarations=[files[0]])["y"])
-    again = eqsat.optimize(saved, rules=[files[0]])
+    again = eqsat.optimize(saved, rules=[files[0]], default_rules=False)
     assert called(again).count("acme.ScaledRelu") == 2
     assert again.cost == pytest.approx(result.cost)
     assert "acme.ScaledRelu" not in called(eqsat.optimize(saved))
@@ -94,7 +93,7 @@ def test_rules_make_declared_operators(files: tuple[Path, Path], tmp_path: Path)
 
 def test_targets_support_declared_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
     rules, target = files
-    result = eqsat.optimize(model(), targets=[target], rules=[rules])
+    result = eqsat.optimize(model(), targets=[target], rules=[rules], default_rules=False)
     assert sorted(r.target for r in result.regions if r.target == "npu") == ["npu", "npu"]
     assert "acme.ScaledRelu" in called(result)
     assert "eqsat.npu.composite.dense" in called(result)
@@ -113,23 +112,23 @@ def test_a_target_may_declare_what_a_rule_makes(tmp_path: Path) -> None:
     rules, target = tmp_path / "a.rules", tmp_path / "npu, own.target"
     rules.write_text(TO_ACME)
     target.write_text(OPERATOR + TARGET)
-    result = eqsat.optimize(model(), targets=[target], rules=[rules])
+    result = eqsat.optimize(model(), targets=[target], rules=[rules], default_rules=False)
     check(result.run({"x": X})["y"])
     assert "acme.ScaledRelu" in called(result)
     owned = tmp_path / "owned.target"
     owned.write_text(OPERATOR + TARGET.replace("    peak", f'    rules "{rules.name}"\n    peak'))
     for given in (owned, f"{owned} -launch=2e-9", read_file(owned).targets[0]):
-        assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], rules=[]))
+        assert "acme.ScaledRelu" in called(eqsat.optimize(model(), targets=[given], default_rules=False))
 
 
 def test_the_body_takes_part_in_rewriting(files: tuple[Path, Path]) -> None:
     with eqsat.declarations(files[0]):
         x = eqsat.input("x", (4, 8))
         source = eqsat.graph(op.Relu(eqsat.op("acme").ScaledRelu(x, alpha=1.0)))
-        assert called(eqsat.optimize(source, rules=[])) == ["acme.ScaledRelu", ".Relu"]
+        assert called(eqsat.optimize(source, default_rules=False)) == ["acme.ScaledRelu", ".Relu"]
     definition = [rule for rule in read_file(files[0]).rules if rule.name == "acme.ScaledRelu"]
     # Relu(Relu(x) * 1) is Relu(x), and that is the operator itself.
-    assert len(called(eqsat.optimize(source, rules=[*definition, *shipped_rules()]))) == 1
+    assert len(called(eqsat.optimize(source, rules=definition))) == 1
 
 
 def test_calls_do_not_influence_each_other(tmp_path: Path) -> None:
@@ -142,14 +141,14 @@ g (float[4, 8] x) => (float[4, 8] y) { y = acme.ScaledRelu<alpha = 2.0>(x) }
     two.write_text(other)
     for _ in range(2):
         for path, expected in ((one, np.maximum(X, 0) * 2), (two, np.abs(X) + 2)):
-            result = eqsat.optimize(text, rules=[path])
+            result = eqsat.optimize(text, rules=[path], default_rules=False)
             np.testing.assert_allclose(result.run({"x": X})["y"], expected, rtol=1e-6)
             assert declared_here() == ()
     with pytest.raises(RuleError, match="one declaration") as caught:
-        eqsat.optimize(text, rules=[one], declarations=[two])
+        eqsat.optimize(text, rules=[one], default_rules=False, declarations=[two])
     assert "one.rules:1:10" in str(caught.value)
     assert "two.rules:1:10" in str(caught.value)
-    assert eqsat.optimize(text, rules=[one], declarations=[one]).summary.verification.agrees
+    assert eqsat.optimize(text, rules=[one], default_rules=False, declarations=[one]).summary.verification.agrees
 
 
 def test_element_types_and_attributes_share_one_operator(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_element_types_and_attributes_share_one_operator(files: tuple[Path, Path
         scaled = eqsat.op("acme").ScaledRelu
         x, z = eqsat.input("x", (4, 8)), eqsat.input("z", (2,), "float64")
         source = eqsat.graph({"y": scaled(scaled(x, alpha=0.1), alpha=3.0), "w": scaled(z, alpha=0.1)})
-    result = eqsat.optimize(source, rules=[files[0]])
+    result = eqsat.optimize(source, rules=[files[0]], default_rules=False)
     saved = tmp_path / "out.onnx"
     result.save(saved)
     feeds = {"x": X, "z": np.array([1.0, -1.0])}
@@ -175,7 +174,7 @@ def test_quantization_knows_declared_operators(files: tuple[Path, Path]) -> None
         x = eqsat.input("x", (4, 8))
         source = eqsat.graph(eqsat.op("acme").ScaledRelu(x @ W, alpha=2.0))
     samples = [{"x": RNG.standard_normal((4, 8)).astype(np.float32)} for _ in range(3)]
-    result = eqsat.quantize(source, samples, rules=[files[0]], budget="20dB")
+    result = eqsat.quantize(source, samples, rules=[files[0]], default_rules=False, budget="20dB")
     assert min(result.actual.values()) >= 20
     (y,) = result.run({"x": X}).values()
     assert np.abs(y - np.maximum(X @ W, 0) * 2).max() < 0.5
@@ -211,7 +210,7 @@ def test_python_functions(tmp_path: Path) -> None:
     rules.write_text("rule even : exact\n    acme.Sinc(-x, k=k)  =>  acme.Sinc(x, k=k)\n")
     with eqsat.declarations(path):
         mirrored = eqsat.graph({"y": eqsat.op("acme").Sinc(-x)})
-    result = eqsat.optimize(mirrored, rules=[rules], declarations=[path])
+    result = eqsat.optimize(mirrored, rules=[rules], default_rules=False, declarations=[path])
     assert called(result) == ["acme.Sinc"]
     assert result.summary.verification.agrees
 
@@ -243,7 +242,7 @@ def test_backends_see_declared_operators(files: tuple[Path, Path], tmp_path: Pat
         scaled = eqsat.op("acme").ScaledRelu
         x = eqsat.input("x", (4, 8))
         source = eqsat.graph({"y": scaled(op.Sin(scaled(x, alpha=3.0)), alpha=0.5)})
-    result = eqsat.optimize(source, targets=[target], rules=[rules])
+    result = eqsat.optimize(source, targets=[target], rules=[rules], default_rules=False)
     saved = tmp_path / "out.onnx"
     result.save(saved)
     expected = np.maximum(np.sin(np.maximum(X, 0) * 3), 0) / 2
@@ -279,7 +278,7 @@ def test_backends_in_c_see_declared_operators(files: tuple[Path, Path], host: st
     with eqsat.declarations(rules):
         scaled = eqsat.op("acme").ScaledRelu
         source = eqsat.graph({"y": scaled(op.Sin(scaled(eqsat.input("x", (4, 8)), alpha=3.0)), alpha=0.5)})
-    result = eqsat.optimize(source, targets=[target], rules=[rules], host=host)
+    result = eqsat.optimize(source, targets=[target], rules=[rules], default_rules=False, host=host)
     npu = Emitting()
     expected = np.maximum(np.sin(np.maximum(X, 0) * 3), 0) / 2
     np.testing.assert_allclose(result.run({"x": X}, "c", backends=[npu])["y"], expected, rtol=1e-5, atol=1e-6)
@@ -329,7 +328,7 @@ def test_the_same_input_gives_the_same_file(files: tuple[Path, Path], tmp_path: 
     contents = []
     for i in range(2):
         path = tmp_path / f"{i}.onnx"
-        eqsat.optimize(model(), targets=[files[1]], rules=[files[0]]).save(path)
+        eqsat.optimize(model(), targets=[files[1]], rules=[files[0]], default_rules=False).save(path)
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
 
@@ -349,5 +348,5 @@ def test_operators_may_have_several_attributes(tmp_path: Path) -> None:
     rules = tmp_path / "two.rules"
     rules.write_text("operator acme.T(x: floats, a = 1.0, b = 2.0, n = [1, 2]) = Relu(x) * a + b\n")
     text = '<ir_version: 8, opset_import: ["": 17, "acme": 1]> g (float[2] x) => (float[2] y) { y = acme.T<a=3.0>(x) }'
-    result = eqsat.optimize(text, rules=[rules])
+    result = eqsat.optimize(text, rules=[rules], default_rules=False)
     np.testing.assert_array_equal(result.run({"x": np.array([-1, 2], np.float32)})["y"], [2, 8])

@@ -158,7 +158,7 @@ def optimized(
     merged = {key: settings.get(key, {}) | attributes.get(key, {}) for key in settings | attributes}
     made = instance(clause, usual | operands, merged)
     model, feed = model_of(made, clause, usual | operands, np.random.default_rng(0))
-    return Search.of(model, [alone(name)], rules=[]).extract(), model, feed
+    return Search.of(model, [alone(name)], default_rules=False).extract(), model, feed
 
 
 @pytest.mark.parametrize(("name", "needed", "operands", "attributes", "because"), OUTSIDE)
@@ -179,10 +179,10 @@ def test_inside_it_is_offloaded_and_computes_what_onnx_runtime_does(name: str) -
         usual, settings = CASES["ethos_n"][name]
         made = instance(clause, usual, settings)
         model, feed = model_of(made, clause, usual, np.random.default_rng(1))
-        result = Search.of(model, [alone(name)], rules=[]).extract()
+        result = Search.of(model, [alone(name)], default_rules=False).extract()
         assert [n for region in result.regions for n in region.nodes] == [f"ethos_n.{name}"]
         (output,) = result.run(feed).values()
-        own = Search.of(model, rules=[]).extract().model
+        own = Search.of(model, default_rules=False).extract().model
         (expected,) = ort_outputs(ir.to_proto(own).SerializeToString(), feed).values()
         (saved,) = ort_outputs(ir.to_proto(result.model).SerializeToString(), feed).values()
         np.testing.assert_array_equal(saved, expected)
@@ -207,7 +207,7 @@ def test_variables_are_those_of_the_pattern() -> None:
 
 def reasons_for(text: str) -> dict[str, str]:
     """What the report says of each operator that stays on the host of the shipped target."""
-    result = Search.of(onnx.parser.parse_model(text), "ethos_n", rules=[]).extract()
+    result = Search.of(onnx.parser.parse_model(text), "ethos_n", default_rules=False).extract()
     return {row.op: row.refusals[0].reason for row in result.summary.host_operators}
 
 

@@ -254,7 +254,7 @@ def test_a_kernel_does_not_wait_for_itself() -> None:
 @pytest.mark.parametrize("slow", [1, 40])
 def test_the_best_program_is_found(graph: Graph, composites: str, slow: int) -> None:
     npu = read_text(HEAD.replace("latency = 1e-7", f"latency = {slow}e-7") + composites).targets[0]
-    search = Search.of(graph(), targets=[npu], rules=[])
+    search = Search.of(graph(), targets=[npu], default_rules=False)
     problem = search.priced.formulation.problem
     assert solve(problem).cost == pytest.approx(oracle.optimum(problem))
 
@@ -262,7 +262,7 @@ def test_the_best_program_is_found(graph: Graph, composites: str, slow: int) -> 
 def test_a_pattern_that_looks_the_same_from_each_result_is_one_kernel() -> None:
     """Three products of one matrix match in six orders, and with one product taken twice."""
     case = CASES["three products"]
-    search = Search.of(case.graph(), targets=[target(case.composites)], rules=[])
+    search = Search.of(case.graph(), targets=[target(case.composites)], default_rules=False)
     found = [node for node in search.snapshot.nodes if node.kind == "composite"]
     assert len(found) == 1 and found[0].outputs == 3
 
@@ -298,7 +298,7 @@ def test_names_of_composites_are_told_apart() -> None:
 """
     x, y = eqsat.input("x", (4,)), eqsat.input("y", (4,))
     model = eqsat.graph([op.Exp(x + y), x * y, x - y])
-    result = eqsat.optimize(model, targets=[target(text)], rules=[])
+    result = eqsat.optimize(model, targets=[target(text)], default_rules=False)
     assert sorted(node.op.name for node in result.plan.nodes) == ["pair", "pair_2"]
     same(result.run(feed(model)), eqsat.run(model, feed(model)))
 
@@ -340,7 +340,7 @@ def test_random_graphs(seed: int) -> None:
     """The best program by enumeration, and its values."""
     costs = np.random.default_rng(seed).integers(1, 9, 3)
     npu, model = target(SMALL.format(*costs)), random_graph(seed)
-    search = Search.of(model, targets=[npu], rules=[])
+    search = Search.of(model, targets=[npu], default_rules=False)
     problem = search.priced.formulation.problem
     assert solve(problem).cost == pytest.approx(oracle.optimum(problem)), seed
     result = search.extract()

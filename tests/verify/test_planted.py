@@ -71,7 +71,7 @@ def search(rule: str, graph: Graph, dtype: str, folder: Any) -> Search:
     path = folder / "planted.rules"
     path.write_text(f"rule planted : {numerics}\n    {text}\n", "utf-8")
     x = eqsat.input("x", (3, 4), dtype)
-    return Search.of(eqsat.graph(graph(x, dtype)), rules=[path])
+    return Search.of(eqsat.graph(graph(x, dtype)), rules=[path], default_rules=False)
 
 
 @pytest.mark.parametrize(("name", "rule", "graph", "dtype"), CASES, ids=[f"{c[0]}-{c[3]}" for c in CASES])

@@ -32,7 +32,7 @@ def test_thresholds_in_the_middle_of_a_network_are_reached(layer: int, tmp_path:
     path.write_text("rule wrong : exact\n    Clip(x, 0, 60) => Relu(x)\n", "utf-8")
     with pytest.raises(VerificationError, match="`wrong`"):
         for objective in ("best", "worst"):
-            eqsat.optimize(deep(layer), rules=[path], objective=objective)
+            eqsat.optimize(deep(layer), rules=[path], default_rules=False, objective=objective)
 
 
 def test_what_a_rule_knows_of_the_operator_before_is_no_difference(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_a_rule_knows_of_the_operator_before_is_no_difference(tmp_path: Pat
     path = tmp_path / "right.rules"
     path.write_text("rule right : exact\n    Relu(Relu(x)) => Relu(x)\n", "utf-8")
     x = eqsat.input("x", (2, 3))
-    result = eqsat.optimize(eqsat.graph(op.Relu(op.Relu(x * x - x))), rules=[path])
+    result = eqsat.optimize(eqsat.graph(op.Relu(op.Relu(x * x - x))), rules=[path], default_rules=False)
     assert [node.op.name for node in result.plan.nodes].count("Relu") == 1
     seen = result.summary.verification
     assert seen is not None and seen.agrees and seen.executed == seen.pieces == 1
@@ -52,7 +52,7 @@ def test_a_result_that_the_runtime_refuses_is_no_result(tmp_path: Path) -> None:
     path.write_text("rule wrong : real\n    ReduceMean(x, a, keepdims=1) => GlobalAveragePool(x)\n", "utf-8")
     mean = eqsat.graph(op.ReduceMean(eqsat.input("x", (1, 3, 0, 4)), np.array([2, 3]), keepdims=1))
     with pytest.raises(VerificationError, match="onnxruntime executes the input but not the result"):
-        eqsat.optimize(mean, rules=[path])
+        eqsat.optimize(mean, rules=[path], default_rules=False)
     assert [node.op.name for node in eqsat.optimize(mean).plan.nodes] == ["ReduceMean"]
 
 
@@ -104,7 +104,7 @@ def test_where_the_runtime_and_the_specification_differ_the_specification_decide
     limits = [np.array(v, np.int64) for v in ([0], [2**31 - 1], [0], [-1])]
     graph = eqsat.graph(op.Neg(op.Slice(x, *limits)))
     for seed in range(6):
-        result = eqsat.optimize(graph, rules=[path], objective="random", seed=seed)
+        result = eqsat.optimize(graph, rules=[path], default_rules=False, objective="random", seed=seed)
         assert result.summary.verification is not None and result.summary.verification.agrees
 
 

@@ -25,7 +25,7 @@ from eqsat.model.validate.extent import check_brackets, check_nesting
 from eqsat.model.validate.tensor_data import check_content, check_external
 
 ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
-"""A path, serialised bytes, ONNX text, a protobuf or an onnx_ir model."""
+"""A path, serialised bytes, ONNX text, a protobuf or an onnx_ir model; also what ``torch.onnx.export`` returns."""
 
 HEAVY = 4096
 """Elements from which a tensor is set aside. Shapes, axes and scales stay, because the conversion reads them."""
@@ -37,6 +37,14 @@ _FOREIGN = (
     (0, b"\x80\x02", "it is a Python pickle, perhaps a PyTorch file: export it with torch.onnx.export"),
     (4, b"ORTM", "it is ONNX Runtime's own format: use the ONNX file it was made from"),
 )
+
+
+_EXPORTS = {
+    "torch": "export it first: eqsat.optimize(torch.onnx.export(module, (example_input,), dynamo=True))",
+    "keras": 'export it first: model.export("model.onnx", format="onnx")',
+    "tensorflow": "export it first: python -m tf2onnx.convert --saved-model FOLDER --output model.onnx",
+    "sklearn": "export it first with skl2onnx",
+}
 
 
 @dataclass(slots=True)
@@ -74,9 +82,19 @@ def read(source: ModelSource) -> Source:
         return parse_text(source)
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
+    if isinstance(exported := getattr(source, "model", None), ir.Model):  # what torch.onnx.export returns
+        return _from_ir(exported)
     raise ModelError(
-        "a path, bytes, ONNX text, onnx.ModelProto or onnx_ir.Model is required", actual=type(source).__name__
+        "a path, bytes, ONNX text, onnx.ModelProto or onnx_ir.Model is required",
+        actual=f"a module of {_framework(source)}" if _framework(source) else type(source).__name__,
+        hint=_EXPORTS.get(_framework(source), ""),
     )
+
+
+def _framework(source: object) -> str:
+    """The framework of a network that has not been exported, or nothing."""
+    packages = {base.__module__.partition(".")[0] for base in type(source).__mro__}
+    return next((name for name in _EXPORTS if name in packages), "")
 
 
 def parse_text(text: str, place: str = "text") -> Source:

@@ -82,7 +82,7 @@ def test_quantized_pools_of_ours_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run((tmp_path / "saved.onnx").read_bytes()), expected)
     near = "dnnl -dispatch=0 -launch=1e-12 -link.latency=0 -link.bandwidth=1e18"
     for targets, rules in (((), []), (near, []), (near, None)):
-        result = Search.of(model, targets, rules=rules).extract()
+        result = Search.of(model, targets, rules=rules or (), default_rules=rules is None).extract()
         np.testing.assert_array_equal(run(ir.to_proto(result.model).SerializeToString()), expected)
 
 
@@ -97,7 +97,7 @@ def test_a_composite_around_a_pool_runs() -> None:
     from eqsat.rules.reader import read_text
 
     model = onnx.parser.parse_model(POOL)
-    result = Search.of(model, [*read_text(text).targets], rules=[]).extract()
+    result = Search.of(model, [*read_text(text).targets], default_rules=False).extract()
     assert "h.q_pool" in [n for r in result.regions for n in r.nodes]
     np.testing.assert_array_equal(run(ir.to_proto(result.model).SerializeToString()), run(model.SerializeToString()))
 

@@ -1,0 +1,145 @@
+"""The kinds of arguments of public functions: one message for an argument of another kind.
+
+Python would accept them all and fail somewhere inside, with a traceback that names nothing the caller knows. A name
+means the same in every public function, so one table by name serves them all. What an argument may be beyond its kind
+(a name that exists, a number in range) is checked where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, ParamSpec, TypeVar
+
+from eqsat.errors import ArgumentError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+MOST_SHOWN = 60
+"""Characters of a wrong argument that the message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an argument may be.
+
+    Attributes:
+        accepts: Whether a value is of this kind.
+        wording: The kind in words, for ``... is required``.
+        example: How it is written.
+    """
+
+    accepts: Callable[[Any], bool]
+    wording: str
+    example: str = ""
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, (str, bytes, os.PathLike, Mapping))
+
+
+def _is_list_of_names(value: Any) -> bool:
+    return _is_list(value) and all(isinstance(name, str) for name in value)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ == "bool"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not _is_bool(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not _is_bool(value)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+_SWITCH = Kind(_is_bool, "True or False")
+_PATH = Kind(_is_path, "a path")
+_NUMBER = Kind(_is_number, "a number")
+_COUNT = Kind(_is_count, "a whole number")
+
+KINDS: Mapping[str, Kind] = {
+    "inputs": Kind(_is_mapping, "a mapping from input name to array", '{"x": array}'),
+    "dims": Kind(_is_mapping, "a mapping from dimension to size", 'dims={"batch": 1} or dims={"batch": (1, 64)}'),
+    "values": Kind(_is_mapping, "a mapping from input name to value", 'values={"sr": 16000}'),
+    "partition_functions": Kind(
+        lambda value: _is_mapping(value) and all(callable(function) for function in value.values()),
+        "a mapping from composite to function",
+        'partition_functions={"dnnl.conv2d_relu": function}',
+    ),
+    "rules": Kind(_is_list, "a list of rule files or rules", 'rules=["my.rules"]'),
+    "declarations": Kind(_is_list, "a list of files or operators", 'declarations=["my.rules"]'),
+    "backends": Kind(_is_list, "a list of backends or Python files", 'backends=["my_backend.py"]'),
+    "vendors": Kind(_is_list_of_names, "a list of targets by name", 'vendors=["dnnl"]'),
+    "isas": Kind(_is_list_of_names, "a list of instruction sets by name", 'isas=["avx2"]'),
+    "skip": Kind(_is_list_of_names, "a list of names of nodes", 'skip=["conv_1"]'),
+    "operators": Kind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
+    "progress": Kind(callable, "a function of an event", "progress=print"),
+    "path": _PATH,
+    "folder": _PATH,
+    **dict.fromkeys(("percentile", "rtol", "atol"), _NUMBER),
+    **dict.fromkeys(("samples", "noise_samples", "check_samples", "steps", "opset"), _COUNT),
+    **dict.fromkeys(
+        ("audit", "verify", "default_rules", "winograd", "select", "flat", "symmetric", "per_channel", "balance"),
+        _SWITCH,
+    ),
+    "simulate": _SWITCH,
+}
+"""By the name of an argument. None is allowed wherever it is the default."""
+
+
+def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorates a public function: its arguments are of the kinds that their names have.
+
+    Raises:
+        ArgumentError: One is not; nothing was done.
+    """
+    parameters = signature(function)
+    defaults = {name: p.default for name, p in parameters.parameters.items()}
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        # What does not fit the signature is Python's own error, raised by the call below.
+        given = dict(zip(defaults, args, strict=False)) | kwargs
+        for name, value in given.items():
+            kind = KINDS.get(name)
+            if kind is not None and value is not defaults.get(name) and not kind.accepts(value):
+                raise ArgumentError(
+                    f"{kind.wording} is required", place=name, actual=_shown(value), hint=_hint(kind, value)
+                )
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _hint(kind: Kind, value: Any) -> str:
+    """How the argument is written; a name or path alone is shown as the list that was meant."""
+    key, _, _ = kind.example.partition("=[")
+    if _is_path(value) and kind.example.endswith('"]'):
+        return f"{key}=[{os.fspath(value)!r}]"
+    return f"for example {kind.example}" if kind.example else ""
+
+
+def _shown(value: Any) -> str:
+    """The value if that is short, with its type where that is the point."""
+    if isinstance(value, (str, int, float, type(None))):
+        text = repr(value)
+    elif isinstance(value, (list, tuple, set, dict)) and len(repr(value)) <= MOST_SHOWN:
+        text = f"{type(value).__name__} {value!r}"
+    else:
+        text = type(value).__name__
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."

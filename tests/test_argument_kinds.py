@@ -1,0 +1,114 @@
+"""Arguments of the wrong kind: one message of eqsat's own with what is allowed, for every public function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat.arguments import KINDS
+from eqsat.errors import ArgumentError, ModelError
+
+_TEXT = '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+X = np.ones(2, np.float32)
+SAMPLES = [{"x": X}]
+
+PUBLIC: list[Callable[..., Any]] = [
+    eqsat.load,
+    eqsat.optimize,
+    eqsat.quantize,
+    eqsat.run,
+    eqsat.compile,
+    eqsat.write_c,
+    eqsat.compare,
+    eqsat.save,
+    eqsat.Result.run,
+    eqsat.Result.save,
+    eqsat.Result.codegen,
+    eqsat.Result.report,
+]
+
+
+class Odd:
+    """A value that is of no kind."""
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda f: f.__qualname__)
+def test_every_function_checks_every_argument_that_has_a_kind(function: Callable[..., Any]) -> None:
+    names = [name for name in signature(function).parameters if name in KINDS]
+    for name in names:
+        with pytest.raises(ArgumentError, match=f"{name}: .* is required; got Odd"):
+            function(**{name: Odd()})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rules": "my.rules"}, r"a list of rule files or rules is required; got 'my.rules'\n.*rules=\['my.rules'\]"),
+        ({"dims": [1]}, r"dims: a mapping .* got list \[1\]\n.*for example dims=\{\"batch\": 1\}"),
+        ({"dims": {1: 2}}, "dims: a mapping"),
+        ({"values": [1]}, "values: a mapping"),
+        ({"verify": "no"}, "verify: True or False is required; got 'no'"),
+        ({"default_rules": None}, "default_rules: True or False"),
+        ({"progress": 3}, "progress: a function"),
+        ({"partition_functions": {"a": 1}}, "a mapping from composite to function"),
+    ],
+)
+def test_messages_of_optimize(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"(?s){message}"):
+        eqsat.optimize(_TEXT, **arguments)
+
+
+@pytest.mark.parametrize("given", [X, [X], None, 3])
+def test_inputs_are_a_mapping(given: Any) -> None:
+    result = eqsat.optimize(_TEXT)
+    for function in (result.run, lambda x: eqsat.run(_TEXT, x)):
+        with pytest.raises(ArgumentError, match="inputs: a mapping from input name to array is required"):
+            function(given)
+
+
+@pytest.mark.parametrize("given", [{"skip": [0]}, {"operators": "Relu"}, {"percentile": "a"}, {"samples": "a"}])
+def test_messages_of_quantize(given: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=f"{next(iter(given))}: .* is required"):
+        eqsat.quantize(_TEXT, SAMPLES, **given)
+
+
+def test_arguments_that_are_right_pass() -> None:
+    dims: dict[str, Any] = {}
+    result = eqsat.optimize(_TEXT, rules=(), dims=dims, values={}, verify=np.bool_(True), seed=np.int64(3))
+    np.testing.assert_array_equal(result.run({"x": -X})["y"], 0 * X)
+    assert eqsat.compare(_TEXT, _TEXT, {"x": X}, rtol=np.float32(0.5)).agrees
+
+
+def test_what_is_no_model_is_not_saved(tmp_path: Any) -> None:
+    result: Any = eqsat.optimize(_TEXT)
+    with pytest.raises(ArgumentError, match=r"(?s)onnx_ir.Model is required; got Result.*result.save\(path\)"):
+        eqsat.save(result, tmp_path / "a.onnx")
+    with pytest.raises(ModelError, match=r"ends with one of .onnx, .* is required; got `.txt`"):
+        result.save(tmp_path / "a.txt")
+    with pytest.raises(ModelError, match="got no suffix"):
+        result.save(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["torch.nn.modules.linear", "keras.src.models", "sklearn.pipeline"])
+def test_a_network_that_is_not_exported_says_how(package: str) -> None:
+    network: Any = type("Network", (), {"__module__": package})()
+    with pytest.raises(ModelError, match=f"a module of {package.partition('.')[0]}\n  hint: export it first"):
+        eqsat.optimize(network)
+
+
+def test_what_torch_exports_is_a_model() -> None:
+    # torch.onnx.ONNXProgram has the exported onnx_ir model as an attribute.
+    program: Any = type("ONNXProgram", (), {"model": ir.from_onnx_text(_TEXT)})()
+    np.testing.assert_array_equal(eqsat.run(program, {"x": X})["y"], X)
+
+
+def test_all_errors_have_one_public_base() -> None:
+    with pytest.raises(eqsat.EqsatError):
+        eqsat.optimize("no.onnx")
