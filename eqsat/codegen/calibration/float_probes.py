@@ -93,6 +93,10 @@ def transposed() -> ir.Model:
         y = op.Relu(_conv(input(f"x{channels}_{size}_{window}", (1, 8, size, size)), channels, w))
         for narrow in (channels // 2, channels // 4):
             outputs.append(op.Relu(_transposed(y, narrow, w, window)))
+    for channels, size in ((16, 56), (32, 28), (64, 14)):
+        y = op.Relu(input(f"y{channels}_{size}", (1, channels, size, size)))
+        few = [op.Conv(y, w(m, channels, k, k), pads=[k // 2] * 4) for m, k in ((3, 3), (1, 3), (2, 5))]
+        outputs += [*few, *(_transposed(y, m, w, k) for m, k in ((1, 2), (3, 4)))]
     return graph([op.GlobalAveragePool(y) for y in outputs])
 
 

@@ -114,6 +114,27 @@ def _with_expected(case: Case) -> Case:
     return case
 
 
+NARROW = {
+    "mask": ((1, 24, 6, 40), 1, (2, 2), dict(strides=(2, 2))),
+    "image": ((2, 5, 4, 33), 3, (4, 4), dict(strides=(2, 2), pads=(1, 1, 1, 1))),
+    "three_phases": ((1, 4, 5, 18), 2, (3, 5), dict(strides=(2, 3), pads=(0, 2, 1, 1), extra=(1, 2))),
+    "gaps": ((1, 3, 4, 19), 4, (2, 2), dict(strides=(3, 4), extra=(1, 3))),
+    "not_strided": ((1, 6, 7, 70), 4, (3, 3), dict(pads=(1, 1, 1, 1))),
+    "each_channel": ((2, 19, 5, 23), 19, (4, 4), dict(strides=(2, 2), pads=(1, 1, 1, 1), group=19)),
+    "many_phases": ((1, 5, 4, 20), 2, (16, 16), dict(strides=(8, 8), pads=(4, 4, 4, 4))),
+    "long_window": ((1, 3, 50), 1, (43,), dict(strides=(2,), pads=(20, 20))),
+    "solid": ((1, 4, 3, 4, 17), 2, (2, 3, 3), dict(strides=(1, 2, 2), dilations=(2, 1, 3))),
+    "cropped": ((1, 4, 6, 21), 3, (3, 3), dict(strides=(2, 2), pads=(2, 5, 1, 9))),
+}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_few_channels(gaps):
+    rng = np.random.default_rng(12)
+    cases = [transposed_case(rng, *given, rank=12, **rest) for *given, rest in NARROW.values()]
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
 def random_case(rng: np.random.Generator) -> Case:
     """All attributes, sizes around those of vectors, a random epilogue."""
     rank = int(rng.choice([1, 2, 2, 2, 3]))
@@ -122,6 +143,7 @@ def random_case(rng: np.random.Generator) -> Case:
     strides = tuple(int(s) for s in rng.integers(1, 5, rank))
     extra = tuple(int(rng.integers(0, max(s, d))) for s, d in zip(strides, dilations, strict=True))
     space = [int(s) for s in rng.integers(1, 7, rank)]
+    space[-1] = int(rng.choice([space[-1], 9, 17, 34]))
     full = [
         (s - 1) * t + (k - 1) * d + 1 + e
         for s, t, k, d, e in zip(space, strides, kernel, dilations, extra, strict=True)
