@@ -91,6 +91,10 @@ CASES = {
     "{t = Conv<pads=[1,1]>(x, w) y = Relu(t)}",
     "depthwise convolution": f"(float[1,16,s,b] x) => (float[1,16,p,q] y) <{weights('w', 16, 1, 3, 3)}> "
     "{y = Conv<pads=[1,1,1,1],group=16>(x, w)}",
+    "transposed convolution": f"(float[b,12,5,5] x) => (float[b,20,10,10] y) <{weights('w', 12, 20, 3, 3)}> "
+    "{t = ConvTranspose<pads=[1,1,1,1],strides=[2,2],output_padding=[1,1]>(x, w) y = Relu(t)}",
+    "transposed convolution of free sides": f"(float[1,12,s,b] x) => (float[1,20,p,q] y) "
+    f"<{weights('w', 12, 20, 3, 3)}> {{y = ConvTranspose<pads=[1,1,1,1],strides=[2,2]>(x, w)}}",
     "max pool": "(float[b,16,s,9] x) => (float[b,16,p,5] y) "
     "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(x)}",
     "average pool": "(float[1,16,s,b] x) => (float[1,16,p,q] y) "

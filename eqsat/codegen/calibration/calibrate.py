@@ -39,6 +39,7 @@ _WINOGRAD = "Winograd's algorithm"
 PROBES: dict[str, Callable[[], ir.Model]] = {
     "convolutions": float_probes.convolutions,
     "depthwise convolutions": float_probes.separable,
+    "transposed convolutions": float_probes.transposed,
     "small convolutions": float_probes.small_convolutions,
     "attention": float_probes.transformer,
     "matrix products": float_probes.products,

@@ -85,6 +85,26 @@ def separable() -> ir.Model:
     return graph(op.GlobalAveragePool(y))
 
 
+def transposed() -> ir.Model:
+    """Decoders that double an image, by windows of 2 to 4, down to one channel."""
+    w = draw(10)
+    outputs = []
+    for channels, size, window in ((128, 14, 2), (64, 28, 4), (64, 28, 3), (32, 56, 2), (16, 112, 4)):
+        y = op.Relu(_conv(input(f"x{channels}_{size}_{window}", (1, 8, size, size)), channels, w))
+        for narrow in (channels // 2, channels // 4):
+            outputs.append(op.Relu(_transposed(y, narrow, w, window)))
+    for channels, size in ((16, 56), (32, 28), (64, 14)):
+        y = op.Relu(input(f"y{channels}_{size}", (1, channels, size, size)))
+        few = [op.Conv(y, w(m, channels, k, k), pads=[k // 2] * 4) for m, k in ((3, 3), (1, 3), (2, 5))]
+        outputs += [*few, *(_transposed(y, m, w, k) for m, k in ((1, 2), (3, 4)))]
+    return graph([op.GlobalAveragePool(y) for y in outputs])
+
+
+def _transposed(x: Tensor, channels: int, w: Draw, size: int) -> Tensor:
+    weights = w(channels_of(x), channels, size, size)
+    return op.ConvTranspose(x, weights, w(channels), strides=[2, 2], pads=[(size - 1) // 2] * 4)
+
+
 def small_convolutions() -> ir.Model:
     """Layers of networks for micro-controllers, which stay in the first caches."""
     w = draw(3)

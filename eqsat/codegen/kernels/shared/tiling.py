@@ -138,7 +138,7 @@ def estimate(rows: int, columns: int, vectors: int, tile: Tile, steps: int, isa:
     """Cycles of one step of the reduction for all pixels and channels, stores included."""
     far = 4 * rows * columns * vectors * isa.lanes() > _SECOND
     return sum(
-        count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / steps)
+        count * (cycles(h * w, v, isa) + stores(h * w, v, far, isa) / max(steps, 1))
         for h, w, v, count in pieces(rows, columns, vectors, tile)
     )
 

@@ -38,7 +38,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         taps=collapse_taps([*taps, (inputs, x.strides[1])]),
         channels=outputs,
         channel=channel,
-        corner=convolution.corner(task, at),
+        origin={"x0": convolution.corner(task, at)},
     )
     if groups > 1:
         step = {"x0": inputs * x.strides[1], "w0": packed_size(outputs, problem.steps)}

@@ -70,7 +70,7 @@ class Problem:
         channels: Output channels (of a group).
         channel: Stride of one output channel, for the output and the epilogue's operands.
         layout: The layout of the weights.
-        corner: From the input's pointer to the first element that is read, in elements.
+        origin: From each tensor's pointer to the first element that is used, in elements.
     """
 
     input: str
@@ -82,7 +82,7 @@ class Problem:
     channels: int
     channel: Mapping[str, int]
     layout: Packed | Rows = field(default=Packed())
-    corner: int = 0
+    origin: Mapping[str, int] = field(default_factory=dict)
 
     def inside(self, axis: Axis) -> Problem:
         """The same in one more outer loop."""
@@ -147,8 +147,9 @@ def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile]:
     rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
     vectors = -(-problem.channels // isa.lanes())
-    numbers = map(typical, (rows.extent, columns.extent, row, column, vectors, problem.steps))
-    return rows, columns, choose(*numbers, isa)
+    # Of free sizes a phase of a stride may be empty.
+    tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
+    return rows, columns, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
 
 
 def panel_width(channels: int) -> int:
@@ -267,7 +268,8 @@ class _Writer:
                 for r in self.results:
                     start[r] += column * problem.channel.get(r, 0)
                 start[problem.weights] = self._weight(column)
-                start[problem.input] += problem.corner
+                for name, first in problem.origin.items():
+                    start[name] += first
                 places = [(i, j) for i in range(tall) for j in range(wide)]
                 nests.append(self._nest(nest, start, places, column, vectors, live))
         return nests

@@ -102,3 +102,21 @@ def test_depthwise(gaps):
         for shape, kernel, rest in DEPTHWISE.values()
     ]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+NARROW = {
+    "image": ((1, 16, 9, 40), 3, (3, 3), dict(pads=(1, 1, 1, 1))),
+    "mask": ((2, 10, 5, 67), 1, (1, 1), {}),
+    "style": ((1, 4, 12, 30), 3, (9, 9), dict(pads=(4, 4, 4, 4))),
+    "dilated": ((1, 6, 9, 33), 2, (3, 2), dict(dilations=(2, 5), pads=(1, 3, 2, 2), strides=(2, 1))),
+    "groups": ((1, 12, 5, 19), 8, (3, 3), dict(group=4, pads=(0, 1, 1, 0))),
+    "sound": ((1, 7, 200), 1, (41,), dict(pads=(20, 20))),
+    "solid": ((1, 3, 4, 5, 16), 4, (2, 3, 3), dict(pads=(1, 1, 1, 0, 1, 1))),
+}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_few_channels(gaps):
+    rng = np.random.default_rng(1)
+    cases = [conv_case(rng, *given, rank=12, **rest) for *given, rest in NARROW.values()]
+    run(cases, rng=np.random.default_rng(2) if gaps else None)
