@@ -12,6 +12,7 @@ from typing import Generic
 import onnx_ir as ir
 
 from eqsat.control.nested import Nested, S, search_bodies
+from eqsat.control.recurrent.rewrite import recurrent
 from eqsat.control.simplify import simplified, with_equal_branches
 from eqsat.control.site import is_control
 from eqsat.control.unroll import unrolled
@@ -71,5 +72,8 @@ def _searched(
 
 
 def _alternatives(model: ir.Model, numerics: NumericsClass) -> tuple[Alternative, ...]:
-    found = [unrolled(node, model) for node in model.graph if is_control(node) and node.op_type != "If"]
+    loops = [node for node in model.graph if is_control(node) and node.op_type != "If"]
+    found = [unrolled(node, model) for node in loops]
+    if numerics != "exact":
+        found += [recurrent(node, model) for node in loops]
     return tuple(a for a in found if a is not None)
