@@ -16,9 +16,16 @@ from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
-from eqsat.control.nested import Found, Nested, bodies_of
+from eqsat.control.nested import Found, Inner, Nested, bodies_of
 from eqsat.control.put_back import add_functions, drop_unread
-from eqsat.control.totals import solution_with_bodies, summary_with_bodies, verification_with_bodies
+from eqsat.control.site import sites
+from eqsat.control.totals import (
+    solution_with_bodies,
+    summary_with_bodies,
+    verification_with_bodies,
+    within_program,
+)
+from eqsat.egraph.alternatives import Alternative
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, RuleStatistics
@@ -71,6 +78,7 @@ class Search:
         notes: What was left out, a sentence each.
         nested: The searches of the bodies of control flow.
         given: The model before its control flow was made simpler; None if it is the same.
+        alternatives: Other programs of its loops.
     """
 
     options: SearchOptions
@@ -81,6 +89,7 @@ class Search:
     notes: tuple[str, ...] = ()
     nested: Nested[Search] = field(default_factory=Nested)
     given: ir.Model | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
     @classmethod
     def of(
@@ -142,6 +151,7 @@ class Search:
         untouched, notes = "", [*loaded.notes, *(_about_sizes(loaded) if counts is None else ())]
         found: Priced | None = None
         nested: Nested[Search] = Nested()
+        alternatives: tuple[Alternative, ...] = ()
         if size > MOST_PLACED:
             untouched = "size limit"
             notes.append(
@@ -157,19 +167,24 @@ class Search:
             if not approximations:
                 numbers: dict[str, int] = {} if counts is None else counts
                 with clock.stage("bodies"):
-                    nested, loaded = search_flow(
-                        loaded, clock, lambda body, part: cls._of(body, options, part, (), numbers), numbers
+                    flow = search_flow(
+                        loaded,
+                        clock,
+                        lambda body, part: cls._of(body, options, part, (), numbers),
+                        numbers,
+                        options.numerics,
                     )
+                nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
                 notes += nested.notes
             try:
-                found = _saturated(loaded, options, clock, approximations, nested)
+                found = _saturated(loaded, options, clock, approximations, nested, alternatives)
             except TimeUp:
                 untouched = "time limit"
                 notes.append(
                     f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
                 )
         if untouched:
-            nested, loaded = Nested(), replace(loaded, model=given)
+            nested, loaded, alternatives = Nested(), replace(loaded, model=given), ()
         if untouched and approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
@@ -177,7 +192,7 @@ class Search:
                 actual=notes[-1],
                 hint="raise the time limit, or split the model",
             )
-        return cls(options, clock, loaded, found, untouched, tuple(notes), nested, given)
+        return cls(options, clock, loaded, found, untouched, tuple(notes), nested, given, alternatives)
 
     @property
     def model(self) -> ir.Model:
@@ -271,10 +286,11 @@ class Search:
         with clock.stage("partition"):
             inner, numbers = self.nested.find(objective, seed, counts)
             program = assemble(priced, solution, loaded.targets, self.options.partition_functions, numbers)
+            every, inner = inner, within_program(inner, program)
             bodies, functions = bodies_of(inner)
             model = export(program, loaded.model, bodies)
             add_functions(model, functions)
-            if inner:
+            if every:
                 drop_unread(model.graph)
         solution = solution_with_bodies(solution, program, priced.pricing, inner)
         summary = collect(
@@ -287,7 +303,7 @@ class Search:
             numerics=self.options.numerics,
             notes=(*self.notes, *_about_undecided(self.saturation.statistics)),
         )
-        summary = summary_with_bodies(summary, inner)
+        summary = summary_with_bodies(summary, inner, self._bodies_of_input(every))
         if self.given is not None and self.given is not self.model:
             cost, count = cost_before(self.given, _costs(loaded))
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
@@ -306,6 +322,10 @@ class Search:
             sizes=loaded.sizes,
         )
         return Found(result, inner)
+
+    def _bodies_of_input(self, inner: Sequence[Inner]) -> list[Inner]:
+        own = {site.graph for site in sites(self.model.graph)}
+        return [one for one in inner if one.site.graph in own]
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
@@ -360,7 +380,10 @@ class Search:
             result,
             self.outputs,
             self.options.numerics,
-            {rule.name: rule.numerics.kind for rule in self.loaded.rules if rule.name in applied},
+            {
+                **{rule.name: rule.numerics.kind for rule in self.loaded.rules if rule.name in applied},
+                **{alternative.name: alternative.numerics for alternative in self.alternatives},
+            },
             seed,
             fails=self._fails if blame else None,
             sizes=self.loaded.sizes,
@@ -418,6 +441,7 @@ def _saturated(
     clock: Clock,
     approximations: Sequence[Approximation],
     nested: Nested[Search],
+    alternatives: Sequence[Alternative],
 ) -> Priced:
     """The e-graph with its costs.
 
@@ -434,6 +458,7 @@ def _saturated(
         egg=loaded.egg,
         approximations=approximations,
         places=where_costed(loaded.sizes) if loaded.sizes else (),
+        alternatives=alternatives,
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
     pricing = Pricing(saturated.snapshot, _costs(loaded), runtime, nested.costs)

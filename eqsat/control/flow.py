@@ -1,25 +1,79 @@
-"""What is done with control flow before a model becomes an e-graph: it is made simpler, and its bodies are searched."""
+"""What is done with control flow before a model becomes an e-graph.
+
+It is made simpler, other programs of its loops are found, and its bodies are searched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic
+
+import onnx_ir as ir
 
 from eqsat.control.nested import Nested, S, search_bodies
+from eqsat.control.recurrent.rewrite import recurrent
 from eqsat.control.simplify import simplified, with_equal_branches
+from eqsat.control.site import is_control
+from eqsat.control.unroll import unrolled
+from eqsat.egraph.alternatives import Alternative
+from eqsat.rules.selection import NumericsClass
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded
 
 
+@dataclass(frozen=True)
+class Flow(Generic[S]):
+    """What became of a model's control flow.
+
+    Attributes:
+        loaded: The model with simpler control flow.
+        nested: The searches of its bodies, and of those in alternatives.
+        alternatives: Other programs of its loops.
+    """
+
+    loaded: Loaded
+    nested: Nested[S]
+    alternatives: tuple[Alternative, ...] = ()
+
+
 def search_flow(
-    loaded: Loaded, clock: Clock, search: Callable[[Loaded, Clock], S], counts: dict[str, int]
-) -> tuple[Nested[S], Loaded]:
-    """The searches of a model's bodies, and the model with simpler control flow; arguments as for ``search_bodies``."""
-    model = simplified(loaded.model)
-    loaded = replace(loaded, model=model)
-    nested = search_bodies(loaded, clock, search, counts)
-    model = with_equal_branches(loaded.model, nested)
+    loaded: Loaded,
+    clock: Clock,
+    search: Callable[[Loaded, Clock], S],
+    counts: dict[str, int],
+    numerics: NumericsClass,
+) -> Flow[S]:
+    """Simplifies control flow and searches bodies.
+
+    Args:
+        numerics: How far values may change.
+
+    The other arguments are those of :func:`~eqsat.control.nested.search_bodies`.
+    """
+    loaded = replace(loaded, model=simplified(loaded.model))
+    flow = _searched(loaded, clock, search, counts, numerics)
+    model = with_equal_branches(loaded.model, flow.nested)
     if model is loaded.model:
-        return nested, loaded
-    loaded = replace(loaded, model=model)
-    return search_bodies(loaded, clock, search, counts), loaded
+        return flow
+    return _searched(replace(loaded, model=model), clock, search, counts, numerics)
+
+
+def _searched(
+    loaded: Loaded,
+    clock: Clock,
+    search: Callable[[Loaded, Clock], S],
+    counts: dict[str, int],
+    numerics: NumericsClass,
+) -> Flow[S]:
+    alternatives = _alternatives(loaded.model, numerics)
+    models: Sequence[ir.Model] = (loaded.model, *(a.model for a in alternatives))
+    return Flow(loaded, search_bodies(loaded, clock, search, counts, models), alternatives)
+
+
+def _alternatives(model: ir.Model, numerics: NumericsClass) -> tuple[Alternative, ...]:
+    loops = [node for node in model.graph if is_control(node) and node.op_type != "If"]
+    found = [unrolled(node, model) for node in loops]
+    if numerics != "exact":
+        found += [recurrent(node, model) for node in loops]
+    return tuple(a for a in found if a is not None)

@@ -129,7 +129,11 @@ class Nested(Generic[S]):
 
 
 def search_bodies(
-    loaded: Loaded, clock: Clock, search: Callable[[Loaded, Clock], S], counts: dict[str, int]
+    loaded: Loaded,
+    clock: Clock,
+    search: Callable[[Loaded, Clock], S],
+    counts: dict[str, int],
+    models: Sequence[ir.Model],
 ) -> Nested[S]:
     """Searches the bodies of a model, each with a share of the time according to its size.
 
@@ -138,17 +142,18 @@ def search_bodies(
         clock: Of the composition.
         search: Searches one body.
         counts: By target the number of the last region that has a name; those of the bodies are added.
+        models: Whose bodies are searched: the model, and other programs of its pieces.
     """
-    places = list(sites(loaded.model.graph))
-    sizes = [sum(1 for _ in ir.traversal.RecursiveGraphIterator(site.graph)) for site in places]
+    places = [(site, model) for model in models for site in sites(model.graph)]
+    sizes = [sum(1 for _ in ir.traversal.RecursiveGraphIterator(site.graph)) for site, _ in places]
     left = sum(sizes) + len(loaded.model.graph)
     searches: list[tuple[Site, S]] = []
     notes: list[str] = []
     best: list[Inner] = []
-    for site, size in zip(places, sizes, strict=True):
+    for (site, model), size in zip(places, sizes, strict=True):
         part, left = size / max(left, 1), left - size
         try:
-            body = inside(loaded, body_model(site, loaded.model))
+            body = inside(loaded, body_model(site, model))
             found = search(body, clock.share(max(part, LEAST_SHARE)))
             if found.untouched:
                 notes += [f"in the {site}: {note}" for note in found.notes]

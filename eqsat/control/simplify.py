@@ -9,7 +9,6 @@ from eqsat.control.edit import Editor
 from eqsat.control.loops import drop_useless, move_invariants
 from eqsat.control.nested import Nested, S
 from eqsat.control.site import is_control
-from eqsat.control.unroll import unroll
 from eqsat.model.load import load
 from eqsat.partition.saved import inline
 from eqsat.schema.attributes import subgraphs
@@ -42,7 +41,7 @@ def _simplify(graph: ir.Graph, editor: Editor) -> bool:
             continue
         moved = move_invariants(node, editor)
         changed |= moved
-        changed |= unroll(node, editor) or drop_useless(node, editor)
+        changed |= drop_useless(node, editor)
     return changed
 
 

@@ -10,6 +10,7 @@ from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
 from eqsat.report.summary import RuleRow, Summary, Totals, Verification
+from eqsat.schema.types import GraphAttr
 from eqsat.stages.assemble import Program
 
 
@@ -35,17 +36,29 @@ def solution_with_bodies(solution: Solution, program: Program, pricing: Pricing,
     return replace(solution, cost=cost, bound=min(cost, max(0.0, solution.bound - slack)))
 
 
-def summary_with_bodies(summary: Summary, inner: Sequence[Inner]) -> Summary:
+def within_program(inner: Sequence[Inner], program: Program) -> tuple[Inner, ...]:
+    """Those of the bodies that a program contains: an unrolled loop has none."""
+    graphs = {v.graph for node in program.plan.nodes for _, v in node.attrs if isinstance(v, GraphAttr)}
+    return tuple(one for one in inner if one.site.graph in graphs)
+
+
+def summary_with_bodies(summary: Summary, inner: Sequence[Inner], given: Sequence[Inner]) -> Summary:
     """The summary with the operators, regions and kernels of all bodies, each marked with its body.
 
     A body's rows give the cost of one run of it.
+
+    Args:
+        summary: Of the main graph.
+        inner: The bodies that the result contains.
+        given: The bodies of the input.
     """
+    for one in given:
+        summary = replace(summary, before=_sum(summary.before, one.found.result.summary.before))
     for one in inner:
         own = one.found.result.summary
         body = str(one.site)
         summary = replace(
             summary,
-            before=_sum(summary.before, own.before),
             after=_sum(summary.after, own.after),
             kernels=(*summary.kernels, *(replace(row, body=row.body or body) for row in own.kernels)),
             regions=(*summary.regions, *(replace(row, body=row.body or body) for row in own.regions)),

@@ -1,4 +1,7 @@
-"""Loops that make a few rounds as often as their bodies: rewriting then sees across rounds, and nothing is launched."""
+"""Loops as their bodies, as often as they make rounds: rewriting then sees across rounds, and nothing is launched.
+
+The unrolled program stands beside the loop in the e-graph, and extraction takes the cheaper one.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +10,56 @@ import onnx_ir as ir
 
 from eqsat.control.edit import Editor, is_read
 from eqsat.control.loops import axis_is_first, carried_count, runs
+from eqsat.control.piece import alternative, piece_of
+from eqsat.control.site import sites
+from eqsat.egraph.alternatives import Alternative
 
-MOST_OPERATORS = 128
-"""Operators of all rounds together, up to which a loop is unrolled."""
-MOST_ROUNDS = 16
-"""Rounds up to which a loop is unrolled."""
-MOST_EXTRA = 1
-"""Operators that a round may take more when it stands alone: those that cut what a Scan reads and make rows of a stack.
-In a loop, each round takes a launch."""
+NAME = "unrolled loops"
+"""In the place of a rule's name."""
+MOST_OPERATORS = 512
+"""Operators of all rounds together, up to which a loop is unrolled: the e-graph contains each of them."""
+MOST_BODIES = 16
+"""Bodies of control flow in all rounds together; each is searched by itself."""
+MOST_JOINED = 32
+"""Rows of a stack that one operator joins."""
 
 
-def unroll(node: ir.Node, editor: Editor) -> bool:
-    """Puts as many copies of its body in the place of a loop as it makes rounds, if that is known and little.
+def unrolled(node: ir.Node, model: ir.Model) -> Alternative | None:
+    """A loop as as many copies of its body as it makes rounds, None if that is not known or too much.
+
+    Args:
+        node: A Loop or Scan of the model's main graph.
+        model: As loaded; not changed.
+    """
+    rounds = runs(node)
+    body = node.attributes["body"].as_graph()
+    size = sum(1 for _ in ir.traversal.RecursiveGraphIterator(body))
+    inner = sum(1 for _ in sites(body))
+    if not rounds or rounds * max(size, 1) > MOST_OPERATORS or rounds * inner > MOST_BODIES:
+        return None
+    piece = piece_of(node, model)
+    loop = next(iter(piece.graph))
+    return alternative(NAME, piece) if unroll(loop, Editor(piece.graph), rounds) else None
+
+
+def unroll(node: ir.Node, editor: Editor, rounds: int) -> bool:
+    """Puts as many copies of its body in the place of a loop as it makes rounds.
 
     Args:
         node: A Loop or Scan; removed if it is unrolled.
         editor: Of the graph.
+        rounds: How many it makes.
 
     Returns:
-        Whether it is.
+        Whether it is unrolled: not if a state is missing or a result is no tensor.
     """
-    rounds = runs(node)
     graph = node.graph
     body = node.attributes["body"].as_graph()
-    size = sum(1 for _ in ir.traversal.RecursiveGraphIterator(body))
-    if not rounds or rounds > MOST_ROUNDS or rounds * size > MOST_OPERATORS or graph is None:
-        return False
     count = carried_count(node)
     is_loop = node.op_type == "Loop"
     first = 2 if is_loop else 0
     state = list(node.inputs[first : first + count])
-    extra = (0 if is_loop else len(node.inputs) - count) + sum(map(is_read, node.outputs[count:]))
-    if extra > MOST_EXTRA or None in state or any(not isinstance(v.type, ir.TensorType | None) for v in node.outputs):
+    if None in state or any(not isinstance(v.type, ir.TensorType | None) for v in node.outputs):
         return False
     stacks: list[list[ir.Value]] = [[] for _ in body.outputs[count + (1 if is_loop else 0) :]]
     assert isinstance(graph, ir.Graph)
@@ -85,6 +106,9 @@ def _stack(node: ir.Node, editor: Editor, index: int, rows: list[ir.Value]) -> i
     assert isinstance(graph, ir.Graph)
     axes = editor.constant(graph, "axes", np.array([axis], np.int64))
     parts = [editor.insert(node, "Unsqueeze", [row, axes], f"{row.name}_row") for row in rows]
+    while len(parts) > MOST_JOINED:
+        groups = [parts[k : k + MOST_JOINED] for k in range(0, len(parts), MOST_JOINED)]
+        parts = [editor.insert(node, "Concat", group, "some_rows", axis=axis) for group in groups]
     return editor.insert(node, "Concat", parts, "rows", axis=axis)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import onnx_ir as ir
 
 from eqsat.bounds import without_collection
+from eqsat.egraph.alternatives import Alternative, constructors, write_alternatives
 from eqsat.egraph.answer import Answerer
 from eqsat.egraph.approximate import DEQUANTIZE, NAME, QUANTIZE, Approximation, write_approximations
 from eqsat.egraph.bindings import bindings
@@ -60,6 +61,7 @@ class Saturation:
         approximations: Tensors that may be rounded.
         guard: When the time is over, :class:`eqsat.egraph.engine.TimeUp` is raised, here and in ``run``.
         places: Sizes by symbol at which costs are taken, where sizes are free.
+        alternatives: Other programs of pieces of the model.
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
 
     Attributes:
@@ -79,12 +81,14 @@ class Saturation:
         guard: LastGuard | None = None,
         record: bool = False,
         places: Sequence[Mapping[str, int]] = (),
+        alternatives: Sequence[Alternative] = (),
     ) -> None:
         self.model = model
         self.places = tuple(places)
         self.record = record
         self._sources = (tuple(rules), tuple(targets), tuple(raw))
-        self.limits = (limits or Limits()).for_model(len(model.graph))
+        beside = sum(len(alternative.model.graph) for alternative in alternatives)
+        self.limits = (limits or Limits()).for_model(len(model.graph) + beside)
         self.progress = progress
         self.engine = Engine()
         self.engine.guard = guard or LastGuard()
@@ -99,6 +103,7 @@ class Saturation:
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
         self.approximations = tuple(approximations)
+        self.alternatives = tuple(alternatives)
         with without_collection():
             self._prepare(rules, targets, raw)
 
@@ -112,6 +117,8 @@ class Saturation:
         for constructor in self.encoding.constructors:
             vocabulary.add(constructor)
         for constructor in (QUANTIZE, DEQUANTIZE) if self.approximations else ():
+            vocabulary.add(constructor)
+        for constructor in constructors(self.alternatives):
             vocabulary.add(constructor)
         numbers = [self._register(rule.name, str(rule.place)) for rule in rules]
         clauses = vocabulary.compile_rules(rules, numbers, engine.look_at_clock)
@@ -128,6 +135,7 @@ class Saturation:
         self._states = [self._state(c) for c in clauses]
         known = set(vocabulary.constructors)
         coarse = [(t, c, self._register(f"{t.name}.{c.name}", str(c.place))) for t in targets for c in t.composites]
+        self._write_alternatives()
         if self.approximations:
             self.names.append(NAME)
             write_approximations(engine, self.tables, self.encoding, self.approximations, len(self.names) - 1)
@@ -139,6 +147,22 @@ class Saturation:
         self._raw = bool(raw)
         if raw:
             engine.run_text(["(ruleset user)", *raw])
+
+    def _write_alternatives(self) -> None:
+        numbers: dict[str, int] = {}
+        for alternative in self.alternatives:
+            if alternative.name not in numbers:
+                numbers[alternative.name] = self._register(alternative.name, "")
+            statistics = self.statistics[numbers[alternative.name] - 2]
+            statistics.matches, statistics.applied = statistics.matches + 1, statistics.applied + 1
+        write_alternatives(
+            self.engine,
+            self.tables,
+            self.encoding,
+            self.alternatives,
+            [numbers[a.name] for a in self.alternatives],
+            len(self.encoding.values) + len(self.approximations),
+        )
 
     def _pin(self) -> None:
         facts = [
@@ -157,7 +181,17 @@ class Saturation:
     def recorded(self) -> Saturation:
         """The same saturation once more, with its matches kept in full."""
         rules, targets, raw = self._sources
-        again = Saturation(self.model, rules, targets, self.limits, None, raw, self.approximations, record=True)
+        again = Saturation(
+            self.model,
+            rules,
+            targets,
+            self.limits,
+            None,
+            raw,
+            self.approximations,
+            record=True,
+            alternatives=self.alternatives,
+        )
         again.run()
         return again
 

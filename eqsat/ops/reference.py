@@ -103,7 +103,26 @@ class _Metered:
 
 
 class Loop(_Metered, ReferenceLoop):
-    """The reference's loop, metered."""
+    """The reference's loop, metered; that of onnx 1.23 makes no round without a condition, and joins rows that it
+    should stack.
+    """
+
+    def _run(
+        self, trips: Any, go: Any, *states: Any, context: Any = None, attributes: Any = None, **_: Any
+    ) -> tuple[Any, ...]:
+        given, made = self.body.input_names, self.body.output_names
+        going, current = True if go is None else bool(np.asarray(go).reshape(-1)[0]), list(states)
+        rows: list[list[Any]] = [[] for _ in made[1 + len(states) :]]
+        limit = None if trips is None else int(np.asarray(trips).reshape(-1)[0])
+        trip = 0
+        while going and (limit is None or trip < limit):
+            inputs = {**(context or {}), **dict(zip(given, [np.array(trip), np.array(True), *current], strict=True))}
+            outputs = self._run_body(inputs, attributes=attributes)
+            going, current = bool(np.asarray(outputs[0]).reshape(-1)[0]), list(outputs[1 : 1 + len(states)])
+            for row, value in zip(rows, outputs[1 + len(states) :], strict=True):
+                row.append(value)
+            trip += 1
+        return (*current, *(np.stack(row) for row in rows))
 
 
 class Scan(_Metered, ReferenceScan):

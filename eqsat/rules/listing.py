@@ -51,8 +51,11 @@ def composite_patterns(target: Target) -> dict[str, str]:
 
 
 def short_place(place: Place | str) -> str:
-    """``file:line`` of a place; shipped files by their path in the repository, others as they were given."""
-    return _short(str(place))
+    """``file:line`` of a place; shipped files by their path in the repository, others as they were given.
+
+    What Python finds has no place in a file, and an empty text stands for it.
+    """
+    return _short(str(place)) if place else ""
 
 
 @lru_cache(maxsize=8192)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from eqsat.egraph.alternatives import Alternative
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
@@ -35,6 +36,7 @@ def saturate(
     egg: Sequence[str] = (),
     approximations: Sequence[Approximation] = (),
     places: Sequence[Mapping[str, int]] = (),
+    alternatives: Sequence[Alternative] = (),
 ) -> Saturated:
     """Encodes a model and applies rules until nothing is new, or for half of the time that is left.
 
@@ -52,6 +54,7 @@ def saturate(
             approximations,
             clock.guard,
             places=places,
+            alternatives=alternatives,
         )
     with clock.stage("saturate"):
         saturation.run()

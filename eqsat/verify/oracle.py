@@ -260,9 +260,6 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
     problem = _fault_of_reference(op, attrs, inputs)
     if problem:
         raise Failed(f"the reference is wrong {problem}")
-    if op == OpKey("", "Loop") and len(inputs) > 1 and inputs[1] is None:
-        # The reference of onnx 1.23 makes no round of a loop without a condition.
-        inputs = [inputs[0], np.asarray(True), *inputs[2:]]
     names = _captured(attrs)
     own_inputs = len(inputs) - len(names)
     node = ReferenceNode(op, opset.opset_version(op.domain), to_protos(attrs, op), outputs, opset.PINNED_OPSET)

@@ -1,0 +1,1 @@
+"""Loops that only step a recurrent cell, as the operators LSTM, GRU and RNN."""

@@ -1,0 +1,332 @@
+"""Matches the normal form of a round with the cells that ONNX has operators for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eqsat.control.recurrent.lanes import Atom, Block, Lanes, Monomial, Source, masks, without_mask
+
+ONNX_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """``activation(x W + h R + c * peephole + bias)``.
+
+    Attributes:
+        sources: By row that the cell reads its weights.
+        recurrent: Weights of the state, (lanes of the state, lanes).
+        bias: A number for each lane.
+        activation: Its name.
+        peephole: Factors of the second state, None without.
+    """
+
+    sources: Mapping[Source, np.ndarray]
+    recurrent: np.ndarray
+    bias: np.ndarray
+    activation: str
+    peephole: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A cell that a round steps.
+
+    Attributes:
+        op: LSTM, GRU or RNN.
+        states: Names of the rows that are its states: h, and of an LSTM c.
+        gates: By letter, as ONNX names them.
+        made: The new state h, where a sample is active.
+        lengths: Name of the lengths of samples; empty if all are active in all rounds.
+        outer: The activation of an LSTM's output.
+        input_forget: Whether the forget gate is one minus the input gate.
+        after: Whether a GRU resets the product with the state, and its bias then.
+        candidate_bias: That bias.
+    """
+
+    op: str
+    states: tuple[str, ...]
+    gates: Mapping[str, Gate]
+    made: Block
+    lengths: str = ""
+    outer: str = "Tanh"
+    input_forget: bool = False
+    after: bool = False
+    candidate_bias: np.ndarray | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(dict.fromkeys(s for gate in self.gates.values() for s in gate.sources))
+
+
+class Mismatch(Exception):
+    """The round does not step such a cell."""
+
+
+def cells(lanes: Lanes, made: Mapping[str, Block]) -> list[Cell]:
+    """The cells that a round steps.
+
+    Args:
+        lanes: What the blocks are made of.
+        made: By name of a state its next value.
+    """
+    found: list[Cell] = []
+    for h in made:
+        for second in (*(c for c in made if c != h), None):
+            try:
+                found.append(_cell(lanes, made, h, second))
+                break
+            except Mismatch:
+                continue
+    return found
+
+
+def _cell(lanes: Lanes, made: Mapping[str, Block], h: str, c: str | None) -> Cell:
+    lengths = ""
+    states = (h,) if c is None else (h, c)
+    blocks: list[Block] = []
+    for name in states:
+        block = made[name]
+        found = masks(block)
+        if found:
+            lengths = next(iter(found))
+            block, held = without_mask(block, lengths)
+            if len(found) > 1 or not _is_state(held, name):
+                raise Mismatch
+        elif lengths:
+            raise Mismatch
+        blocks.append(block)
+    if lengths and any(not masks(made[name]) for name in states):
+        raise Mismatch
+    matcher = _Matcher(lanes, states)
+    cell = matcher.lstm(blocks) if c is not None else matcher.gru(blocks[0]) or matcher.rnn(blocks[0])
+    return Cell(cell.op, states, cell.gates, blocks[0], lengths, cell.outer, cell.input_forget, cell.after, cell.candidate_bias)
+
+
+def _is_state(block: Block, name: str) -> bool:
+    return not block.constant.any() and not block.linear and list(block.lanes) == [(Atom("base", name),)] and _ones(block)
+
+
+def _ones(block: Block) -> bool:
+    return all((factors == 1).all() for factors in block.lanes.values())
+
+
+@dataclass
+class _Matcher:
+    lanes: Lanes
+    states: tuple[str, ...]
+
+    # ---- LSTM ------------------------------------------------------------------------------------------
+
+    def lstm(self, blocks: Sequence[Block]) -> Cell:
+        made, cell = blocks
+        leave, outer = self._output(made, cell)
+        coupled = False
+        c = Atom("base", self.states[1])
+        products = self._products(cell)
+        if products.get((c,)) == 1.0:
+            coupled = True
+            del products[(c,)]
+            pair = next((m for m, sign in products.items() if c in m and sign == -1.0), None)
+            if pair is None:
+                raise Mismatch
+            enter = forget = _other(pair, c)
+        else:
+            pair = next((m for m, sign in products.items() if c in m and sign == 1.0), None)
+            if pair is None:
+                raise Mismatch
+            enter, forget = None, _other(pair, c)
+        del products[pair]
+        if len(products) != 1 or len(rest := next(iter(products))) != 2 or products[rest] != 1.0:
+            raise Mismatch
+        if enter is None:
+            gates = [a for a in rest if a.kind == "activation" and a.name == forget.name]
+            # Where all activations are equal, it does not matter which one is the gate.
+            enter = next((a for a in gates if _other(rest, a).kind == "activation"), None)
+        if enter is None or enter not in rest:
+            raise Mismatch
+        new = _other(rest, enter)
+        names = {forget.name, enter.name, leave.name}
+        if len(names) != 1 or new.kind != "activation":
+            raise Mismatch
+        gates = {
+            "i": self._gate(enter),
+            "o": self._gate(leave, cell),
+            "f": self._gate(forget),
+            "c": self._gate(new),
+        }
+        if gates["c"].peephole is not None:
+            raise Mismatch
+        return Cell("LSTM", self.states, gates, made, outer=outer, input_forget=coupled)
+
+    def _output(self, made: Block, cell: Block) -> tuple[Atom, str]:
+        """The output gate, and the activation of the cell's state."""
+        products = self._products(made)
+        if len(products) != 1:
+            raise Mismatch
+        (pair, sign), = products.items()
+        inner = next((a for a in pair if a.kind == "activation" and a.key == cell.key), None)
+        if sign != 1.0 or len(pair) != 2 or inner is None:
+            raise Mismatch
+        leave = _other(pair, inner)
+        if leave.kind != "activation":
+            raise Mismatch
+        return leave, inner.name
+
+    # ---- GRU -------------------------------------------------------------------------------------------
+
+    def gru(self, made: Block) -> Cell | None:
+        products = self._products(made)
+        h = Atom("base", self.states[0])
+        if len(products) != 3:
+            return None
+        pairs = [m for m in products if len(m) == 2]
+        single = next((m for m in products if len(m) == 1), None)
+        held = next((m for m in pairs if h in m), None)
+        if len(pairs) != 2 or single is None or held is None:
+            return None
+        update = _other(held, h)
+        other = next(m for m in pairs if m != held)
+        if update not in other:
+            return None
+        new = _other(other, update)
+        if update.kind != "activation" or new.kind != "activation":
+            return None
+        gate = self._gate(update)
+        if products == {(new,): 1.0, other: -1.0, held: 1.0}:
+            pass
+        elif products == {(h,): 1.0, held: -1.0, other: 1.0} and gate.activation in ("Sigmoid", "HardSigmoid"):
+            gate = _opposite(gate)
+        else:
+            return None
+        return self._with_candidate(made, gate, new)
+
+    def _with_candidate(self, made: Block, update: Gate, new: Atom) -> Cell:
+        inner = self.lanes.inside[new.key]
+        h = self.states[0]
+        resets = [(m, a) for m in inner.lanes for a in m if a.kind == "activation"]
+        computed = [s for s in inner.linear if s.key and self._is_reset_state(s)]
+        after, bias, recurrent = bool(resets), None, None
+        if resets and not computed:
+            reset = resets[0][1]
+            bias = np.zeros(inner.width)
+            for monomial, factors in inner.lanes.items():
+                if monomial == (reset,):
+                    bias = bias + factors
+                elif reset in monomial and len(monomial) == 2 and _other(monomial, reset).kind == "affine":
+                    if recurrent is not None or not (factors == 1).all():
+                        raise Mismatch
+                    affine = self.lanes.as_weights(self.lanes.inside[_other(monomial, reset).key])
+                    if set(affine.linear) != {Source(h)} or affine.lanes:
+                        raise Mismatch
+                    recurrent, bias = affine.linear[Source(h)], bias + affine.constant
+                elif reset in monomial:
+                    raise Mismatch
+            lanes = {m: f for m, f in inner.lanes.items() if reset not in m}
+            inner = Block(inner.constant, lanes, inner.linear)
+        elif len(computed) == 1 and not resets:
+            reset, _ = self._reset_state(computed[0])
+            recurrent = inner.linear[computed[0]]
+            inner = Block(inner.constant, inner.lanes, {s: w for s, w in inner.linear.items() if s != computed[0]})
+        else:
+            raise Mismatch
+        if recurrent is None:
+            raise Mismatch
+        gate = self._affine(inner, new.name)
+        if gate.recurrent.any():
+            raise Mismatch
+        reset_gate = self._gate(reset)
+        if reset_gate.activation != update.activation:
+            raise Mismatch
+        candidate = Gate(gate.sources, recurrent, gate.bias, new.name)
+        gates = {"z": update, "r": reset_gate, "h": candidate}
+        return Cell("GRU", self.states, gates, made, after=after, candidate_bias=bias)
+
+    def _is_reset_state(self, source: Source) -> bool:
+        try:
+            self._reset_state(source)
+        except Mismatch:
+            return False
+        return True
+
+    def _reset_state(self, source: Source) -> tuple[Atom, Atom]:
+        """The reset gate and the state that a computed row is the product of."""
+        products = self._products(self.lanes.inside[source.key])
+        h = Atom("base", self.states[0])
+        if len(products) != 1:
+            raise Mismatch
+        (pair, sign), = products.items()
+        if sign != 1.0 or len(pair) != 2 or h not in pair:
+            raise Mismatch
+        return _other(pair, h), h
+
+    # ---- RNN -------------------------------------------------------------------------------------------
+
+    def rnn(self, made: Block) -> Cell:
+        products = self._products(made)
+        if len(products) != 1:
+            raise Mismatch
+        (monomial, sign), = products.items()
+        if sign != 1.0 or len(monomial) != 1 or monomial[0].kind != "activation":
+            raise Mismatch
+        gate = self._gate(monomial[0])
+        if not gate.recurrent.any():
+            raise Mismatch
+        return Cell("RNN", self.states, {"h": gate}, made)
+
+    # ---- parts -----------------------------------------------------------------------------------------
+
+    def _products(self, block: Block) -> dict[Monomial, float]:
+        """The products that a block is the sum of, each with the one factor of all its lanes."""
+        if block.linear or block.constant.any():
+            raise Mismatch
+        found = {}
+        for monomial, factors in block.lanes.items():
+            if (factors != factors[0]).any():
+                raise Mismatch
+            found[monomial] = float(factors[0])
+        return found
+
+    def _gate(self, atom: Atom, cell: Block | None = None) -> Gate:
+        if atom.kind != "activation":
+            raise Mismatch
+        return self._affine(self.lanes.inside[atom.key], atom.name, cell)
+
+    def _affine(self, block: Block, activation: str, cell: Block | None = None) -> Gate:
+        """A gate of an affine expression; the second state may be a summand, or with ``cell`` its next value."""
+        peephole = None
+        lanes = dict(block.lanes)
+        if len(self.states) > 1:
+            looked = [(Atom("base", self.states[1]),)] if cell is None else list(cell.lanes)
+            factors = [lanes.pop(m, None) for m in looked]
+            if any(f is not None for f in factors):
+                peephole = factors[0]
+                signs = [1.0] if cell is None else [cell.lanes[m] for m in looked]
+                for f, sign in zip(factors, signs, strict=True):
+                    if peephole is None or f is None or not np.array_equal(f, peephole * sign):
+                        raise Mismatch
+        plain = self.lanes.as_weights(Block(block.constant, lanes, block.linear))
+        if plain.lanes:
+            raise Mismatch
+        h = Source(self.states[0])
+        size = self.lanes.widths[self.states[0]]
+        if block.width != size or any(s.name in self.states[1:] for s in plain.linear if s.name):
+            raise Mismatch
+        recurrent = plain.linear.get(h, np.zeros((size, size)))
+        sources = {s: w for s, w in plain.linear.items() if s != h}
+        return Gate(sources, recurrent, plain.constant, activation, peephole)
+
+
+def _other(pair: Monomial, one: Atom) -> Atom:
+    if len(pair) != 2:
+        raise Mismatch
+    return pair[1] if pair[0] == one else pair[0]
+
+
+def _opposite(gate: Gate) -> Gate:
+    """One minus a gate: ``1 - sigmoid(a)`` is ``sigmoid(-a)``."""
+    bias = -gate.bias if gate.activation == "Sigmoid" else 1.0 - gate.bias
+    return Gate({s: -w for s, w in gate.sources.items()}, -gate.recurrent, bias, gate.activation)

@@ -1,0 +1,92 @@
+"""Integers of a loop: numbers of rounds and positions, as multiples of the round's number plus sizes of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.control.edit import constant_of
+
+_SAME = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
+"""Operators that keep the number of a scalar, or of a tensor with one element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``times * round + size + offset``.
+
+    Attributes:
+        size: Name of a symbolic dimension, empty for none.
+    """
+
+    times: int = 0
+    size: str = ""
+    offset: int = 0
+
+    def plus(self, other: Position) -> Position | None:
+        if self.size and other.size:
+            return None
+        return Position(self.times + other.times, self.size or other.size, self.offset + other.offset)
+
+    def minus(self, other: Position) -> Position | None:
+        if other.size and other.size != self.size:
+            return None
+        return Position(self.times - other.times, "" if other.size else self.size, self.offset - other.offset)
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.times == 0
+
+
+def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
+    """An integer that the graph around a loop computes from constants and sizes; None if that is not known."""
+    if value is None or depth > 16:
+        return None
+    array = constant_of(value)
+    if array is not None:
+        return Position(offset=int(array.reshape(-1)[0])) if array.size == 1 and array.dtype.kind in "iu" else None
+    node = value.producer()
+    if node is None or node.domain:
+        return None
+    if node.op_type in _SAME:
+        return outer_number(node.inputs[0], depth + 1)
+    if node.op_type in ("Gather", "Slice"):
+        return _size(node)
+    if node.op_type in ("Add", "Sub"):
+        one, other = (outer_number(v, depth + 1) for v in node.inputs)
+        if one is None or other is None:
+            return None
+        return one.plus(other) if node.op_type == "Add" else one.minus(other)
+    return None
+
+
+def dimension(dim: int | ir.SymbolicDim | str | None) -> Position | None:
+    """A size of a tensor."""
+    if isinstance(dim, int):
+        return Position(offset=dim)
+    name = dim.value if isinstance(dim, ir.SymbolicDim) else dim
+    return Position(size=name) if name else None
+
+
+def _size(node: ir.Node) -> Position | None:
+    """The dimension that a Gather or Slice takes out of a Shape."""
+    source = node.inputs[0]
+    while source is not None and (found := source.producer()) is not None and found.op_type in ("Identity", "Cast"):
+        source = found.inputs[0]
+    shape = None if source is None else source.producer()
+    if shape is None or shape.op_type != "Shape" or shape.inputs[0] is None or shape.inputs[0].shape is None:
+        return None
+    dims = list(shape.inputs[0].shape)
+    start = shape.attributes["start"].as_int() if "start" in shape.attributes else 0
+    stop = shape.attributes["end"].as_int() if "end" in shape.attributes else len(dims)
+    dims = dims[start:stop]
+    numbers = [constant_of(v) for v in node.inputs[1:]]
+    if any(n is None or n.size != 1 for n in numbers):
+        return None
+    given = [int(np.asarray(n).reshape(-1)[0]) for n in numbers]
+    if node.op_type == "Slice":
+        chosen = dims[slice(given[0], given[1], given[3] if len(given) > 3 else 1)]
+        return dimension(chosen[0]) if len(chosen) == 1 else None
+    return dimension(dims[given[0]]) if -len(dims) <= given[0] < len(dims) else None

@@ -1,0 +1,138 @@
+"""Equal programs of a piece of the model that no pattern describes: they become e-nodes beside those of the model.
+
+A rule matches operators. What a loop computes over all of its rounds is no pattern of operators, so that Python finds
+it. The e-graph then contains both programs of the piece, rules see both, and extraction chooses by cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import onnx_ir as ir
+
+from eqsat.egraph.bindings import bindings
+from eqsat.egraph.encode import CHUNK, Encoding, node_constructor, operands
+from eqsat.egraph.engine import SPAN, Engine, call, integer
+from eqsat.egraph.intern import Tables
+from eqsat.egraph.language import Constructor
+from eqsat.ops.properties import is_deterministic
+from eqsat.schema.attributes import op_key, to_attrs
+from eqsat.schema.types import type_of
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Another program of a piece of the model.
+
+    Attributes:
+        name: Of what found it, in the place of a rule's name.
+        model: As loaded; its inputs have the names of the model's values that they are.
+        results: By output of the model, the name of the value that it equals.
+        numerics: How far values may change, as for a rule.
+    """
+
+    name: str
+    model: ir.Model
+    results: tuple[str, ...]
+    numerics: Literal["exact", "real"] = "exact"
+
+
+def constructors(alternatives: Sequence[Alternative]) -> Iterator[Constructor]:
+    """The constructors of all nodes, which must be declared before they are written."""
+    for alternative in alternatives:
+        for node in alternative.model.graph:
+            yield node_constructor(node, len(operands(node)[0]))
+
+
+def can_be_written(model: ir.Model) -> bool:
+    """Whether all nodes of a piece can be e-nodes beside others: none is random, or a leaf for its many operands."""
+    return all(
+        is_deterministic(op_key(node), to_attrs(node), training=len(node.inputs) > 2)
+        and not node_constructor(node, len(operands(node)[0])).is_wide
+        for node in model.graph
+    )
+
+
+def write_alternatives(
+    engine: Engine,
+    tables: Tables,
+    encoding: Encoding,
+    alternatives: Sequence[Alternative],
+    rules: Sequence[int],
+    first: int,
+) -> None:
+    """Unites values of the model with what the alternatives compute for them.
+
+    Args:
+        rules: For each alternative the rule number of its e-nodes.
+        first: From here on numbers of values are free.
+    """
+    outer = {value.name: k for k, value in enumerate(encoding.values)}
+    for alternative, rule in zip(alternatives, rules, strict=True):
+        writer = _Writer(engine, tables, rule, first)
+        writer.write(alternative, outer)
+        first = writer.free
+
+
+class _Writer:
+    """Writes one alternative; chunks of nodes refer to each other by numbers of values."""
+
+    def __init__(self, engine: Engine, tables: Tables, rule: int, free: int) -> None:
+        self.engine = engine
+        self.tables = tables
+        self.rule = rule
+        self.free = free
+        self._numbers: dict[ir.Value, int] = {}
+        self._local: set[int] = set()
+        self._actions: list[Any] = []
+
+    def write(self, alternative: Alternative, outer: dict[str | None, int]) -> None:
+        graph = alternative.model.graph
+        for value in graph.initializers.values():
+            assert value.const_value is not None
+            self._define(value, call("Const", integer(self.tables.constants.of_tensor(value.const_value))))
+        for value in graph.inputs:
+            self._numbers[value] = outer[value.name]
+        for index, node in enumerate(graph):
+            inputs, attrs = operands(node)
+            constructor = node_constructor(node, len(inputs))
+            args = [integer(self.tables.attrs.id(attrs)), *(self._read(v) for v in inputs)]
+            self._actions.append(bindings.Set(SPAN, f"made_{constructor.name}", args, integer(self.rule)))
+            expression = call(constructor.name, *args)
+            if constructor.outputs:
+                name = f"m{index}"
+                self._actions.append(bindings.Let(SPAN, name, expression))
+                for i, value in enumerate(node.outputs):
+                    self._define(value, call("out", bindings.Var(SPAN, name), integer(i)))
+            else:
+                self._define(node.outputs[0], expression)
+            if len(self._actions) > 4 * CHUNK:
+                self._flush()
+        for value, name in zip(graph.outputs, alternative.results, strict=True):
+            self._actions.append(bindings.Union(SPAN, call("ref", integer(outer[name])), self._read(value)))
+        self._flush()
+
+    def _define(self, value: ir.Value, expression: Any) -> None:
+        number, self.free = self.free, self.free + 1
+        variable = bindings.Var(SPAN, f"a{number}")
+        self._actions.append(bindings.Let(SPAN, variable.name, expression))
+        self._actions.append(bindings.Union(SPAN, call("ref", integer(number)), variable))
+        kind = type_of(value)
+        if kind is not None:
+            # Without it the analysis would take one round for each layer.
+            self._actions.append(bindings.Set(SPAN, "type", [variable], integer(self.tables.types.id(kind))))
+        self._numbers[value] = number
+        self._local.add(number)
+
+    def _read(self, value: ir.Value | None) -> Any:
+        if value is None:
+            return call("Const", integer(0))
+        number = self._numbers[value]
+        return bindings.Var(SPAN, f"a{number}") if number in self._local else call("ref", integer(number))
+
+    def _flush(self) -> None:
+        self.engine.run_once(self._actions)
+        self._actions.clear()
+        self._local.clear()

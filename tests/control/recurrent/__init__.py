@@ -1,0 +1,1 @@
+"""Tests of recurrent cells in loops."""
