@@ -28,7 +28,7 @@ from eqsat.control.totals import (
 from eqsat.egraph.alternatives import Alternative
 from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.engine import TimeUp
-from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN, RuleStatistics
+from eqsat.egraph.limits import MOST_PLACED, MOST_REWRITTEN
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError, OptimizationError, VerificationError
@@ -48,6 +48,7 @@ from eqsat.stages.clock import Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import Limited, check_objective, extract
 from eqsat.stages.load import Loaded, load
+from eqsat.stages.notes import about_sizes, about_undecided
 from eqsat.stages.options import Objective, SearchOptions
 from eqsat.stages.price import Priced, price
 from eqsat.stages.saturate import saturate
@@ -56,9 +57,6 @@ from eqsat.verify.verify import Verifier, switched_off
 
 if TYPE_CHECKING:
     import onnx
-
-MOST_UNDECIDED = 5
-"""Rules and composites that a note on free sizes lists."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class Search:
         given = loaded.model
         size = len(given.graph)
         # What is to be said of sizes is said of the whole model.
-        untouched, notes = "", [*loaded.notes, *(_about_sizes(loaded) if counts is None else ())]
+        untouched, notes = "", [*loaded.notes, *(about_sizes(loaded) if counts is None else ())]
         found: Priced | None = None
         nested: Nested[Search] = Nested()
         alternatives: tuple[Alternative, ...] = ()
@@ -301,7 +299,7 @@ class Search:
             seconds=clock.seconds,
             objective=objective,
             numerics=self.options.numerics,
-            notes=(*self.notes, *_about_undecided(self.saturation.statistics)),
+            notes=(*self.notes, *about_undecided(self.saturation.statistics)),
         )
         summary = summary_with_bodies(summary, inner, self._bodies_of_input(every))
         if self.given is not None and self.given is not self.model:
@@ -406,24 +404,6 @@ class Search:
         except EqsatError:
             return False
         return False
-
-
-def _about_sizes(loaded: Loaded) -> list[str]:
-    if not loaded.sizes:
-        return []
-    places = where_costed(loaded.sizes)
-    values = [", ".join(f"{name} = {size}" for name, size in place.items()) for place in places]
-    costs = f"costs are at {values[0]}" if len(places) == 1 else f"costs are the mean of those at {'; '.join(values)}"
-    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
-
-
-def _about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:
-    """What free sizes kept from being applied, most often first."""
-    rows = sorted((s for s in statistics if s.undecided), key=lambda s: (-s.undecided, s.name))
-    shown = [f"{s.name} ({s.undecided_condition})" for s in rows[:MOST_UNDECIDED]]
-    if len(rows) > len(shown):
-        shown.append(f"and {len(rows) - len(shown)} more, see the table of rules")
-    return [f"not applied because sizes are free, each with a condition that fails: {'; '.join(shown)}"] if rows else []
 
 
 def _costs(loaded: Loaded) -> CostModel:

@@ -91,9 +91,7 @@ class Block:
         )
 
     def plus(self, other: Block) -> Block:
-        return _block(
-            self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear)
-        )
+        return _block(self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear))
 
 
 def _sum(one: Mapping, other: Mapping) -> dict:
