@@ -1,0 +1,31 @@
+"""What a summary says about sizes that stay free: where costs were taken, and what could not be applied for their sake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.egraph.limits import RuleStatistics
+from eqsat.schema.free_sizes import where_costed
+from eqsat.stages.load import Loaded
+
+MOST_UNDECIDED = 5
+"""Rules and composites that a note on free sizes lists."""
+
+
+def about_sizes(loaded: Loaded) -> list[str]:
+    """At which sizes costs are taken, where some are free."""
+    if not loaded.sizes:
+        return []
+    places = where_costed(loaded.sizes)
+    values = [", ".join(f"{name} = {size}" for name, size in place.items()) for place in places]
+    costs = f"costs are at {values[0]}" if len(places) == 1 else f"costs are the mean of those at {'; '.join(values)}"
+    return [f"sizes stay free, and rules and kernels apply only where they hold for all of them; {costs}"]
+
+
+def about_undecided(statistics: Sequence[RuleStatistics]) -> list[str]:
+    """What free sizes kept from being applied, most often first."""
+    rows = sorted((s for s in statistics if s.undecided), key=lambda s: (-s.undecided, s.name))
+    shown = [f"{s.name} ({s.undecided_condition})" for s in rows[:MOST_UNDECIDED]]
+    if len(rows) > len(shown):
+        shown.append(f"and {len(rows) - len(shown)} more, see the table of rules")
+    return [f"not applied because sizes are free, each with a condition that fails: {'; '.join(shown)}"] if rows else []
