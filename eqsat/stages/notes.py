@@ -1,4 +1,4 @@
-"""What a summary says about sizes that stay free: where costs were taken, and what could not be applied for their sake."""
+"""What a summary says about free sizes: where costs were taken, and what could not be applied because of them."""
 
 from __future__ import annotations
 

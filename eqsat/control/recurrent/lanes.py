@@ -91,7 +91,9 @@ class Block:
         )
 
     def plus(self, other: Block) -> Block:
-        return _block(self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear))
+        return _block(
+            self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear)
+        )
 
 
 def _sum(one: Mapping, other: Mapping) -> dict:

@@ -172,9 +172,7 @@ class _Rewriting:
         if node.op_type == "Scan":
             value = node.inputs[self.count]
             kind = None if value is None else type_of(value)
-            return (
-                None if kind is None or kind.shape is None else dimension(kind.shape[_of(node, "scan_input_axes", 0)])
-            )
+            return None if kind is None or kind.shape is None else dimension(kind.shape[_of(node, "scan_input_axes", 0)])
         going = run.values.get(self.body.outputs[0])
         if isinstance(going, np.ndarray) and going.all():
             going = Going()

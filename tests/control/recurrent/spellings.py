@@ -92,9 +92,7 @@ def lstm(
     return made
 
 
-def gru(
-    x: str, h: str, h2: str, constants: Constants, *, after: bool, spelling: int = 0, style: Style = "apart"
-) -> Nodes:
+def gru(x: str, h: str, h2: str, constants: Constants, *, after: bool, spelling: int = 0, style: Style = "apart") -> Nodes:
     """A GRU; spellings 0: ``(1 - z) n + z h``, 1: ``n + z (h - n)``, 2: the other way around, ``h + z (n - h)``."""
     one = constants.setdefault("one", np.array(1, np.float32))
     assert one.size == 1
