@@ -219,3 +219,8 @@ class Result:
         from eqsat.report.table import as_text
 
         return as_text(self.summary)
+
+    def _repr_html_(self) -> str:
+        from eqsat.report.table import as_fragment
+
+        return as_fragment(self.summary)

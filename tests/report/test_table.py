@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 
+import eqsat
 from eqsat.report.summary import HostRow, RegionRow, Verification, group_host_operators
 from eqsat.report.table import as_text
 
@@ -112,3 +114,13 @@ def test_grouping_keeps_order_and_separates_reasons() -> None:
         ("Add", ("b",), 2.0),
         ("LRN", ("d",), 8.0),
     ]
+
+
+def test_a_notebook_shows_the_report_without_markup_of_the_model() -> None:
+    x = eqsat.input("x", (2, 3))
+    result = eqsat.optimize(eqsat.graph({"<script>": eqsat.op.Relu(x)}), "dnnl")
+    page = result._repr_html_()
+    assert page.startswith("<pre") and page.endswith("</pre>") and "&lt;script&gt;" in page and "<script" not in page
+    text = re.sub(r"<[^>]*>", "", page)
+    for line in as_text(result.summary, width=100).splitlines():
+        assert html.unescape(line.strip()) in html.unescape(text)

@@ -1,0 +1,148 @@
+"""``eqsat doctor``: what of this machine eqsat can use, what is missing, and the command that brings it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import click
+
+from eqsat.cli.console import echo, echo_json
+from eqsat.cli.options import debug_option, json_option
+
+NEEDED = ("egglog", "numpy", "onnx", "onnx-ir", "networkx")
+"""Packages whose versions decide results or messages."""
+OPTIONAL = {"onnxruntime": "verification then runs the input with numpy alone: pip install onnxruntime"}
+"""Packages that eqsat uses where they are installed, and what is missing without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line.
+
+    Attributes:
+        topic: What was looked at.
+        found: What there is; empty if it is missing.
+        missing: What is required or what to do, if it is missing.
+    """
+
+    topic: str
+    found: str
+    missing: str = ""
+
+
+@click.command()
+@json_option()
+@debug_option
+def doctor(as_json: bool) -> None:
+    """Show what eqsat finds on this machine: packages, C compiler, instruction sets, libraries, cache.
+
+    Nothing here is required but the packages; without a compiler, models run with numpy.
+    """
+    findings = list(examine())
+    if as_json:
+        echo_json([asdict(finding) for finding in findings])
+        return
+    width = max(len(finding.topic) for finding in findings)
+    for finding in findings:
+        colour = None if finding.found else "yellow"
+        echo(finding.found or f"missing: {finding.missing}", head=f"{finding.topic:<{width}}  ", colour=colour)
+
+
+def examine() -> Iterator[Finding]:
+    """All findings; none of them raises, whatever the machine lacks."""
+    from eqsat.version import __version__
+
+    yield Finding("eqsat", __version__)
+    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield from _packages()
+    yield from _machine()
+    command = yield from _compiler()
+    yield from _backends(command)
+    yield from _caches()
+
+
+def _packages() -> Iterator[Finding]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    for name in (*NEEDED, *OPTIONAL):
+        try:
+            yield Finding(name, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, "", OPTIONAL.get(name) or f"pip install {name}")
+
+
+def _machine() -> Iterator[Finding]:
+    import os
+
+    from eqsat import bounds
+    from eqsat.codegen.compiler import native_isas
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding("processors", f"{usable}")
+    with bounds.bounded(memory=None):
+        yield Finding("memory limit", f"{bounds.show_bytes(bounds.current().memory)} for tensors (--memory-limit)")
+    yield Finding("instruction sets", ", ".join(isa.name for isa in native_isas()))
+
+
+def _compiler() -> Iterator[Finding]:
+    """The compiler, which must compile and load a program; returns its command, or nothing."""
+    import ctypes
+    import subprocess
+
+    from eqsat.codegen.compiler import compile_library, find_compiler
+    from eqsat.errors import EqsatError
+
+    try:
+        command = find_compiler()
+        library = ctypes.CDLL(
+            str(compile_library({"doctor.c": "int doctor(int x);\nint doctor(int x) { return x + 1; }\n"}))
+        )
+        if library.doctor(41) != 42:
+            yield Finding("C compiler", "", f"{' '.join(command)} makes programs that compute wrong results")
+            return []
+        done = subprocess.run([*command, "--version"], capture_output=True, encoding="utf-8", check=False)
+        yield Finding("C compiler", f"{' '.join(command)}: {(done.stdout.splitlines() or ['no version'])[0]}")
+        return command
+    except EqsatError as error:
+        yield Finding("C compiler", "", _one_line(error))
+    except OSError as error:
+        yield Finding("C compiler", "", f"its programs cannot be loaded: {error}")
+    return []
+
+
+def _backends(command: list[str]) -> Iterator[Finding]:
+    from eqsat.backends import registry
+    from eqsat.errors import EqsatError
+
+    for name in registry.names():
+        try:
+            backend = registry.named(name)
+            if backend.emits and not command:
+                yield Finding(f"backend {name}", "", "a C compiler is required")
+                continue
+            backend.require(command)
+            yield Finding(f"backend {name}", backend.library or type(backend).__name__)
+        except EqsatError as error:
+            yield Finding(f"backend {name}", "", _one_line(error))
+
+
+def _caches() -> Iterator[Finding]:
+    from eqsat import bounds
+    from eqsat.codegen import cache
+    from eqsat.errors import EqsatError
+    from eqsat.files import cache_folder
+
+    folder = cache_folder()
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    size = sum(path.stat().st_size for path in files)
+    try:
+        limit = f"compiled models take at most {bounds.show_bytes(cache.limit())} (EQSAT_CACHE_LIMIT, in megabytes)"
+    except EqsatError as error:
+        limit = _one_line(error)
+    yield Finding("cache", f"{folder} (EQSAT_CACHE): {len(files):,} files, {bounds.show_bytes(size)}; {limit}")
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines())
