@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -33,6 +34,25 @@ def geometry(task: Task) -> Windows:
     w = task.constant(1)
     assert w is not None
     return windows(task.attributes, task.view(0).shape[2:], w.shape[2:])
+
+
+def reached(task: Task) -> tuple[Windows, np.ndarray]:
+    """The windows and weights without the outer taps that read nothing but padding, as widely dilated ones may."""
+    w = task.constant(1)
+    assert w is not None
+    at, kernel, begin = geometry(task), [], []
+    for axis, size in enumerate(task.view(0).shape[2:]):
+        step, before = at.dilations[axis], at.begin[axis]
+        live = range(at.kernel[axis])
+        if not is_free(size):
+            outputs = range(at.out[axis])
+            starts = {k: k * step - before for k in live}
+            inside = [k for k in live if any(0 <= starts[k] + o * at.strides[axis] < size for o in outputs)]
+            live = range(inside[0], inside[-1] + 1) if inside else live
+        w = w.take(live, axis + 2)
+        kernel.append(len(live))
+        begin.append(before - live[0] * step)
+    return replace(at, kernel=tuple(kernel), begin=tuple(begin)), w
 
 
 def halo(at: Windows, spatial: Shape) -> Halo:

@@ -15,14 +15,13 @@ from eqsat.schema.types import OpKey
 
 
 def _wants(task: Task) -> Wants:
-    at = convolution.geometry(task)
+    at, _ = convolution.reached(task)
     return convolution.nhwc(task, convolution.halo(at, task.view(0).shape[2:]))
 
 
 def _generate(task: Task, isa: Isa) -> Kernel:
-    x, w = task.view(0), task.constant(1)
-    assert w is not None
-    at = convolution.geometry(task)
+    x = task.view(0)
+    at, w = convolution.reached(task)
     groups = x.shape[1] // w.shape[1]
     inputs, outputs = w.shape[1], w.shape[0] // groups
     epilogue = VectorEpilogue(task.epilogue, task.output.shape, 1, isa, first_constant=1)
