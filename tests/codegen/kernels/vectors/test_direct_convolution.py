@@ -66,6 +66,15 @@ SHAPES = {
     "dilated": ((1, 12, 15, 17), 33, (3, 3), dict(dilations=(2, 3), pads=(2, 3, 2, 3))),
     "taps_in_padding": ((1, 12, 6, 7), 33, (3, 3), dict(dilations=(6, 9), pads=(6, 9, 6, 9))),
     "some_taps_in_padding": ((1, 9, 5, 8), 17, (5, 3), dict(dilations=(3, 8), pads=(6, 9, 6, 10), strides=(2, 3))),
+    "half_in_padding": ((1, 12, 9, 20), 33, (3, 3), dict(dilations=(5, 12), pads=(5, 12, 5, 12))),
+    "half_in_padding_of_groups": ((2, 10, 9, 20), 34, (3, 3), dict(dilations=(5, 12), pads=(5, 12, 5, 12), group=2)),
+    "half_in_padding_of_a_row": ((1, 12, 20), 33, (3,), dict(dilations=(12,), pads=(12, 12))),
+    "half_in_padding_strided": (
+        (1, 5, 18, 40),
+        33,
+        (3, 3),
+        dict(dilations=(11, 24), pads=(11, 24, 11, 24), strides=(2, 2)),
+    ),
     "nothing_but_padding": ((1, 6, 3, 3), 17, (2, 2), dict(dilations=(7, 9), pads=(3, 5, 3, 5))),
     "groups": ((1, 24, 6, 6), 36, (3, 3), dict(group=3, pads=(1, 1, 1, 1), strides=(2, 1))),
     "narrow_groups": ((1, 32, 5, 5), 16, (3, 3), dict(group=8, pads=(1, 1, 1, 1))),
@@ -132,3 +141,14 @@ def test_taps_in_padding_take_no_time():
     family, task = case.build(None)
     assert family.wants(task).input(0).halo == ((0, 0),) * 4
     assert family.generate(task, SCALAR).constants[0].size < 2 * 12 * 33 + 200
+
+
+def test_a_window_that_is_half_in_padding_needs_no_halo():
+    """Outputs are computed by the taps that reach them, from one set of weights."""
+    case = conv_case(np.random.default_rng(4), (1, 12, 9, 20), 33, (3, 3), dilations=(5, 12), pads=(5, 12, 5, 12))
+    family, task = case.build(None)
+    assert family.wants(task).input(0).halo == ()
+    assert family.generate(task, SCALAR).constants[0].size < (9 * 12 + 1) * 48 + 200
+    near = conv_case(np.random.default_rng(4), (1, 12, 9, 10), 33, (3, 3), pads=(1, 1, 1, 1))
+    family, task = near.build(None)
+    assert family.wants(task).input(0).halo == ((0, 0), (0, 0), (1, 1), (1, 1))
