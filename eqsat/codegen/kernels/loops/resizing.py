@@ -33,7 +33,7 @@ class Axis:
     weights: Tensor
 
 
-def _plan(task: Task) -> Plan | None:
+def plan_of(task: Task) -> Plan | None:
     """The axes in the order in which they are resized; None unless sizes are known in advance."""
     if any(task.has(k) and task.constant(k) is None for k in (1, 2, 3)):
         return None
@@ -41,7 +41,7 @@ def _plan(task: Task) -> Plan | None:
 
 
 def _accepts(task: Task) -> bool:
-    return are(task, FLOATS | INTEGERS, 0) and task.outputs[0] is not None and _plan(task) is not None
+    return are(task, FLOATS | INTEGERS, 0) and task.outputs[0] is not None and plan_of(task) is not None
 
 
 @loops("resizing loops", "Resize", accepts=_accepts)
@@ -49,7 +49,7 @@ def resize(task: Task) -> Kernel:
     """The nearest elements, or weighted sums of neighbours."""
     template = Template(task)
     x = template.operand(0)
-    plan = _plan(task)
+    plan = plan_of(task)
     assert plan is not None
     work = ir.DataType.DOUBLE if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     nearest: dict[int, Tensor] = {}

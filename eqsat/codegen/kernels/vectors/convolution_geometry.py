@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -14,6 +16,10 @@ from eqsat.ops.windows import Windows, windows
 from eqsat.schema.size_questions import is_free
 
 FLOAT = ir.DataType.FLOAT
+_WORTH = 0.7
+"""Share of the products that lie inside the input, below which it pays to leave out the others."""
+_LEAST_COLUMNS = 4
+_MOST_PARTS = 25
 
 
 def is_float_convolution(task: Task) -> bool:
@@ -33,6 +39,68 @@ def geometry(task: Task) -> Windows:
     w = task.constant(1)
     assert w is not None
     return windows(task.attributes, task.view(0).shape[2:], w.shape[2:])
+
+
+def reached(task: Task) -> tuple[Windows, np.ndarray]:
+    """The windows and weights without the outer taps that read nothing but padding, as widely dilated ones may."""
+    w = task.constant(1)
+    assert w is not None
+    at, kernel, begin = geometry(task), [], []
+    for axis, size in enumerate(task.view(0).shape[2:]):
+        step, before = at.dilations[axis], at.begin[axis]
+        live = range(at.kernel[axis])
+        if not is_free(size):
+            outputs = range(at.out[axis])
+            starts = {k: k * step - before for k in live}
+            inside = [k for k in live if any(0 <= starts[k] + o * at.strides[axis] < size for o in outputs)]
+            live = range(inside[0], inside[-1] + 1) if inside else live
+        w = w.take(live, axis + 2)
+        kernel.append(len(live))
+        begin.append(before - live[0] * step)
+    return replace(at, kernel=tuple(kernel), begin=tuple(begin)), w
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Neighbouring outputs of one axis whose windows have the same taps inside the input.
+
+    Attributes:
+        first: The first output.
+        count: How many.
+        tap: The first tap.
+        taps: How many.
+    """
+
+    first: int
+    count: int
+    tap: int
+    taps: int
+
+
+def regions(task: Task, at: Windows) -> list[list[Reached]] | None:
+    """The outputs of each axis by the taps that reach them, where much of the windows is padding; else None."""
+    found: list[list[Reached]] = []
+    whole, inside = 1, 1
+    for axis, size in enumerate(task.view(0).shape[2:]):
+        if is_free(size):
+            return None
+        parts: list[Reached] = []
+        for o in range(at.out[axis]):
+            start = o * at.strides[axis] - at.begin[axis]
+            live = [k for k in range(at.kernel[axis]) if 0 <= start + k * at.dilations[axis] < size]
+            if not live:
+                return None
+            part = Reached(o, 1, live[0], len(live))
+            if parts and (parts[-1].tap, parts[-1].taps) == (part.tap, part.taps):
+                parts[-1] = replace(parts[-1], count=parts[-1].count + 1)
+            else:
+                parts.append(part)
+        found.append(parts)
+        whole *= at.out[axis] * at.kernel[axis]
+        inside *= sum(part.count * part.taps for part in parts)
+    # Smaller parts fill fewer registers.
+    is_wide = min(part.count for part in found[-1]) >= _LEAST_COLUMNS
+    return found if inside < _WORTH * whole and is_wide and math.prod(map(len, found)) <= _MOST_PARTS else None
 
 
 def halo(at: Windows, spatial: Shape) -> Halo:

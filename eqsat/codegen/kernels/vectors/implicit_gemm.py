@@ -59,6 +59,21 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Selected:
+    """Packed weights with biases, of which some rows are used.
+
+    Attributes:
+        steps: Rows of a panel, without biases.
+        first: The first row that is used.
+        rows: From one iteration of each loop of the reduction to the next; those of the innermost loop adjoin.
+    """
+
+    steps: int
+    first: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """An implicit GEMM.
 
@@ -81,7 +96,7 @@ class Problem:
     taps: tuple[tuple[int, int], ...]
     channels: int
     channel: Mapping[str, int]
-    layout: Packed | Rows = field(default=Packed())
+    layout: Packed | Selected | Rows = field(default=Packed())
     origin: Mapping[str, int] = field(default_factory=dict)
 
     def inside(self, axis: Axis) -> Problem:
@@ -200,8 +215,10 @@ class _Writer:
         self.rows, self.columns, self.tile = plan(problem, isa)
         self.width = panel_width(problem.channels)
         layout = problem.layout
-        self.packed = isinstance(layout, Packed)
-        self.panel = packed_size(self.width, problem.steps, bias=layout.bias) if isinstance(layout, Packed) else 0
+        self.selected = layout if isinstance(layout, Selected) else Selected(problem.steps, 0, ())
+        self.packed = not isinstance(layout, Rows)
+        self.biased = self.packed and not (isinstance(layout, Packed) and not layout.bias)
+        self.panel = packed_size(self.width, self.selected.steps, bias=self.biased) if self.packed else 0
         self.results = [problem.output, *epilogue.strides]
         self.outer: list[Loop] = []
 
@@ -222,6 +239,7 @@ class _Writer:
             nests=nests,
             taps=taps[:-1],
             run=taps[-1],
+            jumps=[n * self.width for n in self.selected.rows],
             input=problem.input,
             weights=problem.weights,
             output=problem.output,
@@ -303,9 +321,9 @@ class _Writer:
             step = layout.step
             if live % self.lanes:
                 weights[-1] = f"load_part@(wr + {at_vector[-1]}, {live % self.lanes})"
-        elif layout.bias:
+        elif self.biased:
             initial = [f"LD@({w}p + {k})" for k in at_vector]
-            skip = self.width
+            skip = self.width * (1 + self.selected.first)
         stores = []
         for m, place in enumerate(places):
             for v in range(vectors):

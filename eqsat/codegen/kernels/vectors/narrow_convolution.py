@@ -20,6 +20,7 @@ from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import transposed_geometry
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
+from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band
 from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import any_free
@@ -279,15 +280,7 @@ class _Writer:
         """Statements that bring the phases of one vector of columns side by side and store them."""
         written = self.at.written[-1]
         phases = [f"c{r}_{m}_{v}" if r < self.y.shape[self.last] else "SPLAT@(0.0f)" for r in range(written)]
-        lines: list[str] = []
-        if written == 1:
-            values = phases
-        elif written == 2:
-            values = [f"zip_low@({phases[0]}, {phases[1]})", f"zip_high@({phases[0]}, {phases[1]})"]
-        else:
-            lines.append(f"float z[{written * self.lanes}];")
-            lines += [f"store_strided@(z + {r}, {value}, {written}, {self.lanes});" for r, value in enumerate(phases)]
-            values = [f"LD@(z + {k * self.lanes})" for k in range(written)]
+        lines, values = interleaved(phases, self.lanes)
         for k, value in enumerate(values):
             some = min(self.lanes, live - k * self.lanes)
             if some <= 0:

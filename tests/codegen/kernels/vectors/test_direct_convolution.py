@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eqsat.codegen.isa import SCALAR
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import UNIT, Case, run
 
@@ -63,6 +64,18 @@ SHAPES = {
     "tall": ((2, 8, 30, 1), 48, (3, 1), dict(pads=(1, 0, 1, 0))),
     "uneven_pads": ((1, 5, 10, 9), 7, (2, 4), dict(pads=(0, 1, 1, 3))),
     "dilated": ((1, 12, 15, 17), 33, (3, 3), dict(dilations=(2, 3), pads=(2, 3, 2, 3))),
+    "taps_in_padding": ((1, 12, 6, 7), 33, (3, 3), dict(dilations=(6, 9), pads=(6, 9, 6, 9))),
+    "some_taps_in_padding": ((1, 9, 5, 8), 17, (5, 3), dict(dilations=(3, 8), pads=(6, 9, 6, 10), strides=(2, 3))),
+    "half_in_padding": ((1, 12, 9, 20), 33, (3, 3), dict(dilations=(5, 12), pads=(5, 12, 5, 12))),
+    "half_in_padding_of_groups": ((2, 10, 9, 20), 34, (3, 3), dict(dilations=(5, 12), pads=(5, 12, 5, 12), group=2)),
+    "half_in_padding_of_a_row": ((1, 12, 20), 33, (3,), dict(dilations=(12,), pads=(12, 12))),
+    "half_in_padding_strided": (
+        (1, 5, 18, 40),
+        33,
+        (3, 3),
+        dict(dilations=(11, 24), pads=(11, 24, 11, 24), strides=(2, 2)),
+    ),
+    "nothing_but_padding": ((1, 6, 3, 3), 17, (2, 2), dict(dilations=(7, 9), pads=(3, 5, 3, 5))),
     "groups": ((1, 24, 6, 6), 36, (3, 3), dict(group=3, pads=(1, 1, 1, 1), strides=(2, 1))),
     "narrow_groups": ((1, 32, 5, 5), 16, (3, 3), dict(group=8, pads=(1, 1, 1, 1))),
     "one_channel": ((1, 1, 12, 12), 1, (5, 5), {}),
@@ -120,3 +133,22 @@ def test_few_channels(gaps):
     rng = np.random.default_rng(1)
     cases = [conv_case(rng, *given, rank=12, **rest) for *given, rest in NARROW.values()]
     run(cases, rng=np.random.default_rng(2) if gaps else None)
+
+
+def test_taps_in_padding_take_no_time():
+    """Of a window that is dilated beyond the image only the middle is computed, and no halo is asked for."""
+    case = conv_case(np.random.default_rng(3), (1, 12, 6, 7), 33, (3, 3), dilations=(6, 9), pads=(6, 9, 6, 9), rank=10)
+    family, task = case.build(None)
+    assert family.wants(task).input(0).halo == ((0, 0),) * 4
+    assert family.generate(task, SCALAR).constants[0].size < 2 * 12 * 33 + 200
+
+
+def test_a_window_that_is_half_in_padding_needs_no_halo():
+    """Outputs are computed by the taps that reach them, from one set of weights."""
+    case = conv_case(np.random.default_rng(4), (1, 12, 9, 20), 33, (3, 3), dilations=(5, 12), pads=(5, 12, 5, 12))
+    family, task = case.build(None)
+    assert family.wants(task).input(0).halo == ()
+    assert family.generate(task, SCALAR).constants[0].size < (9 * 12 + 1) * 48 + 200
+    near = conv_case(np.random.default_rng(4), (1, 12, 9, 10), 33, (3, 3), pads=(1, 1, 1, 1))
+    family, task = near.build(None)
+    assert family.wants(task).input(0).halo == ((0, 0), (0, 0), (1, 1), (1, 1))
