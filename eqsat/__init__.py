@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eqsat import errors
     from eqsat.api import Result, compare, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
+    from eqsat.check import check_rules
     from eqsat.model.builder import graph, input, op
     from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
@@ -26,6 +27,7 @@ __all__ = [
     "Result",
     "TensorType",
     "__version__",
+    "check_rules",
     "compare",
     "declarations",
     "errors",
@@ -46,6 +48,7 @@ _HOME = {
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
+    "check_rules": "eqsat.check",
     "compare": "eqsat.api",
     "declarations": "eqsat.rules.operators",
     "errors": "eqsat.errors",

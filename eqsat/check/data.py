@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,10 +43,12 @@ class Pool:
     Attributes:
         numbers: Those of the text, and what simple arithmetic makes of them.
         extremes: Whether the rule speaks of the least and greatest value of a type.
+        mentioned: Those of the text alone.
     """
 
     numbers: tuple[float, ...]
     extremes: bool
+    mentioned: tuple[float, ...] = ()
 
     @staticmethod
     def of(rule: Rule) -> Pool:
@@ -60,7 +63,7 @@ class Pool:
                 if b:
                     derived.setdefault(a / b)
         called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
-        return Pool(tuple(v for v in derived if math.isfinite(v)), called)
+        return Pool(tuple(v for v in derived if math.isfinite(v)), called, found)
 
     def draw(self, chance: Chance, dtype: ir.DataType) -> float:
         """One number that a constant may be made of."""
@@ -89,8 +92,36 @@ def is_dyadic(value: float) -> bool:
         return not math.isfinite(value) or float(np.float32(value)) == value
 
 
-def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", mood: Mood = "plain") -> np.ndarray:
-    """Random contents.
+def around(numbers: Sequence[float], dtype: ir.DataType) -> np.ndarray:
+    """The numbers that a rule mentions, in a type, each with its two neighbours."""
+    kind = dtype.numpy()
+    found: list[float] = []
+    if dtype.is_integer():
+        low, high = limits(dtype)
+        for number in numbers:
+            if math.isfinite(number):
+                found += [
+                    v for v in (math.floor(number), math.floor(number) - 1, math.ceil(number) + 1) if low <= v <= high
+                ]
+        return np.asarray(found, dtype=object).astype(kind)
+    if kind not in (np.float16, np.float32, np.float64):
+        return np.empty(0, kind)
+    with np.errstate(over="ignore"):
+        exact = np.asarray([n for n in numbers if math.isfinite(n)], np.float64).astype(kind)
+    exact = exact[np.isfinite(exact) & (exact != 0)]
+    inf = np.asarray(np.inf, kind)
+    return np.concatenate([exact, np.nextafter(exact, inf), np.nextafter(exact, -inf)])
+
+
+def array(
+    chance: Chance,
+    shape: Shape,
+    dtype: ir.DataType,
+    fill: Fill = "any",
+    mood: Mood = "plain",
+    numbers: Sequence[float] = (),
+) -> np.ndarray:
+    """Random contents; among them are numbers that the rule mentions, and their neighbours.
 
     Plain floats are of float32's precision and moderate, so that a wrong constant shows and rounding does not.
     """
@@ -99,7 +130,7 @@ def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", 
     if dtype == ir.DataType.BOOL:
         return rng.random(shape) < 0.5
     if dtype.is_integer():
-        return _integers(chance, shape, dtype, fill).astype(kind)
+        return _mixed(chance, _integers(chance, shape, dtype, fill).astype(kind), dtype, fill, numbers)
     values = rng.uniform(0.125, 2.5, shape) * rng.choice((-1.0, 1.0), shape)
     if fill == "positive":
         values = np.abs(values)
@@ -108,9 +139,19 @@ def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", 
     elif fill == "any" and chance.happens(0.3):
         values = np.where(rng.random(shape) < 0.1, 0.0, values)
     found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
+    found = _mixed(chance, found, dtype, fill, numbers)
     if mood == "special" and fill == "any":
         found = _with_specials(chance, found, dtype)
     return found
+
+
+def _mixed(chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float]) -> np.ndarray:
+    """Contents with some numbers that the rule mentions, in a third of the arrays."""
+    edges = around(numbers, dtype) if fill == "any" and numbers else None
+    if edges is None or not edges.size or not chance.happens(0.35):
+        return values
+    chosen = edges[chance.rng.integers(len(edges), size=values.shape)]
+    return np.asarray(np.where(chance.rng.random(values.shape) < 0.4, chosen, values), values.dtype)
 
 
 def _with_specials(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
