@@ -56,7 +56,7 @@ class CheckedRule:
     @property
     def counterexample(self) -> Counterexample | None:
         """The one with the fewest elements."""
-        return self.outcome.counterexamples[0] if self.outcome.counterexamples else None
+        return self.outcome.counterexamples[0] if self.verdict == "refuted" else None
 
     def __str__(self) -> str:
         head = f"{self.verdict:9}  {self.rule.name} : {self.rule.numerics}"
@@ -152,8 +152,8 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
     )
     repeat = f"eqsat rules check {shlex.quote(rule.place.file)} --rule {rule.name} --samples {samples} --seed {seed}"
     found = CheckedRule(rule, verdict_of(outcome), outcome, repeat=repeat)
-    if outcome.counterexamples:
-        outcome.counterexamples.sort(key=lambda c: sum(leaf.array.size for leaf in c.instance.leaves))
+    outcome.counterexamples.sort(key=lambda c: (c.kind == "silent", sum(leaf.array.size for leaf in c.instance.leaves)))
+    if found.verdict == "refuted":
         domain = Domain(rule)
         for observed in seen:
             domain.add(*observed)
@@ -170,7 +170,7 @@ def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> Che
 
 def verdict_of(outcome: Outcome) -> Verdict:
     """What an outcome means for the rule."""
-    if outcome.counterexamples:
+    if any(c.kind != "silent" for c in outcome.counterexamples):
         return "refuted"
     return "holds" if outcome.fires else "undecided"
 

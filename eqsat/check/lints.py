@@ -31,6 +31,8 @@ def silent(outcome: Outcome) -> list[str]:
             found.append(f"it never applies: on {sum(outcome.mismatches.values())} instances, {where}")
         else:
             found.append(f"a condition is missing: on some instances, where the rule is not applied, {where}")
+    if any(c.kind == "silent" for c in outcome.counterexamples):
+        found.append("on some instances all conditions hold and yet it does not apply")
     clauses = outcome.silent_clauses
     if clauses and outcome.fires:
         count = len(expand(outcome.rule.left))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -40,6 +41,7 @@ def check_rule(
     stop: int = 1,
     bitwise: bool = False,
     observe: Observer | None = None,
+    attempts: int | None = None,
 ) -> Outcome:
     """Executes a rule on random instances.
 
@@ -51,21 +53,25 @@ def check_rule(
         bitwise: Also find out whether a rule of class ``real`` could be ``exact``.
         observe: Called with each instance, the values of its left side by name, the two sides that were compared, and
             where they differ beyond the rule's claim.
+        attempts: To draw instances, all in all; by default as many as it takes, up to some hundred for each.
 
     Returns:
         The counterexamples, and what else was seen.
     """
     with declared(rule.operators):
-        return _Check(rule, oracle, seed, bitwise, observe).run(max(instances, 1), stop)
+        return _Check(rule, oracle, seed, bitwise, observe, attempts).run(max(instances, 1), stop)
 
 
 class _Check:
-    def __init__(self, rule: Rule, oracle: Oracle, seed: int, bitwise: bool, observe: Observer | None) -> None:
+    def __init__(
+        self, rule: Rule, oracle: Oracle, seed: int, bitwise: bool, observe: Observer | None, attempts: int | None
+    ) -> None:
         self.rule = rule
         self.oracle = oracle
         self.seed = (seed, zlib.crc32(rule.name.encode()))
         self.bitwise = bitwise
         self.observe = observe
+        self.attempts = math.inf if attempts is None else attempts
         self.outcome = Outcome(rule)
         self.tolerance = verdict.tolerance_of(rule)
 
@@ -87,6 +93,8 @@ class _Check:
         patience = PATIENCE * (1 if outcome.clauses[clause] else 10)
         for attempt in range(patience):
             if outcome.mismatches.get(clause, 0) >= MISMATCHES and not outcome.clauses[clause]:
+                return
+            if outcome.attempts >= self.attempts:
                 return
             outcome.attempts += 1
             seed = (*self.seed, number, attempt)

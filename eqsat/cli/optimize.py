@@ -10,25 +10,27 @@ import click
 from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
-    chosen_rules,
     debug_option,
     declarations_option,
     external_data_option,
     flat_option,
-    host_option,
-    limits_options,
     memory_option,
-    numerics_option,
     opset_option,
     output_option,
     report_options,
-    rules_options,
     seed_option,
     sizes_option,
-    targets_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    chosen_rules,
+    host_option,
+    limits_options,
+    numerics_option,
+    rules_options,
+    targets_option,
+)
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def optimize(
     host: str | None,
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
+    trust: bool,
     dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     values: dict[str, Any],
     numerics: NumericsClass,
@@ -111,6 +114,7 @@ def optimize(
             targets=targets,
             host=host,
             rules=chosen_rules(rule_files, no_default_rules),
+            trust=trust,
             dims=dims,
             values=values,
             numerics=numerics,

@@ -11,23 +11,25 @@ from eqsat.cli.console import echo
 from eqsat.cli.options import (
     MODEL,
     FiniteRange,
-    chosen_rules,
     debug_option,
     declarations_option,
     dims_option,
     external_data_option,
     flat_option,
-    host_option,
-    limits_options,
     memory_option,
     opset_option,
     output_option,
     report_options,
-    rules_options,
-    targets_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    chosen_rules,
+    host_option,
+    limits_options,
+    rules_options,
+    targets_option,
+)
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
@@ -141,6 +143,7 @@ def quantize(
     fully_integral: bool,
     rule_files: tuple[Path, ...],
     no_default_rules: bool,
+    trust: bool,
     dims: dict[str, int],
     values: dict[str, Any],
     samples: int | None,
@@ -186,6 +189,7 @@ def quantize(
             simulate=simulate,
             conversions="fully_integral" if fully_integral else conversions,
             rules=chosen_rules(rule_files, no_default_rules),
+            trust=trust,
             dims=dims,
             values=values,
             samples=samples,
