@@ -30,6 +30,8 @@ from eqsat.rules.print_term import flat
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
+WISHED = 0.8
+"""How often a leaf is drawn as the conditions ask for; otherwise it is left to chance, which they may want as well."""
 _ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 
@@ -128,8 +130,14 @@ class Attempt:
         constant = name in demands.constants or values is not None or chance.happens(0.08)
         if shape is None:
             shape = chance.shape() if values is None else values.shape
+        wishes = self.drawing.wishes
+        wished = name in wishes and chance.happens(WISHED)
+        if wished and values is None:
+            shape = wishes.shape(name, shape, dtype, self.env, chance)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
+        if wished and values is not None:
+            values = wishes.contents(name, values, self.env)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
             values = data.array(chance, shape, dtype, fill, mood, self.drawing.pool.mentioned)

@@ -19,6 +19,8 @@ from eqsat.rules.tree import walk
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""
 
+SMALL = 0.01
+"""Numbers of a rule below it are beside a square or a variance what counts, and data are drawn accordingly."""
 _ALWAYS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0)
 
 DTYPES: dict[ir.DataType, float] = {
@@ -65,6 +67,11 @@ class Pool:
         called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
         return Pool(tuple(v for v in derived if math.isfinite(v)), called, found)
 
+    def beside(self, chance: Chance) -> float:
+        """A number next to, or of the magnitude of, one that the text mentions."""
+        number = chance.one_of(self.mentioned or _ALWAYS)
+        return float(np.float32(number * chance.one_of((0.1, 0.5, 0.9, 1 - 2.0**-22, 1 + 2.0**-22, 1.1, 2.0))))
+
     def draw(self, chance: Chance, dtype: ir.DataType) -> float:
         """One number that a constant may be made of."""
         if self.extremes and chance.happens(0.5):
@@ -73,6 +80,8 @@ class Pool:
                 low, high = -math.inf, math.inf
             return chance.one_of((low, high))
         kind = chance.number(0, 3)
+        if kind == 1 and self.mentioned and dtype.is_floating_point() and chance.happens(0.3):
+            return self.beside(chance)
         if kind <= 1 and self.numbers:
             return chance.one_of(self.numbers)
         if kind == 2:
@@ -140,6 +149,8 @@ def array(
         values = np.where(rng.random(shape) < 0.1, 0.0, values)
     found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
     found = _mixed(chance, found, dtype, fill, numbers)
+    if fill == "any":
+        found = _scaled(chance, found, mood, numbers)
     if mood == "special" and fill == "any":
         found = _with_specials(chance, found, dtype)
     return found
@@ -152,6 +163,18 @@ def _mixed(chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, n
         return values
     chosen = edges[chance.rng.integers(len(edges), size=values.shape)]
     return np.asarray(np.where(chance.rng.random(values.shape) < 0.4, chosen, values), values.dtype)
+
+
+def _scaled(chance: Chance, values: np.ndarray, mood: Mood, numbers: Sequence[float]) -> np.ndarray:
+    """All contents smaller, where something that a rule mentions or assumes may count beside them, or larger."""
+    small = [n for n in map(abs, numbers) if 0 < n < SMALL]
+    if not chance.happens(0.3 if small else 0.05):
+        return values
+    scales = [s for n in small for s in (n, math.sqrt(n))] or [2.0**-10]
+    if mood == "special":
+        scales.append(2.0**13)  # Rounding of such numbers is beyond the claim of the other classes.
+    with np.errstate(all="ignore"):
+        return np.asarray(values * np.asarray(chance.one_of(scales)).astype(values.dtype), values.dtype)
 
 
 def _with_specials(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import debug_option, declarations_option, json_option, seed_option
+from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
@@ -27,17 +27,27 @@ def rules() -> None:
 @rules.command("list", short_help="List the rules.")
 @click.argument("files", nargs=-1, type=_FILES)
 @click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
+@click.option("--on", "model", type=MODEL, metavar="MODEL", help="List what each rule does on a model.")
 @declarations_option
 @json_option()
 @debug_option
-def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
-    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about."""
+def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool) -> None:
+    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about.
+
+    With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
+    held, how many e-nodes are its own, and how many kernels of the result it made.
+    """
     from eqsat.rules.listing import short_place
 
     if sets:
         _list_sets(files, as_json)
         return
     listed = _read(files)
+    if model is not None:
+        from eqsat.cli.rules_on import print_effects
+
+        print_effects(listed, files, model, as_json=as_json)
+        return
     if as_json:
         rows = [
             {"name": r.name, "numerics": str(r.numerics), "place": short_place(r.place), "doc": r.doc}
