@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eqsat import errors
     from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
+    from eqsat.check import check_rules
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
@@ -30,6 +31,7 @@ __all__ = [
     "Result",
     "TensorType",
     "__version__",
+    "check_rules",
     "compare",
     "compile",
     "declarations",
@@ -53,6 +55,7 @@ _HOME = {
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
+    "check_rules": "eqsat.check",
     "compare": "eqsat.api",
     "compile": "eqsat.api",
     "declarations": "eqsat.rules.operators",

@@ -93,6 +93,7 @@ def optimize(
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
+    trust: bool = False,
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
 
@@ -124,10 +125,11 @@ def optimize(
         audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
             for models of up to some hundred operators.
         verify: Execute the result against the input; ``summary.verification`` gives the details.
+        trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
 
     Raises:
         ModelError: The model is broken or not supported.
-        RuleError, TargetError: A rule or target file is.
+        RuleError, TargetError: A rule or target file is, or executing a rule shows that it is wrong.
         OptimizationError: The rank of an input is unknown.
         LimitError: The model takes more memory or work than it may, or loading it much more time.
         AuditError: The e-graph contradicts itself, so a rule is wrong.
@@ -147,6 +149,7 @@ def optimize(
         enodes=enodes,
         partition_functions=partition_functions,
         declarations=declarations,
+        trust=trust,
     )
     search = Search.run(source, options, progress=progress)
     if audit:
@@ -192,6 +195,7 @@ def quantize(
     seed: int = 0,
     progress: Progress | None = None,
     partition_functions: Mapping[str, PartitionFunction] | None = None,
+    trust: bool = False,
 ) -> QuantizationResult:
     """Finds the cheapest program, in integers where that pays, whose error stays within a budget.
 
@@ -232,7 +236,7 @@ def quantize(
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
         progress: Receives events.
-        partition_functions: As for :func:`eqsat.optimize`.
+        partition_functions, trust: As for :func:`eqsat.optimize`.
 
     Raises:
         QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
@@ -277,6 +281,7 @@ def quantize(
             enodes=enodes,
             partition_functions=partition_functions,
             declarations=declarations,
+            trust=trust,
         ),
         objective=objective,
         seed=seed,

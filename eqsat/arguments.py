@@ -97,7 +97,7 @@ KINDS: Mapping[str, Kind] = {
         ("audit", "verify", "default_rules", "winograd", "select", "flat", "symmetric", "per_channel", "balance"),
         _SWITCH,
     ),
-    "simulate": _SWITCH,
+    **dict.fromkeys(("simulate", "trust"), _SWITCH),
 }
 """By the name of an argument. None is allowed wherever it is the default."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from eqsat.audit.report import SAMPLES, AuditReport
+from eqsat.check.gate import require_believed
 from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
@@ -126,6 +127,9 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
+        if not options.trust:
+            with clock.paused(), clock.stage("check"), declared(loaded.operators):
+                loaded = replace(loaded, notes=(*loaded.notes, *require_believed(loaded.rewriting)))
         with declared(loaded.operators), within(loaded.sizes):
             return cls._of(loaded, options, clock, approximations)
 

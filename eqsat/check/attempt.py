@@ -26,9 +26,12 @@ from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Fill
 from eqsat.rules.ast import Match, Name, Number, Pattern, Rest, Wildcard
 from eqsat.rules.evaluation import NodeFacts, Unknown, evaluate, holds
+from eqsat.rules.print_term import flat
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
+WISHED = 0.8
+"""How often a leaf is drawn as the conditions ask for; otherwise it is left to chance, which they may want as well."""
 _ADD, _MUL = OpKey("", "Add"), OpKey("", "Mul")
 
 
@@ -84,7 +87,7 @@ class Attempt:
                 self.env[alias] = self.env[name]
         failed = holds(self.drawing.conditions, self.env)
         if failed is not None:
-            raise Rejected(f"the condition at {failed.place} does not hold")
+            raise Rejected(f"the condition `{flat(failed.expr)}` ({failed.place}) cannot be met")
         return Instance(
             self.drawing.rule,
             self.drawing.clause,
@@ -127,10 +130,17 @@ class Attempt:
         constant = name in demands.constants or values is not None or chance.happens(0.08)
         if shape is None:
             shape = chance.shape() if values is None else values.shape
+        wishes = self.drawing.wishes
+        wished = name in wishes and chance.happens(WISHED)
+        if wished and values is None:
+            shape = wishes.shape(name, shape, dtype, self.env, chance)
         if values is None and matters:
             values = self._asked(name, dtype, shape)
+        if wished and values is not None:
+            values = wishes.contents(name, values, self.env)
         if values is None:
-            values = data.array(chance, shape, dtype, fill, self.mood if not constant or not matters else "plain")
+            mood: Mood = self.mood if not constant or not matters else "plain"
+            values = data.array(chance, shape, dtype, fill, mood, self.drawing.pool.mentioned)
         return self._add(name, np.asarray(values, dtype.numpy()), dtype, constant)
 
     def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:

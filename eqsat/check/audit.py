@@ -57,6 +57,7 @@ class Audit:
 
     Attributes:
         statistics: Of the rule.
+        left_values: Values of the left side by name, once it has been executed.
     """
 
     instance: Instance
@@ -64,6 +65,7 @@ class Audit:
     model: ir.Model
     statistics: RuleStatistics
     egraph: Snapshot
+    left_values: dict[str, np.ndarray] = field(default_factory=dict)
     _programs: dict[int, str] = field(default_factory=dict)
     _live: set[int] = field(default_factory=set)
     _folded: set[int] = field(default_factory=set)
@@ -104,6 +106,8 @@ class Audit:
             Rejected: The left side cannot be executed or is not defined on its data.
         """
         lefts = self._left(wide)
+        if not wide:
+            self.left_values = {value.name or "": array for value, array in lefts.items()}
         values: dict[int, Value] = {}
         claims: list[Claim] = []
         names: dict[int, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ from eqsat.rules.tree import walk
 Mood = Literal["plain", "special"]
 """``special`` data hold zeros of both signs, infinities, NaN, the smallest and the largest numbers."""
 
+SMALL = 0.01
+"""Numbers of a rule below it are beside a square or a variance what counts, and data are drawn accordingly."""
 _ALWAYS = (0.0, 1.0, -1.0, 2.0, 0.5, 3.0)
 
 DTYPES: dict[ir.DataType, float] = {
@@ -42,10 +45,12 @@ class Pool:
     Attributes:
         numbers: Those of the text, and what simple arithmetic makes of them.
         extremes: Whether the rule speaks of the least and greatest value of a type.
+        mentioned: Those of the text alone.
     """
 
     numbers: tuple[float, ...]
     extremes: bool
+    mentioned: tuple[float, ...] = ()
 
     @staticmethod
     def of(rule: Rule) -> Pool:
@@ -60,7 +65,12 @@ class Pool:
                 if b:
                     derived.setdefault(a / b)
         called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
-        return Pool(tuple(v for v in derived if math.isfinite(v)), called)
+        return Pool(tuple(v for v in derived if math.isfinite(v)), called, found)
+
+    def beside(self, chance: Chance) -> float:
+        """A number next to, or of the magnitude of, one that the text mentions."""
+        number = chance.one_of(self.mentioned or _ALWAYS)
+        return float(np.float32(number * chance.one_of((0.1, 0.5, 0.9, 1 - 2.0**-22, 1 + 2.0**-22, 1.1, 2.0))))
 
     def draw(self, chance: Chance, dtype: ir.DataType) -> float:
         """One number that a constant may be made of."""
@@ -70,6 +80,8 @@ class Pool:
                 low, high = -math.inf, math.inf
             return chance.one_of((low, high))
         kind = chance.number(0, 3)
+        if kind == 1 and self.mentioned and dtype.is_floating_point() and chance.happens(0.3):
+            return self.beside(chance)
         if kind <= 1 and self.numbers:
             return chance.one_of(self.numbers)
         if kind == 2:
@@ -89,8 +101,36 @@ def is_dyadic(value: float) -> bool:
         return not math.isfinite(value) or float(np.float32(value)) == value
 
 
-def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", mood: Mood = "plain") -> np.ndarray:
-    """Random contents.
+def around(numbers: Sequence[float], dtype: ir.DataType) -> np.ndarray:
+    """The numbers that a rule mentions, in a type, each with its two neighbours."""
+    kind = dtype.numpy()
+    found: list[float] = []
+    if dtype.is_integer():
+        low, high = limits(dtype)
+        for number in numbers:
+            if math.isfinite(number):
+                found += [
+                    v for v in (math.floor(number), math.floor(number) - 1, math.ceil(number) + 1) if low <= v <= high
+                ]
+        return np.asarray(found, dtype=object).astype(kind)
+    if kind not in (np.float16, np.float32, np.float64):
+        return np.empty(0, kind)
+    with np.errstate(over="ignore"):
+        exact = np.asarray([n for n in numbers if math.isfinite(n)], np.float64).astype(kind)
+    exact = exact[np.isfinite(exact) & (exact != 0)]
+    inf = np.asarray(np.inf, kind)
+    return np.concatenate([exact, np.nextafter(exact, inf), np.nextafter(exact, -inf)])
+
+
+def array(
+    chance: Chance,
+    shape: Shape,
+    dtype: ir.DataType,
+    fill: Fill = "any",
+    mood: Mood = "plain",
+    numbers: Sequence[float] = (),
+) -> np.ndarray:
+    """Random contents; among them are numbers that the rule mentions, and their neighbours.
 
     Plain floats are of float32's precision and moderate, so that a wrong constant shows and rounding does not.
     """
@@ -99,7 +139,7 @@ def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", 
     if dtype == ir.DataType.BOOL:
         return rng.random(shape) < 0.5
     if dtype.is_integer():
-        return _integers(chance, shape, dtype, fill).astype(kind)
+        return _mixed(chance, _integers(chance, shape, dtype, fill).astype(kind), dtype, fill, numbers)
     values = rng.uniform(0.125, 2.5, shape) * rng.choice((-1.0, 1.0), shape)
     if fill == "positive":
         values = np.abs(values)
@@ -108,9 +148,33 @@ def array(chance: Chance, shape: Shape, dtype: ir.DataType, fill: Fill = "any", 
     elif fill == "any" and chance.happens(0.3):
         values = np.where(rng.random(shape) < 0.1, 0.0, values)
     found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
+    found = _mixed(chance, found, dtype, fill, numbers)
+    if fill == "any":
+        found = _scaled(chance, found, mood, numbers)
     if mood == "special" and fill == "any":
         found = _with_specials(chance, found, dtype)
     return found
+
+
+def _mixed(chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float]) -> np.ndarray:
+    """Contents with some numbers that the rule mentions, in a third of the arrays."""
+    edges = around(numbers, dtype) if fill == "any" and numbers else None
+    if edges is None or not edges.size or not chance.happens(0.35):
+        return values
+    chosen = edges[chance.rng.integers(len(edges), size=values.shape)]
+    return np.asarray(np.where(chance.rng.random(values.shape) < 0.4, chosen, values), values.dtype)
+
+
+def _scaled(chance: Chance, values: np.ndarray, mood: Mood, numbers: Sequence[float]) -> np.ndarray:
+    """All contents smaller, where something that a rule mentions or assumes may count beside them, or larger."""
+    small = [n for n in map(abs, numbers) if 0 < n < SMALL]
+    if not chance.happens(0.3 if small else 0.05):
+        return values
+    scales = [s for n in small for s in (n, math.sqrt(n))] or [2.0**-10]
+    if mood == "special":
+        scales.append(2.0**13)  # Rounding of such numbers is beyond the claim of the other classes.
+    with np.errstate(all="ignore"):
+        return np.asarray(values * np.asarray(chance.one_of(scales)).astype(values.dtype), values.dtype)
 
 
 def _with_specials(chance: Chance, values: np.ndarray, dtype: ir.DataType) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from eqsat.check.data import Pool
 from eqsat.check.instance import Instance
+from eqsat.check.wishes import Wishes
 from eqsat.egraph.compile import const_names
 from eqsat.rules.ast import Match, Pattern, Rule
 from eqsat.rules.evaluation import uses
@@ -37,6 +38,7 @@ class Drawing:
     """State that the attempts for one clause share.
 
     Attributes:
+        wishes: What the conditions ask of the leaves.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
 
@@ -46,6 +48,7 @@ class Drawing:
         self.pool = Pool.of(rule)
         self.demands = _Demands.of(rule)
         self.conditions = [c for c in rule.where if not const_names(c)]
+        self.wishes = Wishes(self.conditions)
         self.learned: dict[str, list[Any]] = {}
         self.outputs: dict[Any, int] = {}
         for root in clause.roots:

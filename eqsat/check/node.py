@@ -187,11 +187,13 @@ class PatternNode:
         return self.attrs.setdefault(name, value)
 
     def real(self, name: str, *usual: float) -> float:
-        kind = self.chance.number(0, 2)
+        kind = self.chance.number(0, 3)
         if kind == 0 or not self.pool.numbers:
             value = self.chance.one_of(usual) if usual else float(np.float32(self.chance.rng.uniform(0.1, 2.0)))
         elif kind == 1:
             value = self.chance.one_of(self.pool.numbers)
+        elif kind == 2:
+            value = self.pool.beside(self.chance)
         else:
             value = float(np.float16(self.chance.rng.uniform(-2.0, 2.0)))
         return self.attr(name, value)

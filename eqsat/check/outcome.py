@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eqsat.check.instance import Instance
+import numpy as np
+
+from eqsat.check.instance import Instance, show
 from eqsat.rules.ast import Rule
 
 
@@ -20,6 +22,7 @@ class Counterexample:
         right: The right side as text.
         message: What differs, and where first.
         seed: Draws the same instance again.
+        values: What both sides compute.
     """
 
     rule: Rule
@@ -29,6 +32,7 @@ class Counterexample:
     name: str = ""
     right: str = ""
     seed: tuple[int, ...] = ()
+    values: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         verdict = "lacks a condition" if self.kind == "mismatch" else f"is wrong ({self.kind})"
@@ -36,6 +40,8 @@ class Counterexample:
         lines = [head, *(f"    {line}" for line in str(self.instance).splitlines())]
         if self.right:
             lines.append(f"    {self.name} = {self.right}" if self.name else f"    {self.right}")
+        if self.values is not None:
+            lines += [f"    {side}: {show(value)}" for side, value in zip(("left ", "right"), self.values, strict=True)]
         return "\n".join([*lines, f"    (instance {'.'.join(map(str, self.seed))})"])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +13,7 @@ from eqsat.check import verdict
 from eqsat.check.attempt import draw
 from eqsat.check.audit import Audit, Claim
 from eqsat.check.data import Mood
+from eqsat.check.domain import differing
 from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import Oracle, own_kernels
@@ -21,6 +24,8 @@ from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.expand import expand
 from eqsat.schema.functions import declared
 
+Observed = tuple[Instance, Mapping[str, np.ndarray], Claim, np.ndarray]
+Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], None]
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""
 MISMATCHES = 10
@@ -35,6 +40,8 @@ def check_rule(
     oracle: Oracle = own_kernels,
     stop: int = 1,
     bitwise: bool = False,
+    observe: Observer | None = None,
+    attempts: int | None = None,
 ) -> Outcome:
     """Executes a rule on random instances.
 
@@ -44,20 +51,27 @@ def check_rule(
         oracle: What operators compute.
         stop: Counterexamples after which the check ends.
         bitwise: Also find out whether a rule of class ``real`` could be ``exact``.
+        observe: Called with each instance, the values of its left side by name, the two sides that were compared, and
+            where they differ beyond the rule's claim.
+        attempts: To draw instances, all in all; by default as many as it takes, up to some hundred for each.
 
     Returns:
         The counterexamples, and what else was seen.
     """
     with declared(rule.operators):
-        return _Check(rule, oracle, seed, bitwise).run(max(instances, 1), stop)
+        return _Check(rule, oracle, seed, bitwise, observe, attempts).run(max(instances, 1), stop)
 
 
 class _Check:
-    def __init__(self, rule: Rule, oracle: Oracle, seed: int, bitwise: bool) -> None:
+    def __init__(
+        self, rule: Rule, oracle: Oracle, seed: int, bitwise: bool, observe: Observer | None, attempts: int | None
+    ) -> None:
         self.rule = rule
         self.oracle = oracle
         self.seed = (seed, zlib.crc32(rule.name.encode()))
         self.bitwise = bitwise
+        self.observe = observe
+        self.attempts = math.inf if attempts is None else attempts
         self.outcome = Outcome(rule)
         self.tolerance = verdict.tolerance_of(rule)
 
@@ -80,6 +94,8 @@ class _Check:
         for attempt in range(patience):
             if outcome.mismatches.get(clause, 0) >= MISMATCHES and not outcome.clauses[clause]:
                 return
+            if outcome.attempts >= self.attempts:
+                return
             outcome.attempts += 1
             seed = (*self.seed, number, attempt)
             chance = Chance(*seed)
@@ -89,7 +105,7 @@ class _Check:
                 self._examine(instance, clause, seed, mood)
                 drawing.learn(instance)
             except Rejected as reason:
-                text = str(reason)[:100]
+                text = str(reason)[:200]
                 outcome.rejections[text] = outcome.rejections.get(text, 0) + 1
                 continue
             outcome.instances += 1
@@ -117,6 +133,10 @@ class _Check:
             return
         values, claims = audit.execute()
         if not claims:
+            if self.observe is not None:  # Both sides are the same program.
+                left = audit.left_values[instance.roots[0]]
+                same = Claim(instance.roots[0], left, "", left)
+                self.observe(instance, audit.left_values, same, np.zeros(left.shape, bool))
             raise Rejected("nothing to compare")
         wrong = next(audit.wrong_types(values), None)
         if wrong is not None:
@@ -138,6 +158,9 @@ class _Check:
                     wide_values, wide = audit.execute(wide=True)
                     scale = verdict.scale_of(wide_values.values())
                 difference = self._judge_wide(wide[k], scale, difference)
+            if self.observe is not None and not claim.folded:
+                differs = self._where(claim, scale) if not difference.agrees else np.zeros(claim.left.shape, bool)
+                self.observe(instance, audit.left_values, claim, differs)
             if not difference.agrees:
                 self._report("value", instance, str(difference), seed, claim)
                 return
@@ -152,6 +175,16 @@ class _Check:
         # Folding a constant may round as any execution does; the rule has no part in it.
         numerics = Numerics("real") if claim.folded else self.rule.numerics
         return verdict.judge(numerics, claim.left, claim.right, rtol, scale)
+
+    def _where(self, claim: Claim, scale: float) -> np.ndarray:
+        assert claim.right is not None
+        numerics, name = self.rule.numerics, claim.left.dtype.name
+        if numerics.kind == "exact":
+            return differing(claim.left, claim.right, None)
+        if claim.left.dtype.kind != "f":
+            return differing(claim.left, claim.right, float(numerics.lsb))
+        rtol = self.tolerance if name == "float64" else verdict.NARROW.get(name, 0.0)
+        return differing(claim.left, claim.right, rtol * scale)
 
     def _may_be_rounding(self, claim: Claim) -> bool:
         return self.rule.numerics.kind == "real" and claim.left.dtype.name in verdict.NARROW
@@ -177,5 +210,6 @@ class _Check:
     ) -> None:
         found = Counterexample(self.rule, kind, instance, message, seed=seed)
         if claim is not None:
-            found = replace(found, name=claim.name, right=claim.program)
+            both = None if claim.right is None else (claim.left, claim.right)
+            found = replace(found, name=claim.name, right=claim.program, values=both)
         self.outcome.counterexamples.append(found)

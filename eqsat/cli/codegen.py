@@ -16,7 +16,6 @@ from eqsat.cli.options import (
     inputs_option,
     json_option,
     memory_option,
-    numerics_option,
     quiet_option,
     read_inputs,
     seed_option,
@@ -24,6 +23,7 @@ from eqsat.cli.options import (
     values_option,
     vendors_option,
 )
+from eqsat.cli.search_options import numerics_option
 from eqsat.text import name_of
 
 if TYPE_CHECKING:

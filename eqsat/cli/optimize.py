@@ -14,20 +14,22 @@ from eqsat.cli.options import (
     declarations_option,
     external_data_option,
     flat_option,
-    host_option,
-    limits_options,
     memory_option,
-    numerics_option,
     opset_option,
     output_option,
     report_options,
-    rules_options,
     seed_option,
     sizes_option,
-    targets_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    host_option,
+    limits_options,
+    numerics_option,
+    rules_options,
+    targets_option,
+)
 from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
@@ -76,6 +78,7 @@ def optimize(
     host: str | None,
     rule_files: tuple[Path, ...],
     default_rules: bool,
+    trust: bool,
     dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     values: dict[str, Any],
     numerics: NumericsClass,
@@ -113,6 +116,7 @@ def optimize(
             host=host,
             rules=rule_files,
             default_rules=default_rules,
+            trust=trust,
             dims=dims,
             values=values,
             numerics=numerics,

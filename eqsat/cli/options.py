@@ -173,74 +173,6 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def targets_option(command: _Command) -> _Command:
-    """``--target``, any number of times; arrives as a tuple of texts."""
-    return click.option(
-        "-t",
-        "--target",
-        "targets",
-        multiple=True,
-        metavar="NAME[,NAME]",
-        help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes '
-        "a number. The host is always there.",
-    )(command)
-
-
-def host_option(command: _Command) -> _Command:
-    """``--host``; arrives as text, None where it is not given."""
-    return click.option(
-        "--host",
-        metavar="NAME|FILE",
-        help="The target that runs everything that no accelerator takes: `cpu`, a runtime with one kernel per "
-        "operator; `c`, the C that "
-        "`eqsat codegen` writes; or a target file. [default: cpu]",
-    )(command)
-
-
-def numerics_option(command: _Command) -> _Command:
-    """``--numerics``."""
-    return click.option(
-        "--numerics",
-        default="real",
-        show_default=True,
-        type=click.Choice(["exact", "lsb", "real", "approximate"]),
-        help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
-    )(command)
-
-
-def rules_options(command: _Command) -> _Command:
-    """``--rules`` and ``--no-default-rules``."""
-    return _stacked(
-        click.option(
-            "-r",
-            "--rules",
-            "rule_files",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            help="A file of rules to use in addition to the shipped ones. May be repeated.",
-        ),
-        click.option(
-            "--no-default-rules", "default_rules", flag_value=False, default=True, help="Leave out the shipped rules."
-        ),
-    )(command)
-
-
-def limits_options(command: _Command) -> _Command:
-    """``--time-limit``, ``--iterations`` and ``--enodes``: the limits of the search."""
-    return _stacked(
-        click.option(
-            "--time-limit",
-            type=FiniteRange(min=0, min_open=True),
-            default=30.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time limit of the whole search; the result is the best program found so far.",
-        ),
-        click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit on the rounds of rewriting."),
-        click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit on the size of the e-graph."),
-    )(command)
-
-
 def memory_option(command: _Command) -> _Command:
     """``--memory-limit``, which holds for all that the command does."""
 
@@ -271,7 +203,7 @@ def execution_options(command: _Command) -> _Command:
         with bounded(memory=memory_limit, seconds=time_limit, steps=steps):
             return command(*args, **kwargs)
 
-    return _stacked(
+    return stacked(
         click.option(
             "--time-limit",
             type=float,
@@ -300,7 +232,7 @@ def report_options(details: str) -> Callable[[_Command], _Command]:
     Args:
         details: What ``--verbose`` adds.
     """
-    return _stacked(
+    return stacked(
         click.option(
             "--report",
             type=click.Path(dir_okay=False, path_type=Path),
@@ -322,7 +254,7 @@ def quiet_option(what: str = "Print nothing but errors.") -> Callable[[_Command]
     return click.option("-q", "--quiet", is_flag=True, help=what)
 
 
-def _stacked(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+def stacked(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         # As decorators written one below the other, so that ``--help`` shows them in this order.
         for option in reversed(options):

@@ -16,17 +16,19 @@ from eqsat.cli.options import (
     dims_option,
     external_data_option,
     flat_option,
-    host_option,
-    limits_options,
     memory_option,
     opset_option,
     output_option,
     report_options,
-    rules_options,
-    targets_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import (
+    host_option,
+    limits_options,
+    rules_options,
+    targets_option,
+)
 from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
@@ -141,6 +143,7 @@ def quantize(
     fully_integral: bool,
     rule_files: tuple[Path, ...],
     default_rules: bool,
+    trust: bool,
     dims: dict[str, int],
     values: dict[str, Any],
     samples: int | None,
@@ -188,6 +191,7 @@ def quantize(
             conversions="fully_integral" if fully_integral else conversions,
             rules=rule_files,
             default_rules=default_rules,
+            trust=trust,
             dims=dims,
             values=values,
             samples=samples,

@@ -1,4 +1,4 @@
-"""``eqsat rules``: lists rules, shows one and the program that it compiles to, and formats files."""
+"""``eqsat rules``: lists rules, shows one and the program that it compiles to, executes rules, and formats files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import debug_option, declarations_option, json_option
+from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
 
 _FILES = click.Path(path_type=Path)
+SAMPLES = 40
+"""As in ``eqsat.check.checked``, which takes long to import; a test compares."""
+_COLOURS = {"holds": "green", "undecided": "yellow", "refuted": "red"}
 
 
-@click.group(short_help="List, show and format rules.")
+@click.group(short_help="List, show, check and format rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
 
@@ -24,17 +27,27 @@ def rules() -> None:
 @rules.command("list", short_help="List the rules.")
 @click.argument("files", nargs=-1, type=_FILES)
 @click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
+@click.option("--on", "model", type=MODEL, metavar="MODEL", help="List what each rule does on a model.")
 @declarations_option
 @json_option()
 @debug_option
-def list_(files: tuple[Path, ...], sets: bool, as_json: bool) -> None:
-    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about."""
+def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool) -> None:
+    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about.
+
+    With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
+    held, how many e-nodes are its own, and how many kernels of the result it made.
+    """
     from eqsat.rules.listing import short_place
 
     if sets:
         _list_sets(files, as_json)
         return
     listed = _read(files)
+    if model is not None:
+        from eqsat.cli.rules_on import print_effects
+
+        print_effects(listed, files, model, as_json=as_json)
+        return
     if as_json:
         rows = [
             {"name": r.name, "numerics": str(r.numerics), "place": short_place(r.place), "doc": r.doc}
@@ -91,6 +104,45 @@ def show(names: tuple[str, ...], files: tuple[Path, ...], egg: bool) -> None:
             echo("\n".join(egg_text(rule) for rule in entry.rules), nl=False)
         else:
             echo(entry.text)
+
+
+@rules.command(short_help="Execute rules on random instances.")
+@click.argument("files", nargs=-1, required=True, type=_FILES, metavar="FILE...")
+@click.option("--rule", "names", multiple=True, metavar="NAME", help="Check this rule only. May be repeated.")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=SAMPLES,
+    show_default=True,
+    metavar="N",
+    help="Instances of each rule.",
+)
+@seed_option("the instances")
+@declarations_option
+@json_option()
+@debug_option
+def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: int, as_json: bool) -> int:
+    """Execute both sides of the rules of FILES, and of target files the rules that belong to them.
+
+    A rule that is wrong is printed with a counterexample; the exit code is then 1.
+
+    \b
+    eqsat rules check my.rules
+    eqsat rules check my.rules --rule hard_tanh --samples 200 --seed 1
+    """
+    from eqsat.check import check_rules
+
+    found = check_rules(files, names=names, samples=samples, seed=seed)
+    refuted = sum(checked.verdict == "refuted" for checked in found)
+    if as_json:
+        echo_json([checked.as_dict() for checked in found])
+        return 1 if refuted else 0
+    for checked in found:
+        head, _, text = str(checked).partition(" ")
+        echo(f" {text}", head=head, colour=_COLOURS[checked.verdict])
+    counts = [f"{verdict}: {n}" for verdict in _COLOURS if (n := sum(c.verdict == verdict for c in found))]
+    echo(f"rules: {len(found)}{''.join(f', {count}' for count in counts)}")
+    return 1 if refuted else 0
 
 
 @rules.command("format", short_help="Put rule and target files into canonical form.")

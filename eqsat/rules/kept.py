@@ -1,4 +1,4 @@
-"""Keeps what was read from rule and target files in the user's cache.
+"""Keeps what was read from rule and target files in the user's cache, and what checks of rules have shown.
 
 Reading the shipped ones takes longer than optimizing a small model.
 
@@ -26,6 +26,7 @@ from eqsat.rules.ast import RuleFile
 from eqsat.rules.stored import from_text, to_text
 from eqsat.version import __version__
 
+_READ = "rules"
 MOST_ENTRIES = 64
 """In the folder; the shipped files take three. The oldest are deleted first."""
 MOST_BYTES = 64 << 20
@@ -36,8 +37,24 @@ _ROOMS = ("schema", "ops", "model", "rules")
 
 def find(key: str) -> list[RuleFile] | None:
     """The entry of a key, or None."""
+    text = find_text(_READ, key)
     try:
-        folder = _folder(make=False)
+        return None if text is None else from_text(text)
+    except ValueError:
+        return None
+
+
+def keep(key: str, files: list[RuleFile]) -> None:
+    """Writes an entry; where that fails, the files are read again next time."""
+    text = to_text(files)
+    if text:
+        keep_text(_READ, key, text, MOST_ENTRIES)
+
+
+def find_text(folder_name: str, key: str) -> str | None:
+    """The text that was kept under a key in a folder of the cache, or None."""
+    try:
+        folder = _folder(folder_name, make=False)
         if folder is None:
             return None
         descriptor = os.open(folder / key, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -49,35 +66,35 @@ def find(key: str) -> list[RuleFile] | None:
         digest, _, text = content.partition(b"\n")
         if digest != hashlib.sha256(text).hexdigest().encode():
             return None
-        return from_text(text.decode())
+        return text.decode("utf-8", "surrogatepass")
     except (OSError, ValueError, RuntimeError):
         return None
 
 
-def keep(key: str, files: list[RuleFile]) -> None:
-    """Writes an entry; where that fails, the files are read again next time."""
-    text = to_text(files)
-    content = b"" if text is None else text.encode("utf-8", "surrogatepass")
+def keep_text(folder_name: str, key: str, text: str, most: int) -> None:
+    """Keeps a text, and at most so many in the folder; where that fails, nothing is kept."""
+    content = text.encode("utf-8", "surrogatepass")
     if not content or len(content) > MOST_BYTES:
         return
     with contextlib.suppress(OSError, RuntimeError, EqsatError):
-        folder = _folder(make=True)
+        folder = _folder(folder_name, make=True)
         if folder is None:
             return
         with replacing(folder / key) as file:
             Path(file.name).chmod(0o600)
             file.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-        _prune(folder)
+        _prune(folder, most)
 
 
-def key_of(texts: list[tuple[str, str]], further: object) -> str:
+def key_of(texts: list[tuple[str, str]], further: object, rooms: tuple[str, ...] = ()) -> str:
     """The name of an entry.
 
     Args:
         texts: Name and content of each file, and of the prelude.
-        further: What else the reading depends on, by its ``repr``.
+        further: What else the entry depends on, by its ``repr``.
+        rooms: Rooms that it depends on besides those of the reader.
     """
-    digest = hashlib.sha256(_sources().encode())
+    digest = hashlib.sha256(_sources(rooms).encode())
     digest.update(repr(further).encode("utf-8", "surrogatepass"))
     for part in (part for text in texts for part in text):
         content = part.encode("utf-8", "surrogatepass")
@@ -86,20 +103,20 @@ def key_of(texts: list[tuple[str, str]], further: object) -> str:
 
 
 @cache
-def _sources() -> str:
-    """Stands for the reader itself: its version and sources, and what knows the operators' schemas."""
+def _sources(rooms: tuple[str, ...]) -> str:
+    """Stands for the reader itself, and further rooms: version and sources, and what knows the operators' schemas."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(repr((__version__, sys.version, onnx.__version__)).encode())
-    for folder in (package, *(package / room for room in _ROOMS)):
+    for folder in (package, *(package / room for room in (*_ROOMS, *rooms))):
         for path in sorted(folder.glob("*" if folder == package else "**/*")):
             if path.suffix in (".py", ".lark", ".json"):
                 digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _folder(*, make: bool) -> Path | None:
+def _folder(name: str, *, make: bool) -> Path | None:
     """The folder of the entries, if nobody else can write to it."""
-    folder = cache_folder() / "rules"
+    folder = cache_folder() / name
     if make:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
@@ -110,12 +127,12 @@ def _is_own(status: os.stat_result) -> bool:
     return os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
 
 
-def _prune(folder: Path) -> None:
+def _prune(folder: Path, most: int) -> None:
     found: list[tuple[float, Path]] = []
     for path in folder.iterdir():
         with contextlib.suppress(OSError):  # Another process may have removed it.
             if path.is_file():
                 found.append((path.stat().st_mtime, path))
-    for _, path in sorted(found)[:-MOST_ENTRIES]:
+    for _, path in sorted(found)[:-most]:
         with contextlib.suppress(OSError):
             path.unlink()

@@ -36,6 +36,7 @@ class SearchOptions:
         enodes: Limit of the e-graph's size; None for the default.
         partition_functions: Functions that annotate the calls of composites, by name of the composite.
         declarations: What declares operators, besides the targets and rules.
+        trust: Whether rules that do not ship are used without being executed before.
 
     Raises:
         OptimizationError: A limit is invalid.
@@ -54,6 +55,7 @@ class SearchOptions:
     enodes: int | None = None
     partition_functions: Mapping[str, PartitionFunction] | None = field(default=None)
     declarations: Sequence[Declaration] = ()
+    trust: bool = True
 
     def __post_init__(self) -> None:
         check_seconds(self.time_limit)

@@ -148,9 +148,9 @@ def test_optimize_raises_and_writes_nothing(tmp_path, capsys) -> None:
     source = tmp_path / "m.onnx"
     eqsat.save(model(WRONG_RULES["only large"][1]), source)
     with pytest.raises(AuditError, match="by wrong: Clip"):
-        eqsat.optimize(source, rules=[rules], default_rules=False, audit=True)
+        eqsat.optimize(source, rules=[rules], default_rules=False, trust=True, audit=True)
     out = tmp_path / "out.onnx"
-    command = ["optimize", str(source), "--rules", str(rules), "--audit", "-o", str(out)]
+    command = ["optimize", str(source), "--rules", str(rules), "--trust", "--audit", "-o", str(out)]
     assert main(command) == 1
     told = capsys.readouterr().err
     assert "by wrong: Clip" in told and "Traceback" not in told

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from egglog.bindings import EGraph
 
+import eqsat
 from eqsat.cli import main
 from eqsat.egraph.show import egg_text
 from eqsat.rules.listing import list_rules, short_place
@@ -53,6 +54,26 @@ def test_list_of_the_shipped_rules(capsys: pytest.CaptureFixture[str]) -> None:
     declared = [r.name for p in shipped_rules() for r in read_file(p).rules]
     assert [row["name"] for row in rows] == [n for n in declared if not n.endswith(".reverse")]
     assert all(row["place"].startswith("rules/") for row in rows)
+
+
+def test_list_on_a_model(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = eqsat.input("x", (4,))
+    eqsat.save(eqsat.graph((x + x) - eqsat.input("y", (4,))), tmp_path / "m.onnx")
+    mine.write_text(MINE + "rule wide : exact\n    Relu(x)  =>  Relu(Relu(x))\n    where x.rank > 3\n", "utf-8")
+    assert main(["rules", "list", str(mine), "--on", str(tmp_path / "m.onnx"), "--json"]) == 0
+    rows = {row.pop("name"): row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == ["twice", "both", "both.reverse", "wide"]
+    assert (rows["twice"]["matches"], rows["twice"]["applied"], rows["twice"]["new_enodes"]) == (1, 1, 1)
+    assert rows["both"]["applied"] == 1
+    assert rows["wide"] == {
+        "matches": 0,
+        "applied": 0,
+        "new_enodes": 0,
+        "chosen": 0,
+        "remark": "the pattern does not occur",
+    }
+    assert main(["rules", "list", str(mine), "--on", str(tmp_path / "m.onnx")]) == 0
+    assert "new e-nodes" in capsys.readouterr().out
 
 
 def test_show_gives_the_text_with_its_comments(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_another_text_or_another_reader_is_another_entry(
     assert _reads(rules, monkeypatch)
     rules.write_text(TEXT.replace("double", "twofold"), "utf-8")
     assert _reads(rules, monkeypatch)
-    monkeypatch.setattr(kept, "_sources", lambda: "another eqsat")
+    monkeypatch.setattr(kept, "_sources", lambda rooms: "another eqsat")
     assert _reads(rules, monkeypatch)
     assert len(list(folder.iterdir())) == 3
 

@@ -1,0 +1,206 @@
+"""Checks the rules of files as their author wants it: a verdict for each, where it fails, and what makes it useless."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from eqsat.check import lints
+from eqsat.check.domain import Domain
+from eqsat.check.instance import show
+from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.check.rule import Observed, check_rule
+from eqsat.errors import RuleError
+from eqsat.rules.ast import Rule
+from eqsat.rules.expand import expand
+from eqsat.rules.operators import Declaration
+from eqsat.rules.operators import declarations as declaring
+from eqsat.rules.reader import read_files
+from eqsat.rules.selection import select_rules
+from eqsat.schema.functions import declared
+from eqsat.schema.opset import did_you_mean
+
+SAMPLES = 40
+"""Instances of a rule."""
+_ENDLESS = 10**9
+
+Verdict = Literal["holds", "refuted", "undecided"]
+
+
+@dataclass(frozen=True)
+class CheckedRule:
+    """What executing a rule has shown.
+
+    Attributes:
+        verdict: ``"refuted"`` with a counterexample, ``"undecided"`` if no instance was found, else ``"holds"``.
+        outcome: All instances; its ``counterexamples`` have the graph, the data and both results.
+        reason: Why it is undecided.
+        where: What is true where the two sides differ, and not where they agree, ``only where c < x``; empty if nothing
+            was found that tells them apart.
+        lints: What makes the rule useless without making it wrong.
+        repeat: The command that repeats the check.
+    """
+
+    rule: Rule
+    verdict: Verdict
+    outcome: Outcome = field(repr=False)
+    reason: str = ""
+    where: str = ""
+    lints: tuple[str, ...] = ()
+    repeat: str = ""
+
+    @property
+    def counterexample(self) -> Counterexample | None:
+        """The one with the fewest elements."""
+        return self.outcome.counterexamples[0] if self.verdict == "refuted" else None
+
+    def __str__(self) -> str:
+        head = f"{self.verdict:9}  {self.rule.name} : {self.rule.numerics}"
+        lines = [f"{head}  ({_count(self.outcome.instances, 'instance')})" if self.verdict == "holds" else head]
+        if self.counterexample is not None:
+            lines += [f"    {line}" for line in str(self.counterexample).splitlines()]
+        if self.where:
+            lines.append(f"    it fails {self.where}")
+        if self.reason:
+            lines.append(f"    {self.reason}")
+        lines += [f"    note: {lint}" for lint in self.lints]
+        if self.verdict == "refuted" and self.repeat:
+            lines.append(f"    repeat: {self.repeat}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = self.counterexample
+        return {
+            "name": self.rule.name,
+            "numerics": str(self.rule.numerics),
+            "place": str(self.rule.place),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "instances": self.outcome.instances,
+            "element_types": dict(self.outcome.dtypes),
+            "where": self.where,
+            "notes": list(self.lints),
+            "repeat": self.repeat,
+            "counterexample": None if found is None else _counterexample(found),
+        }
+
+
+def check_rules(
+    sources: str | Path | Rule | Sequence[str | Path | Rule],
+    *,
+    names: Sequence[str] = (),
+    samples: int = SAMPLES,
+    seed: int = 0,
+    declarations: Sequence[Declaration] = (),
+) -> list[CheckedRule]:
+    """Executes the rules of some files on random instances, both sides of each, and compares the results.
+
+    The work is bounded by the number of instances and their sizes, so that a seed always gives the same verdict.
+
+    Args:
+        sources: Rule files, target files, whose own rules are checked, or single rules.
+        names: Of the rules to check; all of them by default.
+        samples: Instances of each rule.
+        seed: Other instances for another number.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators that the rules name.
+
+    Returns:
+        One entry a rule, in order; a rule ``<=>`` is two, the second named ``NAME.reverse``.
+
+    Raises:
+        RuleError, TargetError: A file cannot be read, there is no rule of a name, or a number is out of range.
+    """
+    for number, what, least in ((samples, "samples", 1), (seed, "seed", 0)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise RuleError(f"a whole number, {least} or more, is required", place=what, actual=repr(number))
+    given = [sources] if isinstance(sources, str | Path | Rule) else list(sources)
+    with declaring(*declarations):
+        return _check(given, names, samples, seed)
+
+
+def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: int, seed: int) -> list[CheckedRule]:
+    rules = _rules(sources)
+    known = list(dict.fromkeys(name for rule in rules for name in (rule.name, rule.name.removesuffix(".reverse"))))
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
+            raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
+    chosen = [r for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
+    shipped = [r for r in select_rules(None, "approximate").rules if r.place not in {rule.place for rule in rules}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
+        return [_checked(rule, [*rules, *shipped], samples, seed) for rule in chosen]
+
+
+def _rules(sources: Sequence[str | Path | Rule]) -> list[Rule]:
+    files = read_files([Path(s) for s in sources if not isinstance(s, Rule)])
+    further = list(dict.fromkeys(path for file in files for target in file.targets for path in target.rules))
+    read = [*files, *(read_files(further) if further else ())]
+    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]
+
+
+def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> CheckedRule:
+    seen: list[Observed] = []
+    outcome = check_rule(
+        rule, instances=samples, seed=seed, stop=_ENDLESS, observe=lambda *observed: seen.append(observed)
+    )
+    repeat = f"eqsat rules check {shlex.quote(rule.place.file)} --rule {rule.name} --samples {samples} --seed {seed}"
+    found = CheckedRule(rule, verdict_of(outcome), outcome, repeat=repeat)
+    outcome.counterexamples.sort(key=lambda c: (c.kind == "silent", sum(leaf.array.size for leaf in c.instance.leaves)))
+    if found.verdict == "refuted":
+        domain = Domain(rule)
+        for observed in seen:
+            domain.add(*observed)
+        return replace(found, where=domain.text())
+    instances = [instance for instance, *_ in seen]
+    with declared(rule.operators):
+        notes = [*lints.silent(outcome), *lints.grows(rule, instances)]
+        related = [r for r in others if _roots(r) & _roots(rule)]
+        notes += lints.implied(rule, related, instances)
+    if outcome.fires:
+        return replace(found, lints=tuple(notes))
+    return replace(found, reason=why_undecided(outcome), lints=tuple(notes))
+
+
+def verdict_of(outcome: Outcome) -> Verdict:
+    """What an outcome means for the rule."""
+    if any(c.kind != "silent" for c in outcome.counterexamples):
+        return "refuted"
+    return "holds" if outcome.fires else "undecided"
+
+
+def why_undecided(outcome: Outcome) -> str:
+    """The sentence about a rule of which no instance was found."""
+    return f"no instance was found in {_count(outcome.attempts, 'attempt')}: {outcome.why_silent()}"
+
+
+def _roots(rule: Rule) -> set[Any]:
+    return {op for clause in expand(rule.left) for root in clause.roots for op in root.ops}
+
+
+def _counterexample(found: Counterexample) -> dict[str, Any]:
+    instance = found.instance
+    return {
+        "kind": found.kind,
+        "message": found.message,
+        "operands": [
+            {"name": leaf.name, "type": str(leaf.type), "constant": leaf.constant, "value": show(leaf.array)}
+            for leaf in instance.leaves
+        ],
+        "left": [str(step) for step in instance.steps],
+        "value": found.name,
+        "right": found.right,
+        "left_value": None if found.values is None else show(found.values[0]),
+        "right_value": None if found.values is None else show(found.values[1]),
+        "seed": list(found.seed),
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,86 @@
+"""What makes a rule useless without making it wrong: it never applies, it grows for ever, or others say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.check.instance import Instance
+from eqsat.check.outcome import Outcome
+from eqsat.egraph.saturate import Limits, Saturation
+from eqsat.egraph.snapshot import snapshot
+from eqsat.rules.ast import Rule
+from eqsat.rules.expand import expand
+from eqsat.rules.listing import short_place
+from eqsat.rules.selection import allowed
+
+ROUNDS = 10
+"""Rounds after which a rule alone must have come to an end on a single instance."""
+ENODES = 1_500
+"""E-nodes at which it is given up before."""
+_IMPLIED = Limits(iterations=5, nodes=ENODES)
+SECONDS = 1e9
+"""No limit: what a check says must not depend on the machine."""
+
+
+def silent(outcome: Outcome) -> list[str]:
+    """What is to be said of alternatives of which no instance was found, and of sides of different types."""
+    found: list[str] = []
+    if outcome.mismatch is not None:
+        where = outcome.mismatch.message.splitlines()[0]
+        if not outcome.fires:
+            found.append(f"it never applies: on {sum(outcome.mismatches.values())} instances, {where}")
+        else:
+            found.append(f"a condition is missing: on some instances, where the rule is not applied, {where}")
+    if any(c.kind == "silent" for c in outcome.counterexamples):
+        found.append("on some instances all conditions hold and yet it does not apply")
+    clauses = outcome.silent_clauses
+    if clauses and outcome.fires:
+        count = len(expand(outcome.rule.left))
+        listed = ", ".join(str(k + 1) for k in clauses[:5]) + (" ..." if len(clauses) > 5 else "")
+        found.append(f"of the {count} alternatives of the left side, no instance was found of number {listed}")
+    return found
+
+
+def grows(rule: Rule, instances: Sequence[Instance]) -> list[str]:
+    """Whether a rule applies again and again to what it has made."""
+    for instance in instances[:3]:
+        saturation = Saturation(
+            instance.model(), [rule], [], Limits(iterations=ROUNDS, nodes=ENODES, seconds=SECONDS, matches=10**9)
+        )
+        saturation.run()
+        if saturation.stop_reason in ("iteration limit", "node limit"):
+            before, after = len(instance.steps) + len(instance.leaves), saturation.enodes
+            return [
+                f"it grows without end: alone, it makes {after:,} e-nodes of {before} in {saturation.iterations} "
+                "rounds, and goes on"
+            ]
+    return []
+
+
+def implied(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> list[str]:
+    """Whether other rules make all that a rule makes, and which one alone."""
+    known = [r for r in others if allowed(r.numerics, rule.numerics.kind) and r.place != rule.place]
+    chosen = instances[:3]
+    if not chosen or not known or not _add_nothing(rule, known, chosen):
+        return []
+    for other in known:
+        if _add_nothing(rule, [other], chosen):
+            return [f"`{other.name}` ({short_place(other.place)}) implies it"]
+    return ["other rules together imply it"]
+
+
+def _add_nothing(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> bool:
+    """Whether the e-graph that others saturate stays as it is once the rule runs as well."""
+    for instance in instances:
+        without, complete = _size(instance, others)
+        if not complete or _size(instance, [*others, rule]) != (without, True):
+            return False
+    return True
+
+
+def _size(instance: Instance, rules: Sequence[Rule]) -> tuple[tuple[int, int], bool]:
+    limits = Limits(iterations=_IMPLIED.iterations, nodes=_IMPLIED.nodes, seconds=SECONDS)
+    saturation = Saturation(instance.model(), rules, [], limits)
+    saturation.run()
+    found = snapshot(saturation)
+    return (len(found.nodes), len(found.classes)), saturation.stop_reason == "saturated"

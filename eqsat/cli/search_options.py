@@ -1,0 +1,84 @@
+"""Options of the commands that search programs: targets, rules, and how far and how long to search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from eqsat.cli.options import FiniteRange, stacked
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def targets_option(command: _Command) -> _Command:
+    """``--target``, any number of times; arrives as a tuple of texts."""
+    return click.option(
+        "-t",
+        "--target",
+        "targets",
+        multiple=True,
+        metavar="NAME[,NAME]",
+        help='Accelerators: names from `eqsat targets list`, or paths of target files; "dnnl -launch=5e-6" changes '
+        "a number. The host is always there.",
+    )(command)
+
+
+def host_option(command: _Command) -> _Command:
+    """``--host``; arrives as text, None where it is not given."""
+    return click.option(
+        "--host",
+        metavar="NAME|FILE",
+        help="The target that runs everything that no accelerator takes: `cpu`, a runtime with one kernel per "
+        "operator; `c`, the C that "
+        "`eqsat codegen` writes; or a target file. [default: cpu]",
+    )(command)
+
+
+def numerics_option(command: _Command) -> _Command:
+    """``--numerics``."""
+    return click.option(
+        "--numerics",
+        default="real",
+        show_default=True,
+        type=click.Choice(["exact", "lsb", "real", "approximate"]),
+        help="How far rules may change values: not at all, in the last place, by rounding, within a budget.",
+    )(command)
+
+
+def rules_options(command: _Command) -> _Command:
+    """``--rules``, ``--no-default-rules`` and ``--trust``."""
+    return stacked(
+        click.option(
+            "-r",
+            "--rules",
+            "rule_files",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="A file of rules to use in addition to the shipped ones. May be repeated.",
+        ),
+        click.option(
+            "--no-default-rules", "default_rules", flag_value=False, default=True, help="Leave out the shipped rules."
+        ),
+        click.option(
+            "--trust", is_flag=True, help="Use rules that do not ship without executing them on random operands before."
+        ),
+    )(command)
+
+
+def limits_options(command: _Command) -> _Command:
+    """``--time-limit``, ``--iterations`` and ``--enodes``: the limits of the search."""
+    return stacked(
+        click.option(
+            "--time-limit",
+            type=FiniteRange(min=0, min_open=True),
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Time limit of the whole search; the result is the best program found so far.",
+        ),
+        click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit on the rounds of rewriting."),
+        click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit on the size of the e-graph."),
+    )(command)
