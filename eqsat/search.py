@@ -16,10 +16,10 @@ from eqsat.audit.report import SAMPLES, AuditReport
 from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
-from eqsat.control.nested import Found, Inner, Nested, bodies_of
+from eqsat.control.nested import Found, Nested, bodies_of
 from eqsat.control.put_back import add_functions, drop_unread
-from eqsat.control.site import sites
 from eqsat.control.totals import (
+    bodies_of_input,
     solution_with_bodies,
     summary_with_bodies,
     verification_with_bodies,
@@ -301,7 +301,7 @@ class Search:
             numerics=self.options.numerics,
             notes=(*self.notes, *about_undecided(self.saturation.statistics)),
         )
-        summary = summary_with_bodies(summary, inner, self._bodies_of_input(every))
+        summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if self.given is not None and self.given is not self.model:
             cost, count = cost_before(self.given, _costs(loaded))
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
@@ -320,10 +320,6 @@ class Search:
             sizes=loaded.sizes,
         )
         return Found(result, inner)
-
-    def _bodies_of_input(self, inner: Sequence[Inner]) -> list[Inner]:
-        own = {site.graph for site in sites(self.model.graph)}
-        return [one for one in inner if one.site.graph in own]
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
