@@ -162,18 +162,18 @@ class Search:
                     f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are "
                     "rewritten"
                 )
-            if not approximations:
-                numbers: dict[str, int] = {} if counts is None else counts
-                with clock.stage("bodies"):
-                    flow = search_flow(
-                        loaded,
-                        clock,
-                        lambda body, part: cls._of(body, options, part, (), numbers),
-                        numbers,
-                        options.numerics,
-                    )
-                nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
-                notes += nested.notes
+            numbers: dict[str, int] = {} if counts is None else counts
+            with clock.stage("bodies"):
+                flow = search_flow(
+                    loaded,
+                    clock,
+                    lambda body, part: cls._of(body, options, part, (), numbers),
+                    numbers,
+                    options.numerics,
+                    changes=not approximations,
+                )
+            nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
+            notes += nested.notes
             try:
                 found = _saturated(loaded, options, clock, approximations, nested, alternatives)
             except TimeUp:
@@ -353,7 +353,10 @@ class Search:
         """
         result, summary = found.result, found.result.summary
         if self.saturation.approximations:
-            # Rounded values differ from the input: quantization measures the difference instead.
+            # Rounded values differ from the input: quantization measures the difference instead. In bodies none are.
+            with self.clock.stage("verify"):
+                for body in found.inner:
+                    body.checked(seed)
             return replace(result, summary=replace(summary, verification=switched_off("rounding is measured instead")))
         with self.clock.stage("verify"):
             if self.given is not None and self.given is not self.model:

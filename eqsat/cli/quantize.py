@@ -13,7 +13,6 @@ from eqsat.cli.options import (
     FiniteRange,
     debug_option,
     declarations_option,
-    dims_option,
     external_data_option,
     flat_option,
     host_option,
@@ -23,6 +22,7 @@ from eqsat.cli.options import (
     output_option,
     report_options,
     rules_options,
+    sizes_option,
     targets_option,
     values_option,
 )
@@ -31,6 +31,7 @@ from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
+    from eqsat.model.read.dims import Size
     from eqsat.quantization.options import Activation, Conversions, Method
 
 
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
 )
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
-@dims_option
+@sizes_option
 @values_option
 @declarations_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
@@ -141,7 +142,7 @@ def quantize(
     fully_integral: bool,
     rule_files: tuple[Path, ...],
     default_rules: bool,
-    dims: dict[str, int],
+    dims: dict[str, Size],
     values: dict[str, Any],
     samples: int | None,
     noise_samples: int | None,
