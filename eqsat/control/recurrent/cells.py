@@ -315,7 +315,7 @@ class _Matcher:
         plain = self.lanes.as_weights(Block(block.constant, lanes, block.linear))
         if plain.lanes:
             raise Mismatch
-        state, *others = self.states
+        state, *others = list(self.states)
         h, size = Source(state), self.lanes.widths[state]
         if block.width != size or any(s.name in others for s in plain.linear):
             raise Mismatch
