@@ -181,7 +181,7 @@ def quantize(
     conversions: Conversions = "disabled",
     rules: Sequence[str | Path | Rule] = (),
     default_rules: bool = True,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     samples: int | None = None,
@@ -220,7 +220,8 @@ def quantize(
             without floats. ``"fully_integral"``: the same, and the prefix does nothing but quantize inputs, the suffix
             nothing but dequantize outputs.
         rules, default_rules: As for :func:`eqsat.optimize`.
-        dims: Sizes for symbolic dimensions.
+        dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound
+            stays free, and samples may have any size there; costs are taken at their median.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.

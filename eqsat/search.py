@@ -17,10 +17,10 @@ from eqsat.check.gate import require_believed
 from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
-from eqsat.control.nested import Found, Inner, Nested, bodies_of
+from eqsat.control.nested import Found, Nested, bodies_of
 from eqsat.control.put_back import add_functions, drop_unread
-from eqsat.control.site import sites
 from eqsat.control.totals import (
+    bodies_of_input,
     solution_with_bodies,
     summary_with_bodies,
     verification_with_bodies,
@@ -166,18 +166,18 @@ class Search:
                     f"no rule was applied: the model has {size:,} operators, and at most {MOST_REWRITTEN:,} are "
                     "rewritten"
                 )
-            if not approximations:
-                numbers: dict[str, int] = {} if counts is None else counts
-                with clock.stage("bodies"):
-                    flow = search_flow(
-                        loaded,
-                        clock,
-                        lambda body, part: cls._of(body, options, part, (), numbers),
-                        numbers,
-                        options.numerics,
-                    )
-                nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
-                notes += nested.notes
+            numbers: dict[str, int] = {} if counts is None else counts
+            with clock.stage("bodies"):
+                flow = search_flow(
+                    loaded,
+                    clock,
+                    lambda body, part: cls._of(body, options, part, (), numbers),
+                    numbers,
+                    options.numerics,
+                    changes=not approximations,
+                )
+            nested, loaded, alternatives = flow.nested, flow.loaded, flow.alternatives
+            notes += nested.notes
             try:
                 found = _saturated(loaded, options, clock, approximations, nested, alternatives)
             except TimeUp:
@@ -305,7 +305,7 @@ class Search:
             numerics=self.options.numerics,
             notes=(*self.notes, *about_undecided(self.saturation.statistics)),
         )
-        summary = summary_with_bodies(summary, inner, self._bodies_of_input(every))
+        summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if self.given is not None and self.given is not self.model:
             cost, count = cost_before(self.given, _costs(loaded))
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
@@ -324,10 +324,6 @@ class Search:
             sizes=loaded.sizes,
         )
         return Found(result, inner)
-
-    def _bodies_of_input(self, inner: Sequence[Inner]) -> list[Inner]:
-        own = {site.graph for site in sites(self.model.graph)}
-        return [one for one in inner if one.site.graph in own]
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
@@ -361,7 +357,10 @@ class Search:
         """
         result, summary = found.result, found.result.summary
         if self.saturation.approximations:
-            # Rounded values differ from the input: quantization measures the difference instead.
+            # Rounded values differ from the input: quantization measures the difference instead. In bodies none are.
+            with self.clock.stage("verify"):
+                for body in found.inner:
+                    body.checked(seed)
             return replace(result, summary=replace(summary, verification=switched_off("rounding is measured instead")))
         with self.clock.stage("verify"):
             if self.given is not None and self.given is not self.model:

@@ -13,13 +13,13 @@ from eqsat.cli.options import (
     FiniteRange,
     debug_option,
     declarations_option,
-    dims_option,
     external_data_option,
     flat_option,
     memory_option,
     opset_option,
     output_option,
     report_options,
+    sizes_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
@@ -33,6 +33,7 @@ from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
+    from eqsat.model.read.dims import Size
     from eqsat.quantization.options import Activation, Conversions, Method
 
 
@@ -98,7 +99,7 @@ if TYPE_CHECKING:
 )
 @click.option("--fully-integral", is_flag=True, help="The same as --conversions fully_integral.")
 @rules_options
-@dims_option
+@sizes_option
 @values_option
 @declarations_option
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Calibration samples to use at most.")
@@ -144,7 +145,7 @@ def quantize(
     rule_files: tuple[Path, ...],
     default_rules: bool,
     trust: bool,
-    dims: dict[str, int],
+    dims: dict[str, Size],
     values: dict[str, Any],
     samples: int | None,
     noise_samples: int | None,

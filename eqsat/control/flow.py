@@ -43,14 +43,19 @@ def search_flow(
     search: Callable[[Loaded, Clock], S],
     counts: dict[str, int],
     numerics: NumericsClass,
+    *,
+    changes: bool = True,
 ) -> Flow[S]:
     """Simplifies control flow and searches bodies.
 
     Args:
         numerics: How far values may change.
+        changes: Whether control flow is made simpler; otherwise all values keep their names.
 
     The other arguments are those of :func:`~eqsat.control.nested.search_bodies`.
     """
+    if not changes:
+        return Flow(loaded, search_bodies(loaded, clock, search, counts, (loaded.model,)))
     loaded = replace(loaded, model=simplified(loaded.model))
     flow = _searched(loaded, clock, search, counts, numerics)
     model = with_equal_branches(loaded.model, flow.nested)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import onnx_ir as ir
+
 from eqsat.control.nested import Inner, body_cost
+from eqsat.control.site import sites
 from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
@@ -40,6 +43,12 @@ def within_program(inner: Sequence[Inner], program: Program) -> tuple[Inner, ...
     """Those of the bodies that a program contains: an unrolled loop has none."""
     graphs = {v.graph for node in program.plan.nodes for _, v in node.attrs if isinstance(v, GraphAttr)}
     return tuple(one for one in inner if one.site.graph in graphs)
+
+
+def bodies_of_input(inner: Sequence[Inner], model: ir.Model) -> list[Inner]:
+    """Those of the bodies that the input contains: other programs of its loops may have bodies as well."""
+    own = {site.graph for site in sites(model.graph)}
+    return [one for one in inner if one.site.graph in own]
 
 
 def summary_with_bodies(summary: Summary, inner: Sequence[Inner], given: Sequence[Inner]) -> Summary:

@@ -110,7 +110,8 @@ class Loop(_Metered, ReferenceLoop):
     def _run(
         self, trips: Any, go: Any, *states: Any, context: Any = None, attributes: Any = None, **_: Any
     ) -> tuple[Any, ...]:
-        given, made = self.body.input_names, self.body.output_names
+        body = self.__dict__["body"]
+        given, made = body.input_names, body.output_names
         going, current = True if go is None else bool(np.asarray(go).reshape(-1)[0]), list(states)
         rows: list[list[Any]] = [[] for _ in made[1 + len(states) :]]
         limit = None if trips is None else int(np.asarray(trips).reshape(-1)[0])

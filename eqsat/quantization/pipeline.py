@@ -28,7 +28,9 @@ from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.schemes import most_accurate, scheme_of
 from eqsat.quantization.share import kernel_macs
+from eqsat.quantization.sizes import calibrated_sizes
 from eqsat.quantization.within_budget import WithinBudget
+from eqsat.schema.free_sizes import typical
 from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
@@ -67,11 +69,12 @@ def _quantized(
 ) -> QuantizationResult:
     tell = _teller(progress)
     seconds: dict[str, float] = {}
-    bound, _ = split_dims(search.dims)
+    bound, ranges = split_dims(search.dims)
     original = load(source, dims=bound, values=search.values)
     required = required_decibel(options.budget, [v.name or "" for v in original.graph.outputs if _is_float(v)])
     data = _repeatable(calibration, original, options.samples)
-    floats = folded(original, search)
+    sizes = calibrated_sizes(original, ranges, first_samples(data, original, options.samples))
+    floats = folded(original, search, sizes)
     prepared = load(floats.model)
     integers = replace(options.integers, skip=surviving(original, prepared, options.integers.skip))
     with _timed(seconds, "calibrate"):
@@ -85,7 +88,8 @@ def _quantized(
     with _timed(seconds, "measure"):
         limit = options.noise_samples
         if limit is None:
-            limit = _affordable_samples(sum(kernel_macs(floats.plan, n) for n in floats.plan.nodes), scheme)
+            at = typical(sizes)
+            limit = _affordable_samples(sum(kernel_macs(floats.plan, n, at) for n in floats.plan.nodes), scheme)
         noise = measure_noise(prepared, scheme, data, limit=limit, progress=tell("measure"))
     within = WithinBudget(
         original,
@@ -98,12 +102,13 @@ def _quantized(
         floats,
         found.samples,
         seconds,
+        sizes,
     )
     if options.simulate and not required:
         return within.simulated(range(len(scheme.tensors)), 1)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
-    # The sizes of the folded model are already bound.
-    search = replace(search, dims=None, values=None)
+    # What was bound is bound in the folded model.
+    search = replace(search, dims=dict(sizes), values=None, free_sizes=True)
     return within.run(Search.run(prepared, search, approximations=approximations, progress=progress), objective, seed)
 
 

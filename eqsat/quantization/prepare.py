@@ -13,12 +13,13 @@ from eqsat.result import Result
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.selection import select_rules
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
 from eqsat.stages.options import SearchOptions
 
 
-def folded(original: ir.Model, options: SearchOptions) -> Result:
+def folded(original: ir.Model, options: SearchOptions, sizes: FreeSizes) -> Result:
     """The model with constants folded into operators with weights, and with the annotations that rules place.
 
     A normalisation that stays beside its convolution would cost a rounding of its own; a hint gives the type to round
@@ -26,7 +27,10 @@ def folded(original: ir.Model, options: SearchOptions) -> Result:
     """
     own: list[Path | Rule] = [rules_dir() / "fusion.rules"] if options.default_rules else []
     own += split(select_rules(options.rules, "real").rules)[0]
-    return Search.of(original, rules=own, default_rules=False, time_limit=options.time_limit).extract()
+    asked = SearchOptions(
+        rules=own, default_rules=False, time_limit=options.time_limit, dims=dict(sizes), free_sizes=True
+    )
+    return Search.run(original, asked).extract()
 
 
 def surviving(original: ir.Model, prepared: ir.Model, names: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from eqsat.control.site import is_control
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.execute.trace import Trace
 from eqsat.quantization.operators import role
@@ -40,6 +41,8 @@ def _reason(i: int, node: ir.Node, scheme: Scheme, options: Options) -> str:
         return f"{node.op_type} is not among the operators to quantize"
     if i in scheme.unranged:
         return f"tensor {scheme.unranged[i]!r} has no range: it is empty, NaN or infinite"
+    if is_control(node):
+        return "bodies of control flow stay in floats"
     if role(node, options.operators) is None:
         return f"{op_key(node)} has no integer form"
     other = next(

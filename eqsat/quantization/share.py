@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.errors import EqsatError
 from eqsat.model.macs import body_macs, macs
 from eqsat.partition.plan import Plan, PlanNode
+from eqsat.schema.free_sizes import at_sizes
+from eqsat.schema.types import TensorType
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "Cast")
 
@@ -50,14 +53,14 @@ def is_integer(plan: Plan, node: PlanNode) -> bool:
     return all(t is not None and not t.dtype.is_floating_point() for t in read)
 
 
-def integer_share(plan: Plan) -> Share:
-    """Counts the kernels of a plan and their work."""
+def integer_share(plan: Plan, sizes: Mapping[str, int]) -> Share:
+    """Counts the kernels of a plan and their work at some sizes of the symbols."""
     integer = floating = conversions = integer_work = work = 0
     for node in plan.nodes:
         if is_conversion(node):
             conversions += 1
             continue
-        own = kernel_macs(plan, node)
+        own = kernel_macs(plan, node, sizes)
         work += own
         if is_integer(plan, node):
             integer += 1
@@ -67,10 +70,14 @@ def integer_share(plan: Plan) -> Share:
     return Share(integer, floating, conversions, integer_work, work)
 
 
-def kernel_macs(plan: Plan, node: PlanNode) -> int:
-    """Multiply-accumulates of a kernel, 0 where sizes are unknown."""
-    given = [None if v is None else plan.types.get(v) for v in node.inputs]
-    made = [None if v is None else plan.types.get(v) for v in node.outputs]
+def kernel_macs(plan: Plan, node: PlanNode, sizes: Mapping[str, int]) -> int:
+    """Multiply-accumulates of a kernel at some sizes of the symbols, 0 where sizes are unknown."""
+
+    def types(values: Sequence[int | None]) -> list[TensorType | None]:
+        found = [None if v is None else plan.types.get(v) for v in values]
+        return [None if t is None else at_sizes(t, sizes) for t in found]
+
+    given, made = types(node.inputs), types(node.outputs)
     try:
         if node.body is not None:
             return body_macs(node.body, given)

@@ -36,6 +36,7 @@ from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
 from eqsat.report import summary as report
 from eqsat.result import Result
+from eqsat.schema.free_sizes import FreeSizes, typical
 from eqsat.search import Search
 from eqsat.stages.event import Event
 from eqsat.stages.options import Objective
@@ -61,6 +62,7 @@ class WithinBudget:
         folded: The optimization that made the prepared model from the original.
         samples: Number of calibration samples.
         seconds: CPU seconds that calibration took, by stage.
+        sizes: Of the inputs, as far as they stay free.
     """
 
     original: ir.Model
@@ -73,6 +75,7 @@ class WithinBudget:
     folded: Result
     samples: int
     seconds: dict[str, float]
+    sizes: FreeSizes
 
     def run(self, search: Search, objective: Objective, seed: int) -> QuantizationResult:
         """Extracts, measures and tightens until the budget is kept."""
@@ -140,7 +143,8 @@ class WithinBudget:
         """The float model with these tensors rounded."""
         model = apply_scheme(self.prepared, self.scheme.only(frozenset(rounded)))
         # In the model the rounded weights are integers; in the program they are folded.
-        found = replace(Search.of(model, default_rules=False).extract(verify=False), model=model)
+        search = Search.of(model, default_rules=False, dims=dict(self.sizes), free_sizes=True)
+        found = replace(search.extract(verify=False), model=model)
         actual = measure_sqnr(self.original, found.model, self.data, limit=self.options.check_samples)
         return self.described(found, rounded, attempt, actual, ())
 
@@ -152,7 +156,7 @@ class WithinBudget:
         actual: dict[str, float],
         floats: tuple[report.FloatRow, ...],
     ) -> QuantizationResult:
-        share = integer_share(found.plan)
+        share = integer_share(found.plan, typical(self.sizes))
         predicted = self.noise.predict(rounded)
         chosen = set(rounded)
         described = report.Quantization(

@@ -103,11 +103,15 @@ def _cell(lanes: Lanes, made: Mapping[str, Block], h: str, c: str | None) -> Cel
         raise Mismatch
     matcher = _Matcher(lanes, states)
     cell = matcher.lstm(blocks) if c is not None else matcher.gru(blocks[0]) or matcher.rnn(blocks[0])
-    return Cell(cell.op, states, cell.gates, blocks[0], lengths, cell.outer, cell.input_forget, cell.after, cell.candidate_bias)
+    return Cell(
+        cell.op, states, cell.gates, blocks[0], lengths, cell.outer, cell.input_forget, cell.after, cell.candidate_bias
+    )
 
 
 def _is_state(block: Block, name: str) -> bool:
-    return not block.constant.any() and not block.linear and list(block.lanes) == [(Atom("base", name),)] and _ones(block)
+    return (
+        not block.constant.any() and not block.linear and list(block.lanes) == [(Atom("base", name),)] and _ones(block)
+    )
 
 
 def _ones(block: Block) -> bool:
@@ -167,7 +171,7 @@ class _Matcher:
         products = self._products(made)
         if len(products) != 1:
             raise Mismatch
-        (pair, sign), = products.items()
+        ((pair, sign),) = products.items()
         inner = next((a for a in pair if a.kind == "activation" and a.key == cell.key), None)
         if sign != 1.0 or len(pair) != 2 or inner is None:
             raise Mismatch
@@ -258,7 +262,7 @@ class _Matcher:
         h = Atom("base", self.states[0])
         if len(products) != 1:
             raise Mismatch
-        (pair, sign), = products.items()
+        ((pair, sign),) = products.items()
         if sign != 1.0 or len(pair) != 2 or h not in pair:
             raise Mismatch
         return _other(pair, h), h
@@ -269,7 +273,7 @@ class _Matcher:
         products = self._products(made)
         if len(products) != 1:
             raise Mismatch
-        (monomial, sign), = products.items()
+        ((monomial, sign),) = products.items()
         if sign != 1.0 or len(monomial) != 1 or monomial[0].kind != "activation":
             raise Mismatch
         gate = self._gate(monomial[0])
@@ -311,9 +315,9 @@ class _Matcher:
         plain = self.lanes.as_weights(Block(block.constant, lanes, block.linear))
         if plain.lanes:
             raise Mismatch
-        h = Source(self.states[0])
-        size = self.lanes.widths[self.states[0]]
-        if block.width != size or any(s.name in self.states[1:] for s in plain.linear if s.name):
+        state, *others = list(self.states)
+        h, size = Source(state), self.lanes.widths[state]
+        if block.width != size or any(s.name in others for s in plain.linear):
             raise Mismatch
         recurrent = plain.linear.get(h, np.zeros((size, size)))
         sources = {s: w for s, w in plain.linear.items() if s != h}
@@ -323,7 +327,7 @@ class _Matcher:
 def _other(pair: Monomial, one: Atom) -> Atom:
     if len(pair) != 2:
         raise Mismatch
-    return pair[1] if pair[0] == one else pair[0]
+    return next((atom for atom in pair if atom != one), one)
 
 
 def _opposite(gate: Gate) -> Gate:

@@ -8,9 +8,10 @@ and weights only, so that spellings of a cell that differ in them have one norma
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ class Atom:
     key: str = ""
 
 
+_Key = TypeVar("_Key", bound=Hashable)
 Monomial = tuple[Atom, ...]
 """A product, its factors in order."""
 
@@ -72,10 +74,10 @@ class Block:
         """Equal for equal expressions."""
         # Adding zero makes negative zeros positive.
         digest = hashlib.sha256((self.constant + 0.0).tobytes())
-        for table in (self.lanes, self.linear):
-            for name in sorted(table):
-                digest.update(repr(name).encode())
-                digest.update((np.ascontiguousarray(table[name]) + 0.0).tobytes())
+        parts = [*sorted(self.lanes.items(), key=_name), *sorted(self.linear.items(), key=_name)]
+        for name, numbers in parts:
+            digest.update(repr(name).encode())
+            digest.update((np.ascontiguousarray(numbers) + 0.0).tobytes())
         return digest.hexdigest()
 
     @property
@@ -91,12 +93,14 @@ class Block:
         )
 
     def plus(self, other: Block) -> Block:
-        return _block(
-            self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear)
-        )
+        return _block(self.constant + other.constant, _sum(self.lanes, other.lanes), _sum(self.linear, other.linear))
 
 
-def _sum(one: Mapping, other: Mapping) -> dict:
+def _name(item: tuple[Monomial | Source, np.ndarray]) -> str:
+    return repr(item[0])
+
+
+def _sum(one: Mapping[_Key, np.ndarray], other: Mapping[_Key, np.ndarray]) -> dict[_Key, np.ndarray]:
     return {**one, **{k: one[k] + v if k in one else v for k, v in other.items()}}
 
 

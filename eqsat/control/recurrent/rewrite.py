@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,11 +30,11 @@ from eqsat.errors import EqsatError
 from eqsat.model.builder import constant, graph, op
 from eqsat.model.builder import input as make_input
 from eqsat.model.expression import Tensor
-from eqsat.schema.types import Dim, TensorType, type_of
+from eqsat.schema.types import TensorType, type_of
 
 NAME = "recurrent cells"
 """In the place of a rule's name."""
-MANY = 1 << 31
+MANY = (1 << 31) - 1
 """So many rounds stand for no limit."""
 
 
@@ -172,7 +171,9 @@ class _Rewriting:
         if node.op_type == "Scan":
             value = node.inputs[self.count]
             kind = None if value is None else type_of(value)
-            return None if kind is None or kind.shape is None else dimension(kind.shape[_of(node, "scan_input_axes", 0)])
+            return (
+                None if kind is None or kind.shape is None else dimension(kind.shape[_of(node, "scan_input_axes", 0)])
+            )
         going = run.values.get(self.body.outputs[0])
         if isinstance(going, np.ndarray) and going.all():
             going = Going()
@@ -313,23 +314,29 @@ def _cut(position: Position, size: Position | None, rounds: Position) -> _Cut | 
     if position.times == 1:
         if position == Position(1) and size == rounds:
             return _Cut(False)
-        if position.size or rounds.size or position.offset < 0:
+        stop = position.offset + rounds.offset
+        if position.size or rounds.size or position.offset < 0 or not _contains(size, stop):
             return None
-        return _Cut(False, position.offset, position.offset + rounds.offset)
+        return _Cut(False, position.offset, stop)
     if position.times != -1:
         return None
     first = Position(0, position.size, position.offset + 1)
     if first == rounds and size == rounds:
         return _Cut(True)
-    if first.size or rounds.size or first.offset < rounds.offset:
+    if first.size or rounds.size or first.offset < rounds.offset or not _contains(size, first.offset):
         return None
     return _Cut(True, first.offset - rounds.offset, first.offset)
 
 
+def _contains(size: Position | None, stop: int) -> bool:
+    """Whether a sequence certainly has so many rows; a loop that reads behind its end fails."""
+    return size is not None and not size.size and stop <= size.offset
+
+
 def _lanes(kind: TensorType) -> int:
-    shape: Sequence[Dim | None] = kind.shape or ()
-    fits = bool(shape) and isinstance(shape[-1], int) and sum(d != 1 for d in shape[:-1]) <= 1
-    return shape[-1] if fits and isinstance(shape[-1], int) else 0
+    """The lanes of a batch of rows; 0 if the tensor is none."""
+    *lead, lanes = kind.shape or (None,)
+    return lanes if isinstance(lanes, int) and sum(d != 1 for d in lead) <= 1 else 0
 
 
 def _is_zero(value: ir.Value) -> bool:

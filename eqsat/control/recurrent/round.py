@@ -73,7 +73,7 @@ class Unknown(Exception):
 
 _ACTIVATIONS = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
 _NUMBER = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
-_SAME_ROWS = frozenset({"Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Expand"})
+_SAME_ROWS = frozenset({"Identity", "Reshape", "Flatten", "Expand"})
 
 
 @dataclass
@@ -176,7 +176,8 @@ class Round:
         read = Read(source.name, axis, at)
         name = f"{read.name} {read.axis} {read.position}"
         self.reads[name] = read
-        return self.lanes.given(name, _lanes(_type(node.outputs[0])))
+        row = tuple(d for k, d in enumerate(shape) if k != axis)
+        return self.lanes.given(name, _lanes(TensorType(source.type.dtype, row)))
 
     def _masked(self, op: str, node: ir.Node, inputs: Sequence[Known | None]) -> Known:
         known, of = inputs[0], type_of(node.inputs[0]) if node.inputs[0] is not None else None
@@ -208,9 +209,14 @@ class Round:
 
     def _of_rows(self, op: str, node: ir.Node, attrs: Attrs, inputs: Sequence[Known | None]) -> Sequence[Known]:
         lanes = self.lanes
+        first = inputs[0]
+        if op in ("Squeeze", "Unsqueeze") and isinstance(first, tuple):
+            self._keeps_lanes(node, inputs[1] if len(inputs) > 1 else None)
+            return [first]
+        if op in ("Concat", "Split", "Slice"):
+            return self._moved(op, node, attrs, inputs)
         kind = _type(node.outputs[0])
         count = _lanes(kind)
-        first = inputs[0]
         if op in _ACTIVATIONS:
             return [lanes.activate(self._as_row(first, count), op)]
         if op == "HardSigmoid":
@@ -243,7 +249,18 @@ class Round:
             return [lanes.matmul(first, np.asarray(inputs[1], np.float64))]
         if op == "Gemm":
             return [self._gemm(attrs, inputs, count)]
-        return self._moved(op, node, attrs, inputs)
+        raise Unknown
+
+    @staticmethod
+    def _keeps_lanes(node: ir.Node, axes: Known | None) -> None:
+        """Raises Unknown if an axis behind the lanes is added, or the lanes are removed."""
+        source = node.inputs[0]
+        rank = None if source is None or source.shape is None else len(source.shape)
+        if rank is None or not isinstance(axes, np.ndarray):
+            raise Unknown
+        made = rank + axes.size if node.op_type == "Unsqueeze" else rank
+        if any(int(axis) % made == made - 1 for axis in axes.reshape(-1)):
+            raise Unknown
 
     def _gemm(self, attrs: Attrs, inputs: Sequence[Known | None], count: int) -> Row:
         first, weights = inputs[:2]
@@ -261,8 +278,9 @@ class Round:
         rank = len(kind.shape or ())
         axis = attr(attrs, "axis", 0)
         if op == "Concat" and axis % rank == rank - 1:
-            kinds = [type_of(v) for v in node.inputs if v is not None]
-            return [self.lanes.concat([self._as_row(x, _lanes(k)) for x, k in zip(inputs, kinds, strict=True)])]
+            if not all(isinstance(x, tuple) for x in inputs):
+                raise Unknown
+            return [self.lanes.concat([x for x in inputs if isinstance(x, tuple)])]
         if not isinstance(first, tuple):
             raise Unknown
         if op == "Split" and axis % rank == rank - 1:

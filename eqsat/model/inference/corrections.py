@@ -133,6 +133,9 @@ def _within_size(rule: _Rule) -> _Rule:
             step = steps[i] if steps else 1
             size = data.shape[axis]
             declared = before is not None and len(before) == len(dims) and isinstance(before[axis], int)
+            if (start, step) == (-1, -1) and end <= -ENDLESS and not declared:
+                dims[axis] = size
+                continue
             if isinstance(size, int) or step < 1 or start < 0 or end < 0 or declared:
                 continue
             last = size if end >= ENDLESS else _least(size, end)

@@ -14,7 +14,7 @@ from tests.control.flows import BOOL, FLOAT, INT64, graph, model, value
 node = helper.make_node
 Nodes = list[onnx.NodeProto]
 Constants = dict[str, np.ndarray]
-I, H, B, T = 5, 4, 3, 7
+READ, H, B, T = 5, 4, 3, 7
 RNG = np.random.default_rng(11)
 
 
@@ -25,7 +25,7 @@ def numbers(*shape: int) -> np.ndarray:
 Style = Literal["joined", "apart", "gates"]
 
 
-def affine(out: str, x: str, h: str, gates: int, style: Style, constants: Constants, size: int = I) -> Nodes:
+def affine(out: str, x: str, h: str, gates: int, style: Style, constants: Constants, size: int = READ) -> Nodes:
     """All gates of a cell, joined in one tensor ``out``: ``x W + h R + b``."""
     if style == "joined":
         constants[f"{out}_k"], constants[f"{out}_b"] = numbers(size + H, gates * H), numbers(gates * H)
@@ -70,7 +70,7 @@ def split(joined: str, parts: Sequence[str], constants: Constants, slices: bool 
 
 def lstm(
     x: str, h: str, c: str, h2: str, c2: str, constants: Constants, style: Style = "joined", order: str = "icfo",
-    *, slices: bool = False, sigmoid: str = "Sigmoid", forget: float = 0.0, size: int = I,
+    *, slices: bool = False, sigmoid: str = "Sigmoid", forget: float = 0.0, size: int = READ,
 ) -> Nodes:  # fmt: skip
     p = f"{h2}_"
     made = affine(f"{p}z", x, h, 4, style, constants, size)
@@ -92,13 +92,14 @@ def lstm(
     return made
 
 
-def gru(x: str, h: str, h2: str, constants: Constants, *, after: bool, spelling: int = 0, style: Style = "apart") -> Nodes:
+def gru(
+    x: str, h: str, h2: str, constants: Constants, *, after: bool, spelling: int = 0, style: Style = "apart"
+) -> Nodes:
     """A GRU; spellings 0: ``(1 - z) n + z h``, 1: ``n + z (h - n)``, 2: the other way around, ``h + z (n - h)``."""
-    one = constants.setdefault("one", np.array(1, np.float32))
-    assert one.size == 1
+    constants["one"] = np.array(1, np.float32)
     made = affine("zr", x, h, 2, style, constants)
     made += [node("Sigmoid", ["zr"], ["szr"]), *split("szr", ["r", "z"], constants)]
-    constants["wn"], constants["rn"] = numbers(I, H), numbers(H, H)
+    constants["wn"], constants["rn"] = numbers(READ, H), numbers(H, H)
     constants["bn"], constants["cn"] = numbers(H), numbers(H)
     made += [node("MatMul", [x, "wn"], ["xn"]), node("Add", ["xn", "bn"], ["xb"])]
     if after:
@@ -129,7 +130,8 @@ def gru(x: str, h: str, h2: str, constants: Constants, *, after: bool, spelling:
 
 def scan(
     cell: Nodes, states: Sequence[tuple[str, str]], constants: Constants, row: str, *,
-    shape: Sequence[int | str] = (T, B, I), axis: int = 0, backwards: int = 0, out_axis: int = 0, out_backwards: int = 0,
+    shape: Sequence[int | str] = (T, B, READ), axis: int = 0, backwards: int = 0, out_axis: int = 0,
+    out_backwards: int = 0,
     batch: int | str = B,
 ) -> onnx.ModelProto:  # fmt: skip
     """A Scan over the axis of rounds."""
@@ -151,7 +153,7 @@ def scan(
 
 def loop(
     cell: Nodes, states: Sequence[tuple[str, str]], constants: Constants, row: str, *, reading: Nodes | None = None,
-    before: Nodes = [], rounds: str = "T", shape: Sequence[int | str] = (T, B, I), batch: int | str = B,
+    before: Nodes | None = None, rounds: str = "T", shape: Sequence[int | str] = (T, B, READ), batch: int | str = B,
     go: Nodes | None = None, more: Sequence[onnx.ValueInfoProto] = (), extra: Sequence[tuple[str, str, str]] = (),
 ) -> onnx.ModelProto:  # fmt: skip
     """A Loop that gathers a row of ``xs`` in each round; ``extra`` are integers that it carries, with first values."""
@@ -171,7 +173,7 @@ def loop(
     )  # fmt: skip
     inputs = [*(value(f"{s}0", FLOAT, [batch, H]) for s, _ in states), value("xs", FLOAT, shape), *more]
     main = graph(
-        [*before, made], inputs, [*map(value, outputs), value("rows")],
+        [*(before or []), made], inputs, [*map(value, outputs), value("rows")],
         {"T": np.array(T), "zero": np.array(0), "most": np.array(2**31 - 1), "last_row": np.array(T - 1)},
     )  # fmt: skip
     return model(main)
@@ -179,6 +181,6 @@ def loop(
 
 def feeds(rounds: int = T, batch: int = B, states: Sequence[str] = ("h", "c"), axis: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
-    xs = rng.standard_normal((rounds, batch, I)).astype(np.float32)
+    xs = rng.standard_normal((rounds, batch, READ)).astype(np.float32)
     found = {"xs": np.moveaxis(xs, 0, axis).copy()}
     return found | {f"{s}0": rng.standard_normal((batch, H)).astype(np.float32) for s in states}

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.helper import make_node as node
 
 from eqsat.control.recurrent.rewrite import recurrent
 from eqsat.control.simplify import simplified
 from eqsat.model.load import load
-from onnx.helper import make_node as node
-
 from tests.control.flows import INT64, checked, value
 from tests.control.recurrent.spellings import B, H, T, affine, feeds, gru, loop, lstm, numbers, scan, split
 
@@ -168,10 +167,10 @@ def test_rows_are_read_in_several_ways(spelling: str, rounds: int, tmp_path: Pat
     elif spelling == "difference":
         reading = [node("Sub", ["last", "i"], ["at"]), node("Gather", ["xs", "at"], ["x"], axis=0)]
     else:
-        constants["row"] = np.array([1])
+        constants["next_row"] = np.array([1])
         reading = [
             node("Unsqueeze", ["i", "first_axis"], ["from"]),
-            node("Add", ["from", "row"], ["to"]),
+            node("Add", ["from", "next_row"], ["to"]),
             node("Slice", ["xs", "from", "to", "first_axis"], ["thin"]),
             node("Squeeze", ["thin", "first_axis"], ["x"]),
         ]

@@ -40,6 +40,13 @@ def test_a_slice_to_a_far_end_keeps_the_size(end: int):
     assert str(_sliced(1, end, 1)) == "N - 1"
 
 
+@pytest.mark.parametrize("end", [-(10**9), -(2**31), -(2**63)])
+def test_a_slice_that_turns_an_axis_around_keeps_the_size(end: int):
+    assert str(_sliced(-1, end, -1)) == "N"
+    for start, step in ((-2, -1), (-1, -2)):
+        assert str(_sliced(start, end, step)) != "N"
+
+
 def test_sizes_that_depend_on_data_stay_short():
     found = 200
     nodes = "\n".join(f"i{k} = NonZero(x{k}) j{k} = Transpose(i{k})" for k in range(found))
