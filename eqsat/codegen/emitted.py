@@ -126,6 +126,7 @@ class Emitted:
         served: The runs that backends execute, one entry per target.
         files: Headers and sources of the backends, text by name.
         coverage: How many kernels of a target's regions its backend executes.
+        threads: How many may share a kernel; from two on, the entry function receives a pool.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Emitted:
     files: dict[str, str] = field(default_factory=dict)
     coverage: dict[str, Coverage] = field(default_factory=dict)
     sizes: list[SizeArgument] = field(default_factory=list)
+    threads: int = 1
 
     @property
     def runs(self) -> int:
