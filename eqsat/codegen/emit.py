@@ -28,7 +28,7 @@ from eqsat.codegen.kernel import Kernel
 from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
-from eqsat.codegen.parallel import Parts
+from eqsat.codegen.parallel import BLOCK_WITHIN, Parts
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
 from eqsat.codegen.sharing import Share, Sharing
@@ -127,6 +127,7 @@ class _Emitter:
             own=self.functions.own,
             variants=variants,
             scalar=SCALAR in self.isas,
+            block_within=BLOCK_WITHIN,
         )
         entries = self._entries()
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
@@ -145,6 +146,7 @@ class _Emitter:
             kernels=infos,
             served=[text.served for text in texts],
             threads=self.threads,
+            shared=sum(info.shared for info in infos),
             files={f"{self.name}{ending}": file for text in texts for ending, file in text.files(values).items()},
         )
 
@@ -187,7 +189,8 @@ class _Emitter:
             size = kernel.scratch if parts is None else self.threads * parts[1].stride
             self.scratch[number] = max(self.scratch[number], size)
         shape = next(t.shape for t in node.writes())
-        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times)
+        shared = any(made.share is not None for made in self.made[number].values())
+        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times, shared)
         self.infos.append(info)
 
     def _lines(self, isa: Isa) -> tuple[list[str], list[str]]:

@@ -17,6 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MARK = "/* parallel */"
+BLOCK_WITHIN = """\
+static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
+    return at < 0 ? 0 : at < most ? at : most;
+}"""
+"""What kernels in parts call."""
 _ENOUGH = 64
 """Blocks from which on inner loops need not be cut."""
 _HEAD = re.compile(
@@ -56,6 +61,8 @@ class _Loop:
         """How many there are."""
         if self.step == 1:
             return self.extent
+        if self.extent.isdigit():
+            return str(-(-int(self.extent) // self.step))
         return _product(f"({self.extent} + {self.step - 1}) / {self.step}")
 
     def at(self, number: str) -> str:
