@@ -127,7 +127,7 @@ def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
 
 
 @pytest.mark.usefixtures("all_shared")
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7])
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6])
 def test_random_graphs(seed: int) -> None:
     model = eqsat.load(generate_case(seed).model)
     inputs = complete_inputs(model, seed=seed)
