@@ -66,6 +66,7 @@ check-c: $(STAMP)  ## all node cases and 200 random graphs of each kind as C und
 	$(BIN)/python -m tests.codegen --how sanitize --jobs $(JOBS) --resume out/check_c.tsv
 	$(BIN)/python -m tests.codegen.graphs 0 200 --how sanitize --jobs $(JOBS) --resume out/check_c_graphs.tsv
 	EQSAT_TEST_OPTIMIZATION=-O3 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m '' tests/codegen
+	EQSAT_TEST_PARTS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m '' tests/codegen/kernels
 
 # Stopped and started again it goes on where it was, unless a source has changed. `.venv/bin/python -m tests.fuzz --help`
 # says how a failure is repeated and shrunk.

@@ -1,4 +1,4 @@
-"""ONNX Runtime as all comparisons run it: on the CPU, with one thread."""
+"""ONNX Runtime as all comparisons run it: on the CPU, with one thread where nothing else is said."""
 
 from __future__ import annotations
 
@@ -12,17 +12,22 @@ NONE = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
 def session(
-    model: onnx.ModelProto | Path, *, level: onnxruntime.GraphOptimizationLevel = ALL, optimized: Path | None = None
+    model: onnx.ModelProto | Path,
+    *,
+    level: onnxruntime.GraphOptimizationLevel = ALL,
+    optimized: Path | None = None,
+    threads: int = 1,
 ) -> onnxruntime.InferenceSession:
-    """A session with one thread, which warns of nothing.
+    """A session that warns of nothing.
 
     Args:
         model: Or its file.
         level: Of ONNX Runtime's own optimizations.
         optimized: Where it writes what they make of the model.
+        threads: That share an operator.
     """
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
     options.graph_optimization_level = level
     if optimized is not None:

@@ -131,8 +131,8 @@ class Result:
         """Makes machine code of the optimised model, to be called like a function.
 
         Args:
-            options: ``dims``, ``winograd``, ``numerics``, ``host``, ``select``, ``vendors``, ``backends`` and
-                ``progress`` of :func:`eqsat.compile`. Without ``dims``, sizes have the ranges of the optimization.
+            options: ``threads``, ``dims``, ``winograd``, ``numerics``, ``host``, ``select``, ``vendors``, ``backends``
+                and ``progress`` of :func:`eqsat.compile`. Without ``dims``, sizes have the ranges of the optimization.
 
         Returns:
             For ``compiled(x)``, ``compiled({"x": x})`` and ``compiled.run({"x": x})``: arrays of the types and shapes
@@ -165,8 +165,9 @@ class Result:
 
         Args:
             folder: Made if it is not there.
-            options: ``name``, ``weights``, ``isas``, ``inputs``, ``dims``, ``seed``, ``winograd``, ``numerics``,
-                ``host``, ``select``, ``vendors`` and ``backends`` of :func:`eqsat.codegen.folder.write_program`.
+            options: ``name``, ``weights``, ``isas``, ``threads``, ``inputs``, ``dims``, ``seed``, ``winograd``,
+                ``numerics``, ``host``, ``select``, ``vendors`` and ``backends`` of
+                :func:`eqsat.codegen.folder.write_program`.
                 Without ``dims``, sizes have the ranges of the optimization.
 
         Raises:

@@ -24,6 +24,7 @@ from eqsat.cli.options import (
     vendors_option,
 )
 from eqsat.cli.search_options import numerics_option
+from eqsat.cli.threads import threads_option
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     "repeated; "
     "all by default.",
 )
+@threads_option("The number of threads that may share large kernels. The function then receives a pool of threads.")
 @click.option(
     "--winograd",
     is_flag=True,
@@ -105,6 +107,7 @@ def codegen(
     name: str,
     weights: Form | None,
     isas: tuple[str, ...],
+    threads: int,
     winograd: bool,
     numerics: NumericsClass,
     host: str | None,
@@ -141,6 +144,7 @@ def codegen(
             name=name,
             weights=weights,
             isas=isas or None,
+            threads=threads,
             inputs=given,
             dims=ranges,
             seed=seed,
@@ -162,6 +166,8 @@ def codegen(
     above = f", {emitted.plan.size / bound - 1:.1%} above the tensors live at once" if emitted.plan.size > bound else ""
     echo(f"wrote     {output} ({name}.h, {name}.c, main.c, CMakeLists.txt)")
     echo(f"kernels   {len(emitted.kernels):,}")
+    if emitted.threads > 1:
+        echo(f"threads   {emitted.threads:,} at most share {emitted.shared:,} of the kernels")
     if emitted.selection is not None:
         echo(f"chosen    {chosen(emitted.selection)}")
     for size in emitted.sizes:
@@ -191,6 +197,8 @@ def as_dict(emitted: Emitted) -> dict[str, Any]:
         "inputs": [asdict(argument) | {"shape": list(argument.dims)} for argument in emitted.inputs],
         "outputs": [asdict(argument) | {"shape": list(argument.dims)} for argument in emitted.outputs],
         "sizes": [asdict(size) for size in emitted.sizes],
+        "threads": emitted.threads,
+        "shared_kernels": emitted.shared,
         "arena": emitted.arena,
         "live_bound": emitted.plan.bound,
         "weights": len(emitted.weights),

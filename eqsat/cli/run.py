@@ -24,6 +24,7 @@ from eqsat.cli.options import (
     values_option,
     vendors_option,
 )
+from eqsat.cli.threads import threads_option
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     "backend that executes the regions of its target. May be repeated.  [default: numpy]",
 )
 @vendors_option("Execute the regions of this target with its backend: oneDNN for dnnl, which needs --backend c.")
+@threads_option("The number of threads that share large kernels of the C. Needs --backend c if more than 1.")
 @click.option(
     "--profile",
     is_flag=True,
@@ -75,6 +77,7 @@ def run(
     output: Path | None,
     given_backends: tuple[str, ...],
     vendors: tuple[str, ...],
+    threads: int,
     profile: bool,
     full: bool,
     as_json: bool,
@@ -100,6 +103,8 @@ def run(
     if profile and means != ["c"]:
         raise click.BadParameter("only C is profiled: add --backend c", param_hint="'--profile'")
     backends = check_backends(given_backends, ("numpy", "c"))
+    if threads > 1 and means != ["c"]:
+        raise click.BadParameter("only C has threads: add --backend c", param_hint="'--threads'")
     loaded = api.load(model, values=values)
     names = input_names(loaded)
     given = read_inputs(inputs, names)
@@ -112,7 +117,9 @@ def run(
     if means == ["c"]:
         with showing_progress(quiet or as_json) as progress:
             sizes = sizes_of(loaded, arrays)
-            compiled = api.compile(loaded, dims=sizes, vendors=vendors, backends=backends, progress=progress)
+            compiled = api.compile(
+                loaded, threads=threads, dims=sizes, vendors=vendors, backends=backends, progress=progress
+            )
         results = compiled.run(arrays)
         measured = compiled.profile(arrays) if profile else None
     else:

@@ -31,6 +31,7 @@ class Options(TypedDict, total=False):
     """How a model is compiled; see :func:`eqsat.compile`."""
 
     dims: Mapping[str, Size] | None
+    threads: int
     winograd: bool
     numerics: NumericsClass
     host: str | Path | Target | None
@@ -82,7 +83,7 @@ class CompiledModel:
     ) -> dict[str, np.ndarray]: ...
 
     @overload
-    def __call__(self, *inputs: Any, out: np.ndarray | Sequence[np.ndarray | None] | None = None) -> Arrays: ...
+    def __call__(self, *inputs: np.ndarray, out: np.ndarray | Sequence[np.ndarray | None] | None = None) -> Arrays: ...
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """Runs the model; the results have the form of the arguments.

@@ -9,7 +9,6 @@ function are static, and they write only to memory that the caller passes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -26,25 +25,29 @@ from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
 from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.kernel_function import kernel_function
 from eqsat.codegen.memory import Block, MemoryPlan, plan_memory
 from eqsat.codegen.names import unique
+from eqsat.codegen.parallel import BLOCK_WITHIN, Parts
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program, Tensor
+from eqsat.codegen.sharing import Share, Sharing
+from eqsat.codegen.spans import Span, pieces, spans
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import Weights
 from eqsat.model.names import unused
 from eqsat.text import plain
 
 
-@dataclass(frozen=True)
-class _Span:
-    """Consecutive nodes, by number, and their group."""
-
-    group: int | None
-    numbers: list[int]
-
-
-def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, embedded: bool = True) -> Emitted:
+def emit(
+    program: Program,
+    layout: Layout,
+    name: str,
+    isas: tuple[Isa, ...],
+    *,
+    embedded: bool = True,
+    sharing: Sharing | None = None,
+) -> Emitted:
     """Generate the kernels of a planned program for some instruction sets and write the C around them.
 
     Args:
@@ -53,16 +56,26 @@ def emit(program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], *, 
         name: Prefix of all names.
         isas: Instruction sets.
         embedded: Whether the header declares the weights, as a part of the program.
+        sharing: Decides which kernels threads share; None for a program of one thread.
     """
-    return _Emitter(program, layout, name, isas).emit(embedded)
+    return _Emitter(program, layout, name, isas, sharing).emit(embedded)
 
 
 class _Emitter:
     """Writes the calls of a program's kernels; those of a body of control flow share all else with the model's."""
 
     def __init__(
-        self, program: Program, layout: Layout, name: str, isas: tuple[Isa, ...], outer: _Emitter | None = None
+        self,
+        program: Program,
+        layout: Layout,
+        name: str,
+        isas: tuple[Isa, ...],
+        sharing: Sharing | None,
+        outer: _Emitter | None = None,
     ) -> None:
+        self.sharing = sharing
+        self.common = [("unsigned char *", "arena"), ("const unsigned char *", "weights")]
+        self.common += [(f"{name}_pool *", "pool")] if sharing is not None else []
         self.program = program
         self.layout = layout
         self.name = name
@@ -78,7 +91,7 @@ class _Emitter:
             size_argument(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)
         ]
         self.inputs = [argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
-        self.spans = _spans(layout)
+        self.spans = spans(layout)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
         self.labels = {number: unused(label, self.taken) for number, label in zip(self.spans, labels, strict=True)}
@@ -104,6 +117,7 @@ class _Emitter:
             "embedded": embedded,
             "texts": texts,
             "contexts": self.contexts,
+            "threads": self.threads,
             "portable": any(not isa.x86 for isa in self.isas),
         }
         source = render(
@@ -113,6 +127,7 @@ class _Emitter:
             own=self.functions.own,
             variants=variants,
             scalar=SCALAR in self.isas,
+            block_within=BLOCK_WITHIN,
         )
         entries = self._entries()
         entries.sort(key=lambda e: (e.offset, e.first, e.name))
@@ -130,6 +145,8 @@ class _Emitter:
             memory_map=entries,
             kernels=infos,
             served=[text.served for text in texts],
+            threads=self.threads,
+            shared=sum(info.shared for info in infos),
             files={f"{self.name}{ending}": file for text in texts for ending, file in text.files(values).items()},
         )
 
@@ -149,7 +166,9 @@ class _Emitter:
             if control is not None:
                 self.bodies[number] = [self._body(body, control) for body in control.bodies]
                 label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
-                self.controls[number] = ControlText(node, control, label, self.bodies[number], self._constant)
+                self.controls[number] = ControlText(
+                    node, control, label, self.bodies[number], self._constant, tuple(self.common)
+                )
                 self.scratch[number] = self.controls[number].scratch
             else:
                 self._kernel(number, node)
@@ -162,12 +181,16 @@ class _Emitter:
 
     def _kernel(self, number: int, node: Node) -> None:
         task, family = self.layout.task(node), self.layout.families[node]
+        seconds = 0.0 if self.sharing is None else self.sharing.seconds(task, family.name)
         for isa in self.isas:
             kernel = family.generate(task, isa)
-            self.made[number][isa.name] = self.functions.add(self._function(node, kernel), isa)
-            self.scratch[number] = max(self.scratch[number], kernel.scratch)
+            parts = None if self.sharing is None else self.sharing.share(kernel, seconds)
+            self.made[number][isa.name] = self.functions.add(self._function(node, kernel, parts), isa)
+            size = kernel.scratch if parts is None else self.threads * parts[1].stride
+            self.scratch[number] = max(self.scratch[number], size)
         shape = next(t.shape for t in node.writes())
-        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times)
+        shared = any(made.share is not None for made in self.made[number].values())
+        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times, shared)
         self.infos.append(info)
 
     def _lines(self, isa: Isa) -> tuple[list[str], list[str]]:
@@ -175,7 +198,7 @@ class _Emitter:
         nodes = self.layout.nodes
         lines: list[str] = []
         own: list[str] = []
-        for span in self._pieces():
+        for span in pieces(self.layout):
             found: list[str] = []
             plain_group = span.group is not None and self.program.groups[span.group].backend is None
             if plain_group:
@@ -220,10 +243,15 @@ class _Emitter:
     # ---- control flow ----------------------------------------------------------------------------------
 
     def _body(self, body: Body, control: Control) -> _Emitter:
-        made = _Emitter(body.program, body.layout, self.name, self.isas, self)
+        made = _Emitter(body.program, body.layout, self.name, self.isas, self.sharing, self)
         made.times = self.times * control.times
         made._generate()
         return made
+
+    @property
+    def threads(self) -> int:
+        """How many may share a kernel."""
+        return 1 if self.sharing is None else self.sharing.threads
 
     @property
     def arena(self) -> int:
@@ -243,7 +271,7 @@ class _Emitter:
         lines, own = self._lines(isa)
         given = [(f"const {x.c_type} *", x.c_name) for x in self.inputs]
         given += [(f"{y.c_type} *", y.c_name) for y in self.outputs]
-        given += [("unsigned char *", "arena"), ("const unsigned char *", "weights")]
+        given += self.common
         head = f"static void {label}({', '.join(c + name for c, name in given)}) {{"
         lines = [*(f"(void){name};" for _, name in given), *lines]
         return [*own, "\n".join([head, *(f"    {line}" for line in lines), "}"])]
@@ -269,15 +297,6 @@ class _Emitter:
                 buffer.first = min(buffer.first, first)
 
     # ---- groups ----------------------------------------------------------------------------------------
-
-    def _pieces(self) -> list[_Span]:
-        """Consecutive nodes in the same group, or in no group."""
-        found: list[_Span] = []
-        for number, node in enumerate(self.layout.nodes):
-            if not found or found[-1].group != node.group:
-                found.append(_Span(node.group, []))
-            found[-1].numbers.append(number)
-        return found
 
     def _served(self) -> list[Text]:
         """The code that the backends write, by target; each backend is called once."""
@@ -308,7 +327,7 @@ class _Emitter:
         index = self.contexts.index(target) if target in self.contexts else 0
         return text.call(number, inputs, outputs, at, index)
 
-    def _shared(self, span: _Span) -> dict[Buffer, str]:
+    def _shared(self, span: Span) -> dict[Buffer, str]:
         """Buffers that a region shares with the rest of the program, and the names of the parameters for them."""
         places, nodes = self.layout.places, self.layout.nodes
         inside = set(span.numbers)
@@ -324,7 +343,7 @@ class _Emitter:
                 names.setdefault(buffer, buffer.owner.name)
         return dict(zip(names, unique(names.values(), "t", self.name), strict=True))
 
-    def _function_of(self, span: _Span, isa: Isa, body: list[str], functions: list[str]) -> list[str]:
+    def _function_of(self, span: Span, isa: Isa, body: list[str], functions: list[str]) -> list[str]:
         """Make a function of a region's lines; returns the call."""
         assert span.group is not None
         places, nodes = self.layout.places, self.layout.nodes
@@ -337,7 +356,7 @@ class _Emitter:
             const = "" if buffer in written else "const "
             parameters.append(f"{const}{dtypes.storage(buffer.owner.dtype)} *{name}")
             arguments.append(self._element(buffer, buffer.owner.dtype, bool(const)))
-        for c, name in (("unsigned char *", "arena"), ("const unsigned char *", "weights")):
+        for c, name in self.common:
             if any(re.search(rf"\b{name}\b", line) for line in body):
                 parameters.append(f"{c}{name}")
                 arguments.append(name)
@@ -380,37 +399,18 @@ class _Emitter:
         result += [(x, f"e{k}", True) for k, x in enumerate(node.operands) if isinstance(x, Tensor)]
         return result + [(y, f"y{i}", False) for i, y in enumerate(node.outputs) if y is not None]
 
-    def _function(self, node: Node, kernel: Kernel) -> Function:
-        restrict = "" if node in self.layout.in_place else "restrict "
-        parameters = [
-            (f"{'const ' if const else ''}{dtypes.storage(tensor.dtype)} *{restrict}", name)
-            for tensor, name, const in self._operands(node)
-        ]
-        constants = []
-        for k, array in enumerate(kernel.constants):
-            constants.append(self._constant(np.asarray(array)))
-            c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
-            parameters.append((f"const {c} *restrict ", f"w{k}"))
-        sizes = sizes_in(kernel.body)
-        parameters += [("ptrdiff_t ", size) for size in sizes]
-        if kernel.scratch:
-            parameters.append(("void *restrict ", "scratch"))
-        unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", kernel.body)]
-        return Function(
-            ", ".join(f"{c}{n}" for c, n in parameters) or "void",
-            "\n".join([*(f"(void){n};" for n in unused), kernel.body]),
-            kernel.contract,
-            kernel.specialised,
-            kernel.helpers,
-            (*constants, *sizes),
-        )
+    def _function(self, node: Node, kernel: Kernel, shared: tuple[Parts, Share] | None) -> Function:
+        return kernel_function(self._operands(node), node in self.layout.in_place, kernel, shared, self._constant)
 
     def _call(self, number: int, node: Node, made: Function, isa: Isa, scratch: int | None) -> list[str]:
         arguments = [self._location(tensor, const) for tensor, _, const in self._operands(node)]
         arguments += made.constants
-        if re.search(r"void \*restrict scratch$", made.signature):
+        if ("void *restrict ", "scratch") in made.parameters:
             arguments.append(f"arena + {scratch}")
         function = self.functions.name_of(node, made, isa)
+        if made.share is not None:
+            function += "_shared"
+            arguments = ["pool", *made.share.arguments, *arguments]
         comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
@@ -429,15 +429,6 @@ class _Emitter:
             return f"({'const ' if const else ''}{dtypes.storage(dtype)} *)(arena + {at})"
         given = self.inputs[buffer.index] if buffer.kind == "input" else self.outputs[buffer.index]
         return given.c_name if start == 0 else f"{given.c_name} + {start}"
-
-
-def _spans(layout: Layout) -> dict[int, tuple[int, int]]:
-    """First and last node of each group."""
-    spans: dict[int, tuple[int, int]] = {}
-    for number, node in enumerate(layout.nodes):
-        if node.group is not None:
-            spans[node.group] = (spans.get(node.group, (number, number))[0], number)
-    return spans
 
 
 def _contents(buffer: Buffer) -> str:

@@ -95,6 +95,7 @@ class KernelInfo:
         shape: Of the first result.
         task: The task; of large constants only type and shape.
         times: How often a run calls it: more or less than once inside of control flow, by guess where data decides.
+        shared: Whether threads share it.
     """
 
     name: str
@@ -103,6 +104,7 @@ class KernelInfo:
     shape: tuple[int, ...]
     task: Task = field(repr=False, compare=False)
     times: float = 1.0
+    shared: bool = False
 
 
 @dataclass
@@ -126,6 +128,8 @@ class Emitted:
         served: The runs that backends execute, one entry per target.
         files: Headers and sources of the backends, text by name.
         coverage: How many kernels of a target's regions its backend executes.
+        threads: How many may share a kernel; from two on, the entry function receives a pool.
+        shared: How many kernels they share.
     """
 
     name: str
@@ -144,6 +148,8 @@ class Emitted:
     files: dict[str, str] = field(default_factory=dict)
     coverage: dict[str, Coverage] = field(default_factory=dict)
     sizes: list[SizeArgument] = field(default_factory=list)
+    threads: int = 1
+    shared: int = 0
 
     @property
     def runs(self) -> int:

@@ -71,6 +71,7 @@ def write_program(
     name: str = "model",
     weights: Form | None = None,
     isas: Sequence[str] | None = None,
+    threads: int = 1,
     inputs: Mapping[str, Any] | None = None,
     dims: Mapping[str, Size] | None = None,
     seed: int = 0,
@@ -87,7 +88,7 @@ def write_program(
     Args:
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written in addition to the portable ones; all by default.
-        winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
+        threads, winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions; by default all that exist. The
             program runs without their libraries as well.
         backends: Further backends: objects, or Python files, which are executed.
@@ -107,6 +108,7 @@ def write_program(
         name=name,
         dims=dims,
         isas=instructions,
+        threads=threads,
         embedded=weights != "blob",
         winograd=winograd,
         numerics=numerics,
@@ -166,6 +168,7 @@ def write_folder(
         "flags": " ".join(flag for flag in FLAGS if flag.startswith("-f")),
         "served": emitted.served,
         "stateful": [served for served in emitted.served if served.code.stateful],
+        "threads": emitted.threads,
         "sizes": [known[size.name] for size in emitted.sizes],
         "inputs": stored_inputs,
         "outputs": stored_outputs,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from eqsat.codegen.isa import PORTABLE, SCALAR, Isa
 from eqsat.codegen.names import identifier
 from eqsat.codegen.program import Node
+from eqsat.codegen.sharing import Share, sharing_functions
 
 BASE = "base"
 """Section of functions that every variant may call: default flags, C11 alone."""
@@ -27,20 +28,28 @@ class Function:
     """A kernel as text, before its place and name are settled.
 
     Attributes:
-        signature: Of the C function, in parentheses.
+        parameters: C type and name of each.
         body: Statements.
         contract: See :class:`~eqsat.codegen.kernel.Kernel`.
         specialised: Likewise.
         helpers: Likewise.
         constants: Arguments for the kernel's constants.
+        share: How threads share it; None if one thread executes it as a whole.
     """
 
-    signature: str
+    parameters: tuple[tuple[str, str], ...]
     body: str
     contract: bool
     specialised: bool
     helpers: tuple[str, ...]
     constants: tuple[str, ...]
+    share: Share | None = None
+
+    @property
+    def signature(self) -> str:
+        """Of the C function, in parentheses."""
+        ends = [] if self.share is None else [("ptrdiff_t ", "begin"), ("ptrdiff_t ", "end")]
+        return ", ".join(f"{c}{n}" for c, n in (*self.parameters, *ends)) or "void"
 
     @property
     def text(self) -> tuple[str, str, bool]:
@@ -106,6 +115,8 @@ class Functions:
             lines = [*([f"{upper}_CONTRACT_BODY"] if made.contract else []), *made.body.splitlines()]
             body = "\n".join(f"    {line}" if line else "" for line in lines)
             section.functions.append(f"{head} {{\n{body}\n}}\n")
+            if made.share is not None:
+                section.functions.append(sharing_functions(self.name, name, made.parameters, made.share))
         return self.named[key]
 
     def hoist_helpers(self) -> None:

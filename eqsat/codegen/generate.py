@@ -15,6 +15,7 @@ from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernels.shared.registry import Declined, without
 from eqsat.codegen.names import check_prefix
 from eqsat.codegen.planned import Choices, choose, plan_program
+from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
 from eqsat.model.load import load
@@ -22,7 +23,10 @@ from eqsat.model.read.dims import Size, free_sizes, split
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Symbol
 from eqsat.targets.registry import GENERATED, load_host
+
+MOST_THREADS = 1024
 
 
 def generate(
@@ -38,6 +42,7 @@ def generate(
     select: bool = True,
     backends: Mapping[str, Backend] | None = None,
     unavailable: Unavailable | None = None,
+    threads: int = 1,
 ) -> Emitted:
     """Writes a model as C.
 
@@ -55,6 +60,7 @@ def generate(
             open, the most specialised family is used, and conversions are inserted where it requires another layout.
         backends: The backends that execute regions, by target; see :func:`eqsat.backends.registry.chosen`.
         unavailable: Kernels that a backend is known to lack on this machine.
+        threads: How many may share a kernel.
 
     Raises:
         CodegenError: The model has operators, types or sizes that cannot become C; all are listed.
@@ -62,6 +68,7 @@ def generate(
         BackendError: A backend fails.
     """
     check_prefix(name)
+    check_threads(threads)
     bound, ranges = split(dims)
     known = settled(load(model, dims=bound) if bound else model)
     sizes = received_sizes(known, ranges)
@@ -75,12 +82,14 @@ def generate(
         unavailable or {},
         sizes,
     )
+    greatest = {Symbol(symbol, size).c_name: size.most or 0 for symbol, size in sizes.items()}
+    sharing = Sharing(threads, choices.host, greatest) if threads > 1 else None
     chosen, declined = choose(known, choices), frozenset()
     while True:
         try:
             with without(declined):
                 planned = plan_program(chosen, choices)
-                emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded)
+                emitted = emit(planned.program, planned.layout, name, tuple(isas), embedded=embedded, sharing=sharing)
         except Declined as refusal:
             # With the operands where they lie, the family needs to know sizes: the next one takes the task.
             declined |= {refusal.key}
@@ -88,6 +97,16 @@ def generate(
         emitted.coverage = planned.coverage
         emitted.selection = planned.selection
         return emitted
+
+
+def check_threads(threads: object) -> None:
+    """Raises an error unless a program can have so many threads.
+
+    Raises:
+        CodegenError: It cannot.
+    """
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise CodegenError(f"a number of threads from 1 to {MOST_THREADS} is required", actual=repr(threads))
 
 
 def received_sizes(model: ir.Model, ranges: Mapping[str, FreeSize]) -> dict[str, FreeSize]:

@@ -20,6 +20,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.expressions import conversions, scalar
 from eqsat.codegen.expressions.registry import Argument
 from eqsat.codegen.kernel import Epilogue, Kernel, Shape, Step, Task, View, dense_strides
+from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
 
 Index = Sequence[str]
@@ -148,16 +149,21 @@ class LoopWriter:
         self.add("}")
 
     @contextmanager
-    def loops(self, prefix: str, shape: Shape, order: Sequence[int] | None = None) -> Iterator[list[str]]:
+    def loops(
+        self, prefix: str, shape: Shape, order: Sequence[int] | None = None, *, parallel: bool = False
+    ) -> Iterator[list[str]]:
         """Loops over all indices of a shape, outermost first; gives an index expression for each axis.
 
         Args:
             prefix: Of the variables: ``i0``, ``i1``, ...
             shape: Bounds. Axes of one element get no loop, their index is ``"0"``.
             order: Of the loops; rows by default.
+            parallel: Whether their iterations are independent; see :mod:`eqsat.codegen.parallel`.
         """
         index = ["0" if n == 1 else f"{prefix}{axis}" for axis, n in enumerate(shape)]
         looped = [axis for axis in (order if order is not None else range(len(shape))) if shape[axis] != 1]
+        if parallel and looped:
+            self.add(MARK)
         for axis in looped:
             i = index[axis]
             self.add(f"for (ptrdiff_t {i} = 0; {i} < {shape[axis]}; {i}++) {{")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 def compile(
     source: Source,
     *,
+    threads: int = 1,
     dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
@@ -50,6 +51,7 @@ def compile(
 
     Args:
         source: As for :func:`optimize`; also a file that ``Result.save`` has written.
+        threads: How many threads share large kernels, the calling one included. Results do not depend on it.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` leaves it free within the range, for one program.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
@@ -84,6 +86,7 @@ def compile(
         bound, ranges = split(dims)
         return CompiledModel(
             load_model(source, dims=bound, values=values),
+            threads=threads,
             dims=ranges,
             winograd=winograd,
             numerics=numerics,
@@ -104,6 +107,7 @@ def write_c(
     name: str = "model",
     weights: Form | None = None,
     isas: Sequence[str] | None = None,
+    threads: int = 1,
     inputs: Mapping[str, np.ndarray] | None = None,
     dims: Mapping[str, Size] | None = None,
     values: Mapping[str, Any] | None = None,
@@ -128,6 +132,8 @@ def write_c(
         weights: As ``"string"`` literals, as a file for the assembler (``"incbin"``) or to be loaded (``"blob"``); by
             default literals, and a file for the assembler if they are more than 16 MB.
         isas: Instruction sets by name, for which kernels are written besides the portable ones; all by default.
+        threads: How many threads may share large kernels. From two on, the entry function receives a pool of threads
+            that the caller makes.
         inputs: Arrays of the stored run by input name; those not given are drawn at random with ``seed``.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
             ``(least, most, typical)`` makes it an argument of the program, which is right for every size in the range.
@@ -166,6 +172,7 @@ def write_c(
             name=name,
             weights=weights,
             isas=isas,
+            threads=threads,
             inputs=inputs,
             seed=seed,
             winograd=winograd,

@@ -23,6 +23,7 @@ from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.pools import THREADS_FLAGS, pool
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.model.read.dims import Size, sizes_of
@@ -52,6 +53,7 @@ class CModel:
         vendors: Targets whose backend, found by name, executes their regions: ``dnnl``.
         backends: Further backends: objects, or Python files, which are executed.
         progress: Receives events.
+        threads: How many share large kernels.
 
     Raises:
         CodegenError: The model cannot be written as C, or no C compiler accepts it.
@@ -79,6 +81,7 @@ class CModel:
         vendors: Collection[str] = (),
         backends: Sequence[Given] = (),
         progress: Progress | None = None,
+        threads: int = 1,
     ) -> None:
         report: Progress = progress or (lambda event: None)
         serving = chosen(model, vendors, backends)
@@ -103,6 +106,7 @@ class CModel:
                 select=select,
                 backends=serving,
                 unavailable=unavailable,
+                threads=threads,
             )
             self._served = [s for s in emitted.served if s.backend in serving.values()]
             self._stateful = [s for s in emitted.served if s.code.stateful]
@@ -135,9 +139,12 @@ class CModel:
         emitted = self.emitted
         more = [f"-D{_NAME.upper()}_USE_{s.target.upper()}" for s in self._served]
         more += PROFILE if profile else ()
+        more += THREADS_FLAGS if emitted.threads > 1 else ()
         more += [flag for s in self._served for flag in s.code.flags]
         libraries = tuple(library for s in self._served for library in s.code.libraries)
         self._ffi = ffi = cffi.FFI()
+        if emitted.threads > 1:
+            ffi.cdef(f"typedef struct eqsat_pool_1 {_NAME}_pool;")
         ffi.cdef(declaration(emitted))
         ffi.cdef(declarations(_NAME, declaration(emitted), self._stateful))
         if profile:
@@ -155,14 +162,15 @@ class CModel:
                         actual=str(error),
                         hint="remove it",
                     ) from error
-        self._constants = ffi.from_buffer(self._weights)
+        self._constants = self._ffi.from_buffer(self._weights)
         self._contexts = [Contexts(ffi, self._library, self._constants, _NAME, s) for s in self._stateful]
         entry = entry_name(_NAME, self._stateful) if self._stateful else f"{_NAME}_run"
         # Of runs that have ended, for those to come; lists change in one step.
         self._arenas: list[Any] = []
         # All pointers are passed alike: of which type they are was checked with the arrays.
         tensors = len(emitted.inputs) + len(emitted.outputs)
-        kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes) + ["void *"] * (2 + bool(self._stateful))
+        kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes)
+        kinds += ["void *"] * (2 + (emitted.threads > 1) + bool(self._stateful))
         self._entry = ffi.cast(f"int (*)({', '.join(kinds)})", getattr(self._library, entry))
 
     def primitives(self) -> list[Primitive]:
@@ -195,6 +203,8 @@ class CModel:
         except IndexError:
             arena = self._new_arena()
         arguments += (*shapes.sizes, arena, self._constants)
+        if self.emitted.threads > 1:
+            arguments.append(pool(self.emitted.threads))
         status = self._call(arguments)
         self._arenas.append(arena)
         if status != 0:

@@ -27,6 +27,7 @@ from eqsat.codegen.expressions.functions import needed
 from eqsat.codegen.kernel import Kernel, Shape, Task, View, dense_strides
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.loops import LoopWriter, Operand, broadcast_strides, offset
+from eqsat.codegen.parallel import MARK
 from eqsat.schema.size_questions import magnitude
 
 Index = str | int
@@ -215,13 +216,22 @@ class Template(LoopWriter):
 
 
 def _loops(
-    prefix: str, shape: Sequence[int], order: Sequence[int] | None = None, *, caller: Callable[[tuple[str, ...]], str]
+    prefix: str,
+    shape: Sequence[int],
+    order: Sequence[int] | None = None,
+    *,
+    parallel: bool = False,
+    caller: Callable[[tuple[str, ...]], str],
 ) -> str:
-    """Loops over all indices of a shape, in an order of axes, around what a template's call block writes."""
+    """Loops over all indices of a shape, in an order of axes, around what a template's call block writes.
+
+    Those that are parallel are independent of each other; see :mod:`eqsat.codegen.parallel`.
+    """
     index = tuple("0" if n == 1 else f"{prefix}{axis}" for axis, n in enumerate(shape))
     axes = [a for a in (order if order is not None else range(len(shape))) if shape[a] != 1]
     heads = [f"for (ptrdiff_t {index[a]} = 0; {index[a]} < {shape[a]}; {index[a]}++) {{" for a in axes]
-    return "\n".join([*(heads or ["{"]), caller(index), "}" * max(len(heads), 1)])
+    mark = [MARK] if parallel and heads else []
+    return "\n".join([*mark, *(heads or ["{"]), caller(index), "}" * max(len(heads), 1)])
 
 
 def only(operand: Tensor | None) -> str:

@@ -52,6 +52,7 @@ class ControlText:
         label: The beginning of the functions' names.
         functions: Those of the bodies.
         constant: Makes the pointer to a constant.
+        common: C type and name of the parameters that all functions have.
         scratch: Bytes of working memory for all of it.
         own: Bytes of them before those of the bodies.
     """
@@ -61,6 +62,7 @@ class ControlText:
     label: str
     functions: Sequence[BodyFunction]
     constant: Callable[[np.ndarray], str]
+    common: tuple[tuple[str, str], ...]
     scratch: int = 0
     own: int = 0
     _places: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -101,8 +103,7 @@ class ControlText:
         parameters = [
             *(f"const {_c(x)} *x{i}" for i, x in enumerate(self.node.inputs) if isinstance(x, Tensor)),
             *(f"{_c(y)} *y{i}" for i, y in enumerate(self.node.outputs) if y is not None),
-            "unsigned char *arena",
-            "const unsigned char *weights",
+            *(f"{c}{name}" for c, name in self.common),
         ]
         names = [p.rpartition("*")[2] for p in parameters]
         lines = [f"(void){name};" for name in names]
@@ -120,7 +121,7 @@ class ControlText:
 
     def call(self, isa: Isa, arguments: Sequence[str]) -> list[str]:
         """The call of the function with the node's operands and results."""
-        given = ", ".join([*arguments, "arena", "weights"])
+        given = ", ".join([*arguments, *(name for _, name in self.common)])
         return [f"/* {plain(f'{self.node.name}: {self.node.operator.name}')} */", f"{self.label}_{isa.name}({given});"]
 
     def _names(self) -> list[str]:
@@ -132,7 +133,7 @@ class ControlText:
         body = self.control.bodies[number]
         inputs = [self._source(s, t) for s, t in zip(body.sources, body.program.inputs, strict=True)]
         outputs = [self._sink(s, t) for s, (_, t) in zip(body.sinks, body.program.outputs, strict=True)]
-        arguments = ", ".join([*inputs, *outputs, "arena", "weights"])
+        arguments = ", ".join([*inputs, *outputs, *(name for _, name in self.common)])
         return f"{self._names()[number]}_{isa.name}({arguments});"
 
     def _branches(self, branches: Branches, isa: Isa) -> list[str]:

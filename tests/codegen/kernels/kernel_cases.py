@@ -22,15 +22,19 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Step, Task, View
+from eqsat.codegen.parallel import BLOCK_WITHIN, in_parts
 from eqsat.schema.types import OpKey
 
 INCLUDES = "#include <math.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n#include <float.h>\n"
+INCLUDES += f"{BLOCK_WITHIN}\n"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 QUICK = os.environ.get("EQSAT_TEST_OPTIMIZATION", "-O0")
 """How kernels are compiled whose values are what counts: vectors are written out, so that the compiler has nothing to
 find and takes a quarter of the time. Some tests set their own level; `make check-c` runs all of them with `-O3`.
 """
+IN_PARTS = bool(os.environ.get("EQSAT_TEST_PARTS"))
+"""Whether kernels are executed block by block, as threads would, the last one first."""
 FILL = 0xA5
 """What bytes hold that no kernel may write."""
 
@@ -169,7 +173,16 @@ def function(name: str, task: Task, kernel: Kernel, isa: Isa) -> tuple[str, list
     """A kernel as a C function, and the names of its parameters."""
     head, names = signature(name, task, kernel, isa)
     unused = "".join(f"    (void){n};\n" for n in names)
-    return f"{head};\n{head}\n{{\n{unused}{kernel.body}\n}}\n", names
+    parts = in_parts(kernel.body, {}) if IN_PARTS else None
+    if parts is None:
+        return f"{head};\n{head}\n{{\n{unused}{kernel.body}\n}}\n", names
+    # The last block first, each with scratch memory that holds nothing.
+    clear = f"memset(scratch, {FILL}, {kernel.scratch}); " if kernel.scratch else ""
+    calls = (
+        f"for (ptrdiff_t k = {parts.blocks}; k-- > 0;) {{ {clear}{name}_part({', '.join([*names, 'k', 'k + 1'])}); }}"
+    )
+    part = head.replace(f"void {name}(", f"void {name}_part(")[:-1] + ", ptrdiff_t begin, ptrdiff_t end)"
+    return f"{part};\n{part}\n{{\n{unused}{parts.body}\n}}\n{head};\n{head}\n{{\n{calls}\n}}\n", names
 
 
 def source(

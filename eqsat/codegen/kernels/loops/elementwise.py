@@ -80,7 +80,7 @@ def elementwise(task: Task) -> Kernel:
     x = writer.required(0)
     shape = writer.task.output.shape
     x = replace(x, shape=shape, strides=broadcast_strides(x.shape, x.strides, shape))
-    with writer.loops("i", shape) as index:
+    with writer.loops("i", shape, parallel=True) as index:
         writer.store(writer.load(x, index), index)
     return writer.kernel()
 

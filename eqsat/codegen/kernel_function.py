@@ -1,0 +1,59 @@
+"""The C function of a kernel in its place: its parameters, and the constants that a call passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from eqsat.codegen import dtypes
+from eqsat.codegen.arguments import sizes_in
+from eqsat.codegen.functions import Function
+from eqsat.codegen.kernel import Kernel
+from eqsat.codegen.parallel import Parts, whole
+from eqsat.codegen.program import Tensor
+from eqsat.codegen.sharing import Share
+
+
+def kernel_function(
+    operands: Sequence[tuple[Tensor, str, bool]],
+    in_place: bool,
+    kernel: Kernel,
+    shared: tuple[Parts, Share] | None,
+    constant: Callable[[np.ndarray], str],
+) -> Function:
+    """The function of a kernel.
+
+    Args:
+        operands: Its tensors: name of the parameter, and whether it is read only.
+        in_place: Whether an input and an output may share memory.
+        kernel: As its family generated it.
+        shared: Its parts, if threads share it.
+        constant: Gives the address of a constant.
+    """
+    body = whole(kernel.body) if shared is None else shared[0].body
+    restrict = "" if in_place else "restrict "
+    parameters = [
+        (f"{'const ' if const else ''}{dtypes.storage(tensor.dtype)} *{restrict}", name)
+        for tensor, name, const in operands
+    ]
+    constants = []
+    for k, array in enumerate(kernel.constants):
+        constants.append(constant(np.asarray(array)))
+        c = dtypes.c_type(dtypes.as_stored(np.asarray(array)))
+        parameters.append((f"const {c} *restrict ", f"w{k}"))
+    sizes = sizes_in(body if shared is None else f"{body} {shared[1].blocks}")
+    parameters += [("ptrdiff_t ", size) for size in sizes]
+    if kernel.scratch:
+        parameters.append(("void *restrict ", "scratch"))
+    unused = [n for _, n in parameters if not re.search(rf"\b{n}\b", body)]
+    return Function(
+        tuple(parameters),
+        "\n".join([*(f"(void){n};" for n in unused), body]),
+        kernel.contract,
+        kernel.specialised,
+        kernel.helpers,
+        (*constants, *sizes),
+        None if shared is None else shared[1],
+    )

@@ -1,0 +1,213 @@
+"""Kernels in parts: the loops of a kernel's text that threads may share become ranges of numbered blocks.
+
+A family marks a loop nest with a line :data:`MARK` before it. The mark promises that the iterations of the nest, as
+many loops as are the whole content of one another, are independent of each other and of all other marked nests of the
+kernel: they write different elements, read nothing that another one writes, and use scratch memory as their own.
+Everything else in the text is executed by each thread that takes part, with scratch memory of its own.
+
+The blocks of a kernel are the iterations of its marked nests, one nest behind the other. Which thread computes a block
+has no influence on what it computes, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MARK = "/* parallel */"
+BLOCK_WITHIN = """\
+static inline ptrdiff_t block_within(ptrdiff_t at, ptrdiff_t most) {
+    return at < 0 ? 0 : at < most ? at : most;
+}"""
+"""What kernels in parts call."""
+_ENOUGH = 64
+"""Blocks from which on inner loops need not be cut."""
+_HEAD = re.compile(
+    r"(?P<space>\s*)for \((?P<c>ptrdiff_t|size_t) (?P<name>\w+) = 0; (?P=name) < (?P<extent>.+); "
+    r"(?P=name)(?:\+\+|(?: \+= (?P<step>\d+)))\)(?P<brace> \{)?"
+)
+_SIZE = re.compile(r"dim_\w+")
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/')
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A kernel that computes a range of its blocks.
+
+    Attributes:
+        body: Statements, which read ``begin`` and ``end``.
+        blocks: C expression of how many there are.
+        count: The same at given sizes.
+    """
+
+    body: str
+    blocks: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    space: str
+    c: str
+    name: str
+    extent: str
+    step: int
+    braced: bool
+
+    @property
+    def rounds(self) -> str:
+        """How many there are."""
+        if self.step == 1:
+            return self.extent
+        if self.extent.isdigit():
+            return str(-(-int(self.extent) // self.step))
+        return _product(f"({self.extent} + {self.step - 1}) / {self.step}")
+
+    def at(self, number: str) -> str:
+        """The value in a round."""
+        return number if self.step == 1 else f"{number} * {self.step}"
+
+
+def whole(body: str) -> str:
+    """A kernel without marks."""
+    if MARK not in body:
+        return body
+    return "\n".join(line for line in body.split("\n") if line.strip() != MARK)
+
+
+def in_parts(body: str, sizes: Mapping[str, int]) -> Parts | None:
+    """A kernel whose marked loops are ranges; None if there is nothing to share.
+
+    Args:
+        body: With marks.
+        sizes: Values of free sizes, by the names of their variables.
+    """
+    if MARK not in body:
+        return None
+    lines = body.split("\n")
+    made: list[str] = []
+    counts: list[str] = []
+    # Whether each block that is open is a loop or a condition, where a mark means nothing.
+    inside: list[bool] = []
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if line.strip() != MARK:
+            made.append(line)
+            _follow(line, inside)
+            continue
+        if any(inside):
+            continue
+        before = _sum(counts)
+        nest = _nest(lines, number, sizes)
+        if nest:
+            text, rounds = _range(nest, before)
+            made += text
+            inside += [True] * sum(loop.braced for loop in nest)
+            number += len(nest)
+        elif lines[number].strip() == "{":
+            rounds = "1"
+            made.append(f"if (begin <= {before} && {before} < end) {{")
+            inside.append(True)
+            number += 1
+        else:
+            continue
+        counts.append(rounds)
+    total = _sum(counts)
+    count = _value(total, sizes)
+    return Parts("\n".join(made), total, count) if counts and count > 1 else None
+
+
+def _nest(lines: list[str], first: int, sizes: Mapping[str, int]) -> list[_Loop]:
+    """The loops that begin at a line, as many as it takes to have enough blocks."""
+    found: list[_Loop] = []
+    for line in lines[first:]:
+        match = _HEAD.fullmatch(line)
+        if match is None or (found and (not found[-1].braced or match["brace"] is None)):
+            break
+        if any(loop.name in re.findall(r"\w+", match["extent"]) for loop in found):
+            break
+        if found and not _is_last(lines[first + len(found) :]):
+            break
+        step = int(match["step"] or 1)
+        found.append(_Loop(match["space"], match["c"], match["name"], match["extent"], step, bool(match["brace"])))
+        if math.prod(_value(loop.rounds, sizes) for loop in found) >= _ENOUGH:
+            break
+    return found
+
+
+def _is_last(lines: list[str]) -> bool:
+    """Whether nothing but the end of the enclosing block follows the block that the first line opens."""
+    depth, closed = 0, False
+    for line in lines:
+        for character in _TEXT.sub("", line):
+            if closed and not character.isspace():
+                return character == "}"
+            depth += (character == "{") - (character == "}")
+            closed = closed or (character == "}" and depth == 0)
+    return False
+
+
+def _range(nest: list[_Loop], before: str) -> tuple[list[str], str]:
+    """The loops over a range of their blocks, which follow so many others; and how many there are."""
+    rounds = " * ".join(_product(loop.rounds) for loop in nest)
+    if all(loop.rounds.isdigit() for loop in nest):
+        rounds = str(math.prod(int(loop.rounds) for loop in nest))
+    first = nest[0]
+    start, stop = (f"block_within({at} - ({before}), {rounds})" for at in ("begin", "end"))
+    if len(nest) == 1:
+        name, step = first.name, f" += {first.step}" if first.step > 1 else "++"
+        stop = stop if first.step == 1 else first.at(stop)
+        head = f"for ({first.c} {name} = ({first.c}){first.at(start)}; {name} < ({first.c})({stop}); {name}{step})"
+        return [f"{first.space}{head}{' {' if first.braced else ''}"], rounds
+    number = f"block_{first.name}"
+    lines = [f"{first.space}for (ptrdiff_t {number} = {start}; {number} < {stop}; {number}++) {{"]
+    for k, loop in enumerate(nest):
+        inner = " * ".join(_product(other.rounds) for other in nest[k + 1 :])
+        text = number if not inner else f"{number} / ({inner})"
+        text = f"({text}) % ({loop.rounds})" if k else text
+        opening = "{ " if k else ""
+        lines.append(f"{loop.space}{opening}const {loop.c} {loop.name} = ({loop.c})({loop.at(f'({text})')});")
+    return lines, rounds
+
+
+def _follow(line: str, inside: list[bool]) -> None:
+    """The blocks that are open behind a line."""
+    text = _TEXT.sub("", line)
+    before = ""
+    for character in text:
+        if character == "{":
+            inside.append(bool(before.strip()))
+            before = ""
+        elif character == "}":
+            if inside:
+                inside.pop()
+            before = ""
+        else:
+            before += character
+
+
+def _product(text: str) -> str:
+    return text if text.isdigit() or text.isidentifier() else f"({text})"
+
+
+def _sum(counts: list[str]) -> str:
+    known = sum(int(n) for n in counts if n.isdigit())
+    terms = [*([str(known)] if known or not counts else []), *(n for n in counts if not n.isdigit())]
+    return " + ".join(terms) or "0"
+
+
+def _value(text: str, sizes: Mapping[str, int]) -> int:
+    """An expression of sizes at their values; many where it cannot be read."""
+    if text.isdigit():
+        return int(text)
+    known = _SIZE.sub(lambda match: str(sizes.get(match[0], _ENOUGH)), text).replace("/", "//")
+    if not re.fullmatch(r"[\d\s()+*/%-]+", known):
+        return _ENOUGH
+    try:
+        return max(int(eval(known, {"__builtins__": {}})), 0)
+    except (SyntaxError, ArithmeticError):
+        return _ENOUGH

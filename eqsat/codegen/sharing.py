@@ -1,0 +1,142 @@
+"""Which kernels threads share, and the C by which they do.
+
+A kernel that is worth it gets two functions beside its own: one that unpacks its arguments for a range of blocks, which
+threads of a pool call, and one that packs them and hands the blocks out. Sharing a kernel costs some microseconds, so a
+kernel below :data:`WORTH` stays on one thread, and no thread gets less than :data:`LEAST` of work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eqsat.codegen.buffers import ALIGNMENT
+from eqsat.codegen.kernel import Kernel, Task, View
+from eqsat.codegen.parallel import Parts, in_parts
+from eqsat.codegen.predict import Prediction
+from eqsat.errors import EqsatError
+from eqsat.rules.ast import Target
+from eqsat.schema.size import Undecided
+from eqsat.schema.size_questions import greatest
+
+WORTH = 20e-6
+"""Predicted seconds of a call from which on a kernel is shared."""
+LEAST = 8e-6
+"""Seconds of work that a thread gets at least."""
+
+Parameters = Sequence[tuple[str, str]]
+"""C type and name of each parameter of a kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How a call hands out the blocks of a kernel.
+
+    Attributes:
+        blocks: C expression of their number.
+        least: Blocks of a thread, at least.
+        stride: Bytes of scratch memory of each thread.
+    """
+
+    blocks: str
+    least: int
+    stride: int
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of a call, behind the pool."""
+        return [str(self.least), *([str(self.stride)] if self.stride else [])]
+
+    @property
+    def pieces(self) -> int:
+        """Into how many ranges the blocks of each thread are cut: one where each range begins with filling scratch
+        memory, else some, so that a thread that is late gets fewer.
+        """
+        return 1 if self.stride else 4
+
+
+class Sharing:
+    """Decides which kernels threads share.
+
+    Args:
+        threads: How many there are at most.
+        host: Prices kernels.
+        sizes: The greatest values of free sizes, by the names of their variables.
+    """
+
+    def __init__(self, threads: int, host: Target, sizes: Mapping[str, int]) -> None:
+        self.threads = threads
+        self._host = host
+        self._sizes = sizes
+
+    def seconds(self, task: Task, family: str) -> float:
+        """Predicted seconds of a call at the greatest sizes."""
+        try:
+            return Prediction(_at_greatest(task), family, self._host).seconds()
+        except (EqsatError, Undecided):
+            return math.inf
+
+    def share(self, kernel: Kernel, seconds: float) -> tuple[Parts, Share] | None:
+        """The parts of a kernel that takes so long; None if it stays on one thread."""
+        parts = in_parts(kernel.body, self._sizes) if seconds >= WORTH else None
+        if parts is None:
+            return None
+        least = max(1, math.ceil(parts.count * LEAST / seconds))
+        if parts.count < 2 * least:
+            return None
+        return parts, Share(parts.blocks, least, -(-kernel.scratch // ALIGNMENT) * ALIGNMENT)
+
+
+def sharing_functions(prefix: str, name: str, parameters: Parameters, share: Share) -> str:
+    """The functions by which threads share a kernel, behind that of the kernel.
+
+    Args:
+        prefix: Of the program.
+        name: Of the kernel's function.
+        parameters: Of the kernel, without the range.
+        share: Its blocks.
+    """
+    fields = [(c.replace("restrict ", ""), n) for c, n in parameters]
+    arguments = [f"g->{n}" for _, n in parameters]
+    packed = [n for _, n in parameters]
+    more = ""
+    if share.stride:
+        fields[-1] = ("unsigned char *", "scratch")
+        arguments[-1] = "g->scratch + (size_t)worker * g->stride"
+        packed[-1] = "(unsigned char *)scratch"
+        more = ", size_t stride"
+        fields.append(("size_t ", "stride"))
+        packed.append("stride")
+    given = "".join(f"    {c}{n};\n" for c, n in fields)
+    head = ", ".join(f"{c}{n}" for c, n in parameters)
+    return (
+        f"struct {name}_given {{\n{given}}};\n\n"
+        f"static void {name}_part(const void *given, ptrdiff_t begin, ptrdiff_t end, int worker) {{\n"
+        f"    const struct {name}_given *const g = (const struct {name}_given *)given;\n"
+        f"    (void)worker;\n"
+        f"    {name}({', '.join([*arguments, 'begin', 'end'])});\n"
+        "}\n\n"
+        f"static void {name}_shared({prefix}_pool *pool, ptrdiff_t least{more}, {head}) {{\n"
+        f"    const struct {name}_given given = {{{', '.join(packed)}}};\n"
+        f"    {prefix}_share(pool, {name}_part, &given, {share.blocks}, least, {share.pieces});\n"
+        "}\n"
+    )
+
+
+def _at_greatest(task: Task) -> Task:
+    def fixed(operand: Any) -> Any:
+        if not isinstance(operand, View):
+            return operand
+        return replace(
+            operand, shape=tuple(map(greatest, operand.shape)), strides=tuple(map(greatest, operand.strides))
+        )
+
+    operands = tuple(map(fixed, task.epilogue.operands))
+    return replace(
+        task,
+        inputs=tuple(map(fixed, task.inputs)),
+        outputs=tuple(map(fixed, task.outputs)),
+        epilogue=replace(task.epilogue, operands=operands),
+    )

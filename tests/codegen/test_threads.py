@@ -1,0 +1,362 @@
+"""Threads that share kernels: the same bits for any number of them, no races, one pool for several models."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.cli import main
+from eqsat.codegen import pools, sharing
+from eqsat.codegen.compiler import find_compiler
+from eqsat.codegen.generate import generate
+from eqsat.codegen.parallel import MARK, in_parts, whole
+from eqsat.codegen.runtime import CModel
+from eqsat.errors import CodegenError
+from eqsat.execute.executor import Executor
+from eqsat.execute.inputs import complete_inputs
+from tests.fuzz.generator import generate_case
+
+RNG = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (RNG.standard_normal(shape) / 8).astype(np.float32)
+
+
+def convolutions() -> ir.Model:
+    x = eqsat.input("x", (1, 16, 30, 30))
+    y = op.Relu(op.Conv(x, weights(40, 16, 3, 3), weights(40), pads=[1, 1, 1, 1]))
+    z = op.Conv(y, weights(40, 1, 3, 3), pads=[1, 1, 1, 1], group=40) + y
+    pooled = op.MaxPool(z, kernel_shape=[3, 3], strides=[2, 2])
+    mean = op.Flatten(op.GlobalAveragePool(op.Conv(pooled, weights(24, 40, 1, 1))))
+    return eqsat.graph([op.Gemm(mean, weights(24, 50), weights(50)), op.LRN(y, size=5)])
+
+
+def attention(batch: int | str = 2, seq: int | str = 19) -> ir.Model:
+    x = eqsat.input("x", (batch, seq, 32))
+
+    def heads(x: Any) -> Any:
+        return op.Transpose(op.Reshape(op.MatMul(x, weights(32, 32)), np.array([0, -1, 4, 8])), perm=[0, 2, 1, 3])
+
+    scores = op.Softmax(op.MatMul(heads(x), op.Transpose(heads(x), perm=[0, 1, 3, 2])), axis=-1)
+    y = op.Reshape(op.Transpose(op.MatMul(scores, heads(x)), perm=[0, 2, 1, 3]), np.array([0, -1, 32]))
+    y = op.LayerNormalization(y + x, np.ones(32, np.float32), weights(32))
+    return eqsat.graph(op.Gelu(op.MatMul(y, weights(32, 64))))
+
+
+LOOP = """<ir_version: 10, opset_import: ["": 21]>
+g (float[40, 70] x, int64 rounds) => (float[40, 70] y) {
+    cond = Constant<value = bool {1}>()
+    y = Loop(rounds, cond, x) <body = b (int64 i, bool c, float[40, 70] state) => (bool d, float[40, 70] next) {
+        d = Identity(c)
+        t = Transpose<perm = [1, 0]>(state)
+        square = MatMul(state, t)
+        s = Softmax<axis = -1>(square)
+        next = MatMul(s, state)
+    }>
+}"""
+INTEGERS = """<ir_version: 10, opset_import: ["": 21]>
+g (uint8[1, 20, 13, 11] x, uint8[30, 20] a, int8[20, 40] b)
+  => (uint8[1, 20, 6, 5] p, int32[30, 40] y, uint8[1, 20, 13, 11] r) {
+    p = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x)
+    y = MatMulInteger(a, b)
+    m = Constant<value = uint8 {100}>()
+    r = Min(x, m)
+}"""
+GENERAL = """<ir_version: 10, opset_import: ["": 21]>
+g (double[5, 7, 9] x, int64[4] i)
+  => (double[5, 7, 9] c, double[4, 7, 9] t, double[5, 9] s, double[5, 7, 3] v, int64[5, 7, 3] w) {
+    axis = Constant<value = int64 {1}>()
+    axes = Constant<value = int64[1] {1}>()
+    three = Constant<value = int64[1] {3}>()
+    c = CumSum(x, axis)
+    t = Gather<axis = 0>(x, i)
+    s = ReduceLogSumExp<keepdims = 0>(x, axes)
+    v, w = TopK(x, three)
+}"""
+MODELS: dict[str, Any] = {
+    "convolutions": convolutions,
+    "attention": attention,
+    "loop": lambda: eqsat.load(LOOP),
+    "integers": lambda: eqsat.load(INTEGERS),
+    "general": lambda: eqsat.load(GENERAL),
+}
+
+
+@pytest.fixture
+def all_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel that can be is shared, down to single blocks."""
+    monkeypatch.setattr(sharing, "WORTH", 0.0)
+    monkeypatch.setattr(sharing, "LEAST", 1e-15)
+
+
+def same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> bool:
+    return all(found[name].tobytes() == array.tobytes() for name, array in want.items())
+
+
+def given(model: ir.Model, seed: int = 0, **dims: int) -> dict[str, Any]:
+    values = {"rounds": np.array(5), "i": np.array([4, 0, -1, 2])}
+    names = {value.name for value in model.graph.inputs}
+    return complete_inputs(model, {k: v for k, v in values.items() if k in names}, dims=dims, seed=seed)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("all_shared")
+def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
+    model = eqsat.load(MODELS[name]())
+    inputs = given(model)
+    alone = CModel(model).run(inputs)
+    for threads in (2, 3, 7):
+        compiled = CModel(model, threads=threads)
+        assert compiled.emitted.shared > len(compiled.emitted.kernels) // 2
+        assert all(same(compiled.run(inputs), alone) for _ in range(5))
+    for output, array in Executor(model).run(inputs).items():
+        np.testing.assert_allclose(alone[output].astype(float), array.astype(float), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("all_shared")
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6])
+def test_random_graphs(seed: int) -> None:
+    model = eqsat.load(generate_case(seed).model)
+    inputs = complete_inputs(model, seed=seed)
+    assert same(CModel(model, threads=3).run(inputs), CModel(model).run(inputs))
+
+
+@pytest.mark.usefixtures("all_shared")
+def test_free_sizes() -> None:
+    model = eqsat.load(attention("batch", "seq"))
+    dims = {"batch": (1, 4), "seq": (1, 40, 16)}
+    alone, shared = CModel(model, dims=dims), CModel(model, dims=dims, threads=3)
+    assert shared.emitted.shared > 4
+    for batch, seq in ((1, 1), (2, 19), (4, 40), (1, 33)):
+        inputs = given(model, batch=batch, seq=seq)
+        assert same(shared.run(inputs), alone.run(inputs))
+
+
+@pytest.mark.usefixtures("all_shared")
+def test_winograd() -> None:
+    x = eqsat.input("x", (2, 32, 20, 20))
+    model = eqsat.load(eqsat.graph(op.Conv(x, weights(32, 32, 3, 3), pads=[1, 1, 1, 1])))
+    inputs = given(model)
+    alone, shared = CModel(model, winograd=True), CModel(model, winograd=True, threads=3)
+    assert "inograd" in " ".join(k.family for k in alone.emitted.kernels)
+    assert same(shared.run(inputs), alone.run(inputs))
+
+
+@pytest.mark.usefixtures("all_shared")
+def test_callers_and_models_share_a_pool() -> None:
+    models = [eqsat.compile(MODELS[name](), threads=3) for name in ("convolutions", "attention")]
+    graphs = [eqsat.load(MODELS[name]()) for name in ("convolutions", "attention")]
+    jobs = [(models[i % 2], given(graphs[i % 2], seed=i)) for i in range(40)]
+    alone = [model.run(inputs) for model, inputs in jobs]
+    with ThreadPoolExecutor(4) as callers:
+        found = list(callers.map(lambda job: job[0].run(job[1]), jobs))
+    assert all(same(a, b) for a, b in zip(found, alone, strict=True))
+
+
+@pytest.mark.usefixtures("all_shared")
+@pytest.mark.filterwarnings("ignore:This process.*:DeprecationWarning")
+def test_a_child_has_threads_of_its_own() -> None:
+    model = eqsat.compile(attention(), threads=2)
+    inputs = given(eqsat.load(attention()))
+    want = model.run(inputs)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if same(model.run(inputs), want) and (os.getpid(), 2) in pools._POOLS else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_small_kernels_stay_on_one_thread() -> None:
+    small = generate(eqsat.load(eqsat.graph(op.Relu(eqsat.input("x", (64,))))), threads=4)
+    assert (small.shared, small.threads) == (0, 4)
+    x = eqsat.input("x", (512, 512))
+    large = generate(eqsat.load(eqsat.graph(op.Relu(op.MatMul(x, weights(512, 512))))), threads=4)
+    assert large.shared == len(large.kernels) == 1
+    least = re.search(r"_shared\(pool, (\d+),", large.source)
+    assert least is not None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_without_threads_the_text_has_none(name: str) -> None:
+    emitted = generate(eqsat.load(MODELS[name]()))
+    for word in ("pthread", "pool *", "block_", MARK, "atomic"):
+        assert word not in emitted.source + emitted.header
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1025, 2.0, None])
+def test_a_number_of_threads_is_required(threads: Any) -> None:
+    with pytest.raises(CodegenError, match="a number of threads from 1 to 1024 is required; got"):
+        eqsat.compile(attention(), threads=threads)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    eqsat.save(convolutions(), tmp_path / "m.onnx")
+    arguments = ["run", str(tmp_path / "m.onnx"), "--backend", "c"]
+    outputs = []
+    for more in ([], ["--threads", "2"]):
+        assert main([*arguments, *more, "-o", str(tmp_path / "y.npz")]) == 0
+        with np.load(tmp_path / "y.npz") as arrays:
+            outputs.append(dict(arrays))
+    assert same(*outputs)
+    capsys.readouterr()
+    assert main(["run", str(tmp_path / "m.onnx"), "--threads", "2"]) == 2
+    assert "only C has threads: add --backend c" in capsys.readouterr().err
+    assert main(["codegen", str(tmp_path / "m.onnx"), "--threads", "3", "-o", str(tmp_path / "c")]) == 0
+    assert re.search(r"threads   3 at most share \d+ of the kernels", capsys.readouterr().out)
+
+
+CALLERS = """
+#include "a.h"
+#include "b.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+extern const unsigned char a_example[], b_example[];
+static a_pool *pool;
+#define CALLER(name, NAME) \\
+    static void *name##_caller(void *given) { \\
+        unsigned char *const arena = aligned_alloc(64, (NAME##_ARENA_SIZE + 63) / 64 * 64); \\
+        float *const first = malloc(sizeof(float) * NAME##_OUTPUT_SIZE); \\
+        float *const y = malloc(sizeof(float) * NAME##_OUTPUT_SIZE); \\
+        for (int i = 0; i < 12; i++) { \\
+            const float *const x = (const float *)name##_example; \\
+            if (name##_run(x, i ? y : first, arena, name##_weights, i ? pool : NULL)) \\
+                exit(3); \\
+            if (i && memcmp(y, first, sizeof(float) * NAME##_OUTPUT_SIZE)) exit(4); \\
+        } \\
+        free(arena); \\
+        free(first); \\
+        free(y); \\
+        return given; \\
+    }
+CALLER(a, A)
+CALLER(b, B)
+int main(void) {
+    pthread_t callers[3];
+    pool = b_pool_create(3);
+    if (pool == NULL) return 5;
+    pthread_create(&callers[0], NULL, a_caller, NULL);
+    pthread_create(&callers[1], NULL, b_caller, NULL);
+    pthread_create(&callers[2], NULL, a_caller, NULL);
+    for (int i = 0; i < 3; i++) pthread_join(callers[i], NULL);
+    a_pool_destroy(pool);
+    puts("equal");
+    return 0;
+}
+"""
+
+
+@pytest.fixture(params=["", "-fsanitize=thread", "-fsanitize=address,undefined"])
+def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param:
+        (tmp_path / "t.c").write_text("int main(void) { return 0; }\n")
+        command = [*find_compiler(), request.param, "t.c", "-o", "t"]
+        if subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode:
+            pytest.skip("no such sanitizer")
+    yield request.param
+
+
+@pytest.mark.usefixtures("all_shared")
+def test_models_in_c_share_a_pool_without_races(tmp_path: Path, sanitizer: str) -> None:
+    x = eqsat.input("x", (1, 8, 14, 14))
+    y = op.MaxPool(op.Relu(op.Conv(x, weights(24, 8, 3, 3), pads=[1, 1, 1, 1])), kernel_shape=[2, 2])
+    models = {"a": eqsat.graph({"output": op.Softmax(y, axis=-1)}), "b": eqsat.graph({"output": y_of_attention()})}
+    for name, model in models.items():
+        folder = tmp_path / name
+        eqsat.write_c(model, folder, name=name, threads=3)
+        for file in folder.glob(f"{name}*.[ch]"):
+            shutil.copy(file, tmp_path)
+    (tmp_path / "callers.c").write_text(CALLERS)
+    files = [f.name for f in tmp_path.glob("*.c") if f.name != "t.c"]
+    strict = ["-std=c11", "-O1", "-g", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"]
+    command = [*find_compiler(), *strict, *filter(None, [sanitizer]), *files, "-pthread", "-lm", "-o", "callers"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    done = subprocess.run([str(tmp_path / "callers")], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr[:4000]
+
+
+def y_of_attention() -> Any:
+    x = eqsat.input("x", (3, 17, 16))
+    scores = op.Softmax(op.MatMul(x, op.Transpose(x, perm=[0, 2, 1])), axis=-1)
+    return op.LayerNormalization(op.MatMul(scores, x) + x, np.ones(16, np.float32), weights(16))
+
+
+def test_the_program_checks_itself(tmp_path: Path) -> None:
+    eqsat.write_c(convolutions(), tmp_path, threads=2)
+    files = sorted(f.name for f in tmp_path.glob("*.c"))
+    command = [
+        *find_compiler(),
+        "-std=c11",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *files,
+        "-pthread",
+        "-lm",
+        "-o",
+        "check",
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run([str(tmp_path / "check"), "3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "PASSED" in done.stdout and " ms" in done.stdout
+
+
+# ---- the text --------------------------------------------------------------------------------------------
+
+
+def test_loops_become_ranges() -> None:
+    body = f"const int a = 1;\n{MARK}\nfor (ptrdiff_t i = 0; i < 100; i++) {{\n    y0[i] = a;\n}}"
+    parts = in_parts(body, {})
+    assert parts is not None and (parts.blocks, parts.count) == ("100", 100)
+    assert (
+        "i = (ptrdiff_t)block_within(begin - (0), 100); i < (ptrdiff_t)(block_within(end - (0), 100)); i++"
+        in parts.body
+    )
+    assert whole(body) == body.replace(f"{MARK}\n", "")
+
+
+@pytest.mark.parametrize(
+    "body, blocks",
+    [
+        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\ny0[o] = r;\n}\n}", "32"),
+        # What follows the inner loop keeps it whole.
+        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\ny0[o] = r;\n}\ny0[o]++;\n}", "4"),
+        (
+            "for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < 8; r++) {\n}\n"
+            "for (size_t r = 0; r < 2; r++) {\n}\n}",
+            "4",
+        ),
+        # An inner loop that depends on the outer one.
+        ("for (size_t o = 0; o < 4; o++) {\nfor (size_t r = 0; r < o + 1; r++) {\n}\n}", "4"),
+        ("for (ptrdiff_t j = 0; j < 10; j += 4)\n    y0[j] = 1;", "3"),
+        ("for (ptrdiff_t j = 0; j < dim_n; j++) {\n}", "dim_n"),
+        ("{\ny0[0] = 1;\n}", None),
+        ("y0[0] = 1;", None),
+    ],
+)
+def test_blocks_of_a_nest(body: str, blocks: str | None) -> None:
+    parts = in_parts(f"{MARK}\n{body}", {"dim_n": 7})
+    assert (None if parts is None else parts.blocks) == blocks
+
+
+def test_marks_inside_of_other_loops_mean_nothing() -> None:
+    body = f"for (ptrdiff_t i = 0; i < 9; i++) {{\n{MARK}\nfor (ptrdiff_t j = 0; j < 9; j++) {{\n}}\n}}"
+    assert in_parts(body, {}) is None
+    in_braces = f"{{\n{MARK}\nfor (ptrdiff_t j = 0; j < 9; j++) {{\n}}\n}}"
+    parts = in_parts(in_braces, {})
+    assert parts is not None and parts.blocks == "9"
