@@ -132,7 +132,11 @@ def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: 
             hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
             raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
     chosen = [r for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
-    shipped = [r for r in select_rules((), "approximate", default_rules=True).rules if r.place not in {rule.place for rule in rules}]
+    shipped = [
+        r
+        for r in select_rules((), "approximate", default_rules=True).rules
+        if r.place not in {rule.place for rule in rules}
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
         return [_checked(rule, [*rules, *shipped], samples, seed) for rule in chosen]
