@@ -106,7 +106,7 @@ def _accepts(task: Task) -> bool:
     if plan is None or any(is_free(x.shape[p.axis]) for p in plan.axes):
         return False
     found = _taps(plan, x.shape)
-    return found is not None and np.prod([t.count for t in found.values()], initial=1) <= _MOST_TAPS
+    return found is not None and math.prod(t.count for t in found.values()) <= _MOST_TAPS
 
 
 def _wants(task: Task) -> Wants:
