@@ -140,7 +140,9 @@ class Attempt:
             values = wishes.contents(name, values, self.env)
         if values is None:
             mood: Mood = self.mood if not constant or not matters else "plain"
-            values = data.array(chance, shape, dtype, fill, mood, self.drawing.pool.mentioned)
+            values = data.array(
+                chance, shape, dtype, fill, mood, self.drawing.pool.mentioned if self.drawing.pointed else None
+            )
         return self._add(name, np.asarray(values, dtype.numpy()), dtype, constant)
 
     def _asked(self, name: str, dtype: ir.DataType, shape: Shape) -> np.ndarray | None:

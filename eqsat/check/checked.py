@@ -132,11 +132,8 @@ def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: 
             hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
             raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
     chosen = [r for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
-    shipped = [
-        r
-        for r in select_rules((), "approximate", default_rules=True).rules
-        if r.place not in {rule.place for rule in rules}
-    ]
+    given = {rule.place for rule in rules}
+    shipped = [r for r in select_rules((), "approximate", default_rules=True).rules if r.place not in given]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
         return [_checked(rule, [*rules, *shipped], samples, seed) for rule in chosen]
@@ -152,7 +149,7 @@ def _rules(sources: Sequence[str | Path | Rule]) -> list[Rule]:
 def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> CheckedRule:
     seen: list[Observed] = []
     outcome = check_rule(
-        rule, instances=samples, seed=seed, stop=_ENDLESS, observe=lambda *observed: seen.append(observed)
+        rule, instances=samples, seed=seed, stop=_ENDLESS, pointed=True, observe=lambda *observed: seen.append(observed)
     )
     repeat = f"eqsat rules check {shlex.quote(rule.place.file)} --rule {rule.name} --samples {samples} --seed {seed}"
     found = CheckedRule(rule, verdict_of(outcome), outcome, repeat=repeat)

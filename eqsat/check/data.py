@@ -45,7 +45,7 @@ class Pool:
     Attributes:
         numbers: Those of the text, and what simple arithmetic makes of them.
         extremes: Whether the rule speaks of the least and greatest value of a type.
-        mentioned: Those of the text alone.
+        mentioned: Those of the text alone, if numbers beside them are drawn as well.
     """
 
     numbers: tuple[float, ...]
@@ -53,7 +53,7 @@ class Pool:
     mentioned: tuple[float, ...] = ()
 
     @staticmethod
-    def of(rule: Rule) -> Pool:
+    def of(rule: Rule, pointed: bool) -> Pool:
         """The pool of a rule."""
         found = literals(rule)
         nodes = walk((rule.left, rule.right, rule.where))
@@ -65,7 +65,7 @@ class Pool:
                 if b:
                     derived.setdefault(a / b)
         called = any(isinstance(n, Apply) and n.function in ("lowest", "highest") for n in nodes)
-        return Pool(tuple(v for v in derived if math.isfinite(v)), called, found)
+        return Pool(tuple(v for v in derived if math.isfinite(v)), called, found if pointed else ())
 
     def beside(self, chance: Chance) -> float:
         """A number next to, or of the magnitude of, one that the text mentions."""
@@ -128,7 +128,7 @@ def array(
     dtype: ir.DataType,
     fill: Fill = "any",
     mood: Mood = "plain",
-    numbers: Sequence[float] = (),
+    numbers: Sequence[float] | None = None,
 ) -> np.ndarray:
     """Random contents; among them are numbers that the rule mentions, and their neighbours.
 
@@ -149,14 +149,16 @@ def array(
         values = np.where(rng.random(shape) < 0.1, 0.0, values)
     found = np.asarray(values).astype(np.float16 if chance.happens(0.5) else np.float32).astype(kind)
     found = _mixed(chance, found, dtype, fill, numbers)
-    if fill == "any":
+    if fill == "any" and numbers is not None:
         found = _scaled(chance, found, mood, numbers)
     if mood == "special" and fill == "any":
         found = _with_specials(chance, found, dtype)
     return found
 
 
-def _mixed(chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float]) -> np.ndarray:
+def _mixed(
+    chance: Chance, values: np.ndarray, dtype: ir.DataType, fill: Fill, numbers: Sequence[float] | None
+) -> np.ndarray:
     """Contents with some numbers that the rule mentions, in a third of the arrays."""
     edges = around(numbers, dtype) if fill == "any" and numbers else None
     if edges is None or not edges.size or not chance.happens(0.35):

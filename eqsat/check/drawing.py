@@ -38,17 +38,20 @@ class Drawing:
     """State that the attempts for one clause share.
 
     Attributes:
+        pointed: Whether instances are drawn where the rule may be wrong: at the numbers that it mentions, and of the
+            shapes and contents that its conditions ask for; otherwise only by chance.
         wishes: What the conditions ask of the leaves.
         learned: By name, numbers with which the conditions held: they may be hard to meet again.
     """
 
-    def __init__(self, rule: Rule, clause: Clause) -> None:
+    def __init__(self, rule: Rule, clause: Clause, pointed: bool = False) -> None:
         self.rule = rule
         self.clause = clause
-        self.pool = Pool.of(rule)
+        self.pool = Pool.of(rule, pointed)
         self.demands = _Demands.of(rule)
         self.conditions = [c for c in rule.where if not const_names(c)]
-        self.wishes = Wishes(self.conditions)
+        self.pointed = pointed
+        self.wishes = Wishes(self.conditions if pointed else ())
         self.learned: dict[str, list[Any]] = {}
         self.outputs: dict[Any, int] = {}
         for root in clause.roots:

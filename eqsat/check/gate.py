@@ -105,7 +105,7 @@ def _executed(rule: Rule) -> Judgement:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            outcome = check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS)
+            outcome = check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS, pointed=True)
         except Exception as error:  # functions of users are among what is executed
             return Judgement("undecided", f"it cannot be executed: {reason(error)}")
     verdict = verdict_of(outcome)

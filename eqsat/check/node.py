@@ -186,13 +186,20 @@ class PatternNode:
     def attr(self, name: str, value: Any) -> Any:
         return self.attrs.setdefault(name, value)
 
+    def near(self, name: str, *usual: float) -> float:
+        if any(0 < n <= 1 for n in self.pool.mentioned) and self.chance.happens(0.5):
+            value = abs(self.pool.beside(self.chance))
+            if 1e-7 < value <= 1:
+                return self.attr(name, value)
+        return self.attr(name, self.chance.one_of(usual))
+
     def real(self, name: str, *usual: float) -> float:
-        kind = self.chance.number(0, 3)
+        kind = self.chance.number(0, 3 if self.pool.mentioned else 2)
         if kind == 0 or not self.pool.numbers:
             value = self.chance.one_of(usual) if usual else float(np.float32(self.chance.rng.uniform(0.1, 2.0)))
         elif kind == 1:
             value = self.chance.one_of(self.pool.numbers)
-        elif kind == 2:
+        elif kind == 3:
             value = self.pool.beside(self.chance)
         else:
             value = float(np.float16(self.chance.rng.uniform(-2.0, 2.0)))

@@ -42,6 +42,7 @@ def check_rule(
     bitwise: bool = False,
     observe: Observer | None = None,
     attempts: int | None = None,
+    pointed: bool = False,
 ) -> Outcome:
     """Executes a rule on random instances.
 
@@ -53,30 +54,39 @@ def check_rule(
         bitwise: Also find out whether a rule of class ``real`` could be ``exact``.
         observe: Called with each instance, the values of its left side by name, the two sides that were compared, and
             where they differ beyond the rule's claim.
+        pointed: Also draw at the numbers that the rule mentions, and as its conditions ask for.
         attempts: To draw instances, all in all; by default as many as it takes, up to some hundred for each.
 
     Returns:
         The counterexamples, and what else was seen.
     """
     with declared(rule.operators):
-        return _Check(rule, oracle, seed, bitwise, observe, attempts).run(max(instances, 1), stop)
+        return _Check(rule, oracle, seed, bitwise, observe, attempts, pointed).run(max(instances, 1), stop)
 
 
 class _Check:
     def __init__(
-        self, rule: Rule, oracle: Oracle, seed: int, bitwise: bool, observe: Observer | None, attempts: int | None
+        self,
+        rule: Rule,
+        oracle: Oracle,
+        seed: int,
+        bitwise: bool,
+        observe: Observer | None,
+        attempts: int | None,
+        pointed: bool,
     ) -> None:
         self.rule = rule
         self.oracle = oracle
         self.seed = (seed, zlib.crc32(rule.name.encode()))
         self.bitwise = bitwise
         self.observe = observe
+        self.pointed = pointed
         self.attempts = math.inf if attempts is None else attempts
         self.outcome = Outcome(rule)
         self.tolerance = verdict.tolerance_of(rule)
 
     def run(self, instances: int, stop: int) -> Outcome:
-        drawings = [Drawing(self.rule, clause) for clause in expand(self.rule.left)]
+        drawings = [Drawing(self.rule, clause, self.pointed) for clause in expand(self.rule.left)]
         outcome = self.outcome
         outcome.clauses = dict.fromkeys(range(len(drawings)), 0)
         for number in range(max(instances, len(drawings))):

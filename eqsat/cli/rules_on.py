@@ -23,7 +23,7 @@ def print_effects(listed: Sequence[Listed], files: Sequence[Path], model: Path, 
     from eqsat.cli.tables import print_table
     from eqsat.search import Search
 
-    search = Search.of(model, rules=list(files) or None, free_sizes=True, numerics="approximate")
+    search = Search.of(model, rules=list(files), default_rules=not files, free_sizes=True, numerics="approximate")
     summary = search.extract(verify=False).summary
     made: Counter[str] = Counter()
     if search.found is not None:

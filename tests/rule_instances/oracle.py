@@ -87,6 +87,8 @@ def _require_trusted(op: OpKey, inputs: Sequence[np.ndarray | None]) -> None:
         raise Unsupported("an infinity among what is compared")
     if op.name == "QLinearSoftmax" and first is not None and not first.size:
         raise Unsupported("an empty tensor, for which ONNX Runtime gives nothing")
+    if op.name == "PRelu" and first is not None and not first.size:
+        raise Unsupported("an empty tensor, on which ONNX Runtime ends the process")
     if op.name in ("GlobalAveragePool", "GlobalMaxPool") and first is not None and not first.size:
         raise Unsupported("an image without pixels")
 

@@ -18,7 +18,7 @@ TRUE = read_file(HERE / "true.rules").rules
 
 @pytest.mark.parametrize("rule", WRONG, ids=lambda rule: rule.name)
 def test_wrong_rules_are_refuted(rule: Rule) -> None:
-    outcome = check_rule(rule, instances=40)
+    outcome = check_rule(rule, instances=40, pointed=True)
     assert verdict_of(outcome) == "refuted", outcome.why_silent()
     found = outcome.counterexamples[0]
     assert found.kind in ("value", "type", "failure")
@@ -27,7 +27,7 @@ def test_wrong_rules_are_refuted(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", TRUE, ids=lambda rule: rule.name)
 def test_true_rules_are_not(rule: Rule) -> None:
-    outcome = check_rule(rule, instances=40)
+    outcome = check_rule(rule, instances=40, pointed=True)
     assert verdict_of(outcome) == "holds", outcome
     assert outcome.instances == 40
     assert rule.numerics.kind != "exact" or outcome.bitwise

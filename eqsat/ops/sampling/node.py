@@ -90,6 +90,10 @@ class Node(Protocol):
         """Decides an attribute unless the pattern prescribes it; returns its value."""
         ...
 
+    def near(self, name: str, *usual: float) -> float:
+        """Decides a small positive float: one of the usual values, or one beside a number of the rule."""
+        ...
+
     def real(self, name: str, *usual: float) -> float:
         """Decides a float: one of the usual values, a number of the rule, or any."""
         ...

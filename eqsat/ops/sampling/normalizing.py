@@ -9,9 +9,7 @@ _EPSILONS = (1e-5, 1e-3, 0.125, 0.5)
 
 
 def _epsilon(node: Node) -> None:
-    if "epsilon" not in node.attrs and node.chance.happens(0.5):
-        node.attrs["epsilon"] = abs(node.real("epsilon", *_EPSILONS))
-    node.attr("epsilon", node.chance.one_of(_EPSILONS))
+    node.near("epsilon", *_EPSILONS)
 
 
 def _image(node: Node, least: int = 2) -> Shape:
