@@ -72,7 +72,7 @@ class Buffer:
         step = 1
         for axis in reversed(self.order):
             strides[axis] = step
-            step *= max(self.extent[axis], 1)
+            step *= self.extent[axis] or 1
         return tuple(strides)
 
     @property

@@ -15,12 +15,13 @@ import onnx_ir as ir
 
 from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
-from eqsat.codegen.arguments import argument, size_argument, sizes_in
+from eqsat.codegen.arguments import interface, sizes_in
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
 from eqsat.codegen.control.forms import Body, Control, control_of
 from eqsat.codegen.control.text import ControlText, free_label
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
+from eqsat.codegen.found_text import declarations, readings, reports
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
@@ -85,6 +86,7 @@ class _Emitter:
         self.infos: list[KernelInfo] = [] if outer is None else outer.infos
         self.taken: set[str] = set() if outer is None else outer.taken
         self.times = 1.0
+<<<<<<< HEAD
         named = [*(t.name for t in program.inputs), *(n for n, _ in program.outputs), *(n for n, _ in program.sizes)]
         ios = unique(named, "t", name)
         self.sizes = [
@@ -92,11 +94,13 @@ class _Emitter:
         ]
         self.inputs = [argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
         self.spans = spans(layout)
+=======
+        self.inputs, self.outputs, self.sizes = interface(program, name)
+        self.spans = _spans(layout)
+>>>>>>> fdc8a34 (C finds the sizes that data decides: NonZero, suppression of boxes, unique values, sizes computed from data)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
         self.labels = {number: unused(label, self.taken) for number, label in zip(self.spans, labels, strict=True)}
-        named = zip(program.outputs, ios[len(program.inputs) :], strict=False)
-        self.outputs = [argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
         self._generate()
@@ -110,6 +114,7 @@ class _Emitter:
             "inputs": self.inputs,
             "outputs": self.outputs,
             "sizes": self.sizes,
+            "found": self.program.found,
             "arena": plan.size + SLACK,
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
@@ -126,6 +131,8 @@ class _Emitter:
             shared=self.functions.shared,
             own=self.functions.own,
             variants=variants,
+            declarations=declarations(self.program.found),
+            reports=reports(self.outputs),
             scalar=SCALAR in self.isas,
             block_within=BLOCK_WITHIN,
         )
@@ -213,6 +220,7 @@ class _Emitter:
                     continue
                 step, made = self.steps[number][0], self.made[number][isa.name]
                 found += self._call(step, nodes[number], made, isa, self.scratches.get(number))
+                found += self._readings(nodes[number])
             if plain_group:
                 lines += self._function_of(span, isa, found, own)
             elif span.group is not None:
@@ -413,6 +421,9 @@ class _Emitter:
             arguments = ["pool", *made.share.arguments, *arguments]
         comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
+
+    def _readings(self, node: Node) -> list[str]:
+        return readings(node, self._location(node.output, True), self.name.upper()) if node.found else []
 
     def _location(self, tensor: Tensor, const: bool) -> str:
         place = self.layout.places[tensor]

@@ -8,6 +8,7 @@ the order of a buffer when it is created.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from eqsat.codegen.buffers import Buffer, Place, memory_order
@@ -359,6 +360,8 @@ class _Planner:
     def _plan_join(self, node: Node) -> None:
         """The operands of a concatenation that may be computed directly into its result."""
         producers = self.program.producers()
+        if not self._is_placeable(node, producers):
+            return
         axis = node.attributes["axis"] % len(node.output.shape)
         start = 0
         for x in node.inputs:
@@ -369,6 +372,13 @@ class _Planner:
                 if producer is not None and once and not is_piece(producer) and x not in self.outputs:
                     self.joins.setdefault(x, (node, start))
             start += x.shape[axis]
+
+    def _is_placeable(self, node: Node, producers: Mapping[Tensor, Node]) -> bool:
+        """Whether data decides no size of a concatenation after its first operand is computed."""
+        sizes = set(node.depends_on())
+        found = [i for i, other in enumerate(self.program.nodes) if not sizes.isdisjoint(other.found)]
+        made = [producers[x] for x in node.inputs if isinstance(x, Tensor) and x in producers]
+        return not found or not any(self.position[n] < found[-1] or n.operator == _CONCAT for n in made)
 
     def _place_joined(self, node: Node, order: Order) -> None:
         """A place for the result of a concatenation, asked for by the first operand that is computed."""

@@ -12,6 +12,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.values import Coverage
 from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.control.body_model import body_model
+from eqsat.codegen.found_sizes import Limits
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.kernels.bytes.table import look_up_bytes
 from eqsat.codegen.layout import plan_layout
@@ -19,7 +20,7 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
-from eqsat.codegen.regions import Pieces, decide_pieces, searchable
+from eqsat.codegen.regions import Pieces, decide_pieces, keep_known_regions, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
@@ -46,6 +47,7 @@ class Choices:
         backends: The backends that execute regions, by target.
         unavailable: Kernels that a backend is known to lack on this machine.
         sizes: The free sizes that the program receives.
+        limits: What the caller says of sizes that data decides.
     """
 
     host: Target
@@ -54,6 +56,7 @@ class Choices:
     backends: Mapping[str, Backend] = field(default_factory=dict)
     unavailable: Unavailable = field(default_factory=dict)
     sizes: FreeSizes = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -205,8 +208,18 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
 def _lowered(chosen: Chosen, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
     bodies = Bodies(chosen.model, choices, problems)
     decided = chosen.selection is not None
-    program = lower(chosen.plan, chosen.pieces, name, bodies, problems, decided=decided, sizes=choices.sizes)
+    program = lower(
+        chosen.plan,
+        chosen.pieces,
+        name,
+        bodies,
+        problems,
+        decided=decided,
+        sizes=choices.sizes,
+        limits=choices.limits,
+    )
     program.sizes = tuple(choices.sizes.items())
+    keep_known_regions(program)
     return program, bodies.with_bodies(chosen.selection, chosen.plan)
 
 

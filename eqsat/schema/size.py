@@ -305,9 +305,11 @@ def divided(a: int, b: int) -> int:
     """``a // b``."""
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a // b
+    whole, rest = _parted(a, b) if b != 0 else (0, a)
+    if rest == 0:
+        return whole  # Of nothing by nothing as well: no other quotient is right for all sizes.
     if bounds(b)[0] <= 0:
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
-    whole, rest = _parted(a, b)
     low, high = bounds(rest)
     if high <= 0 and low < 0 and not isinstance(b, Size):
         return whole - divided(b - 1 - rest, b)
@@ -322,9 +324,11 @@ def remainder(a: int, b: int) -> int:
     """``a % b``."""
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a % b
+    _, rest = _parted(a, b) if b != 0 else (0, a)
+    if rest == 0:
+        return 0
     if bounds(b)[0] <= 0:
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
-    _, rest = _parted(a, b)
     low, high = bounds(rest)
     if low < 0:
         if isinstance(b, Size):

@@ -61,7 +61,7 @@ def tile(task: Task) -> Kernel:
     template = Template(task)
     y, x = first(template)
     rank = x.rank
-    shape = (*(n // max(m, 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
+    shape = (*(n // (m or 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
 
     def place(i: Sequence[str]) -> list[str]:
         return [f"{i[a]} * {x.shape[a]} + {i[rank + a]}" if shape[a] != 1 else i[rank + a] for a in range(rank)]
