@@ -84,6 +84,12 @@ class Buffer:
         """Size without slack; at the greatest sizes of a program that receives sizes."""
         return greatest(math.prod(self.extent)) * dtypes.size(self.owner.dtype)
 
+    @property
+    def contents(self) -> str:
+        """Names of the tensors in it: its owner, what is computed in place, what is part of it."""
+        names = list(dict.fromkeys(t.name for t in (self.owner, *self.tensors)))
+        return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
     def origin(self) -> int:
         """Elements before element [0, ..., 0] of the owner."""
         return sum(lo * s for (lo, _), s in zip(self.halo, self.strides, strict=True))

@@ -84,6 +84,7 @@ class FoundSizes:
         self._limits = limits
         self._sizes: dict[Tensor, np.ndarray] = {}
         self.ranges = ValueRanges()
+        self.made: list[int] = []
 
     def note(
         self, op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], results: Sequence[Any]
@@ -159,14 +160,23 @@ class FoundSizes:
         Raises:
             Unbounded: One has no greatest value.
         """
-        made = [self._size(name, between) for between in ranges]
-        copy = Tensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
-        self._nodes.append(Node(copy.name, READ_SIZES, {"sizes": tuple(made)}, [tensor], [copy], copy.dtype))
+        made = [self.size(name, between) for between in ranges]
+        self.reading(tensor, made, self._nodes)
         found = np.empty(len(made), object)
         found[:] = made
         return found.reshape(tensor.shape)
 
-    def _size(self, name: str, between: Range) -> int:
+    def reading(self, tensor: Tensor, sizes: Sequence[int], nodes: list[Node]) -> None:
+        """Add the node that reads sizes from a tensor."""
+        copy = Tensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
+        nodes.append(Node(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
+
+    def size(self, name: str, between: Range) -> int:
+        """A new size within a range; something must read it.
+
+        Raises:
+            Unbounded: It has no greatest value.
+        """
         label = unused(_identifier(name), self._taken)
         low, high = between
         if label in self._limits.most:
@@ -177,7 +187,8 @@ class FoundSizes:
             raise Unbounded(label)
         size = FreeSize(low, high, max(min(high, 128), low))
         self._free[label] = size
-        return symbol(label, size)
+        self.made.append(symbol(label, size))
+        return self.made[-1]
 
     def written(self, name: str, values: np.ndarray) -> Tensor:
         """Sizes as a tensor."""

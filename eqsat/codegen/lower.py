@@ -251,7 +251,10 @@ class _Lowering:
         if has_subgraphs(node.attrs):
             outside = {n: scope.values.get(v) for n, v in captured_values(scope.plan, node).items()}
             made = lower_control(
-                ControlNode(name, node.op, node.attrs, given, outside, types, used, names), self.bodies, self.problems
+                ControlNode(name, node.op, node.attrs, given, outside, types, used, names),
+                self.bodies,
+                self.problems,
+                self.found.sizes,
             )
             self.nodes += made[0]
             results = made[1]

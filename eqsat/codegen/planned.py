@@ -126,11 +126,13 @@ class Bodies:
         given: Sequence[Operand],
         captured: Mapping[str, Operand],
         results: Sequence[int],
+        sizes: FreeSizes,
     ) -> Program | None:
         """The program of a body; None if there are problems.
 
         Args:
             name: Of the node, for messages.
+            sizes: The free sizes of its operands.
             graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
         """
         try:
@@ -138,8 +140,9 @@ class Bodies:
         except ModelError as error:
             self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
             return None
-        chosen = choose(settled(model), self._choices)
-        program, selection = _lowered(chosen, graph.name or name, self._choices, self._problems)
+        choices = replace(self._choices, sizes=sizes)
+        chosen = choose(settled(model), choices)
+        program, selection = _lowered(chosen, graph.name or name, choices, self._problems)
         if selection is not None:
             self._selections[program] = selection
         return None if self._problems.nodes else program
@@ -199,7 +202,10 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
             found = select_kernels(
-                searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dict(choices.sizes)
+                searchable(model, saved, pieces),
+                choices.host,
+                numerics=choices.numerics,
+                dims={name: replace(size, least=max(size.least, 1)) for name, size in choices.sizes.items()},
             )
             plan, selection = (plan, None) if found is None else found
     return Chosen(model, plan, pieces, selection)

@@ -30,6 +30,8 @@ SIZES = OpKey(FINDING, "Sizes")
 """Writes free sizes, its attribute ``values``, into a tensor."""
 READ_SIZES = OpKey(FINDING, "ReadSizes")
 """Reads sizes that data decides, its attribute ``sizes``, from a tensor; the result is a copy of that."""
+_IF = OpKey("", "If")
+"""Its bodies write all results."""
 RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
@@ -259,7 +261,8 @@ class Program:
         for node in reversed(self.nodes):
             if needed.isdisjoint(node.writes()) and sizes.isdisjoint(node.found):
                 continue
-            node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]
+            if node.operator != _IF:
+                node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]
             needed.update(node.reads())
             sizes.update(node.depends_on())
             kept.append(node)

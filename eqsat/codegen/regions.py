@@ -15,6 +15,7 @@ import onnx_ir as ir
 from eqsat.backends.backend import Backend
 from eqsat.backends.registry import names
 from eqsat.codegen.call_text import RegionCallText, trusted_call
+from eqsat.codegen.control.forms import finds
 from eqsat.codegen.program import Program
 from eqsat.codegen.select import choices
 from eqsat.partition.emit import CALL, TARGET, composite_domain
@@ -176,7 +177,7 @@ def keep_known_regions(program: Program) -> None:
     apart = {
         node.kernel[0]
         for node in program.nodes
-        if node.kernel is not None and (node.found or not found.isdisjoint(node.depends_on()))
+        if node.kernel is not None and (node.found or finds(node) or not found.isdisjoint(node.depends_on()))
     }
     for node in program.nodes:
         if node.kernel is not None and node.kernel[0] in apart:

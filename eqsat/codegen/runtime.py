@@ -171,13 +171,9 @@ class CModel:
         self._arenas: list[Any] = []
         # All pointers are passed alike: of which type they are was checked with the arrays.
         tensors = len(emitted.inputs) + len(emitted.outputs)
-<<<<<<< HEAD
         kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes)
-        kinds += ["void *"] * (2 + (emitted.threads > 1) + bool(self._stateful))
-=======
-        others = sum(y.found for y in emitted.outputs) + 2 + bool(self._stateful)
-        kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes) + ["void *"] * others
->>>>>>> fdc8a34 (C finds the sizes that data decides: NonZero, suppression of boxes, unique values, sizes computed from data)
+        others = sum(y.found for y in emitted.outputs) + 2 + (emitted.threads > 1)
+        kinds += ["void *"] * (others + bool(self._stateful))
         self._entry = ffi.cast(f"int (*)({', '.join(kinds)})", getattr(self._library, entry))
 
     def primitives(self) -> list[Primitive]:
@@ -209,14 +205,10 @@ class CModel:
             arena = self._arenas.pop()
         except IndexError:
             arena = self._new_arena()
-<<<<<<< HEAD
-        arguments += (*shapes.sizes, arena, self._constants)
-        if self.emitted.threads > 1:
-            arguments.append(pool(self.emitted.threads))
-=======
         reported = binding.reported()
         arguments += (*shapes.sizes, *binding.pointers(reported), arena, self._constants)
->>>>>>> fdc8a34 (C finds the sizes that data decides: NonZero, suppression of boxes, unique values, sizes computed from data)
+        if self.emitted.threads > 1:
+            arguments.append(pool(self.emitted.threads))
         status = self._call(arguments)
         self._arenas.append(arena)
         if status != 0:

@@ -49,10 +49,15 @@ def without(declined: frozenset[_Key]) -> Iterator[None]:
         _DECLINED.reset(token)
 
 
-def register(family: Family) -> Family:
-    """Add a family; families of higher rank are tried first, and among equals the earlier one."""
+def register(family: Family, *, is_kernel: bool = True) -> Family:
+    """Add a family; families of higher rank are tried first, and among equals the earlier one.
+
+    Args:
+        family: The family.
+        is_kernel: Whether it writes kernels, and so accepts free sizes only if it can write one for them.
+    """
     _KNOWING.update({(operator, family.name): family for operator in family.operators})
-    family = _for_free_sizes(family)
+    family = _for_free_sizes(family) if is_kernel else family
     for operator in family.operators:
         entries = _FAMILIES.setdefault(operator, [])
         if any(e.name == family.name for e in entries):
