@@ -10,13 +10,14 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.read import plain
+from eqsat.codegen.agreeing_sizes import agreeing
 from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
 from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
 from eqsat.codegen.shape_values import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
 from eqsat.schema.size import LARGEST, Undecided, largest
-from eqsat.schema.size_questions import as_dim, greatest
+from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _INT64 = ir.DataType.INT64
@@ -58,6 +59,7 @@ class Call:
 
 
 Results = list[Operand | None]
+Known = tuple[dict[Tensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
 Apply = Callable[..., Results]
 
 
@@ -75,7 +77,17 @@ class DataSizes:
     def __init__(self, shapes: Shapes, apply: Apply, nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
         self._nodes = nodes
         self._apply = apply
+        self._agreed: dict[tuple[frozenset[int], bool], int] = {}
         self.sizes = FoundSizes(shapes.free, nodes, taken, limits)
+
+    def remembered(self) -> Known:
+        """What is known now."""
+        return self.sizes.remembered(), dict(self._agreed)
+
+    def forget(self, known: Known) -> None:
+        """Know no more than before: what was read since then is not read after all."""
+        self.sizes.forget(known[0])
+        self._agreed = known[1]
 
     def lower(self, call: Call) -> Results | Call:
         """The results of an operator, or the operator with sizes in the place of operands that decide them.
@@ -85,6 +97,7 @@ class DataSizes:
         """
         if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
             return call
+        call = self._agreeing(call)
         name = call.op.name
         if name in _COUNTED:
             return _COUNTED[name](self, call)
@@ -203,6 +216,38 @@ class DataSizes:
         count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
         self._made("NonMaxSuppression", call, plain(call.attrs), call.operands, [every, count])
         return [*self.sizes.counted(call.name, count, most, [(every, 0)])]
+
+    def _agreeing(self, call: Call) -> Call:
+        """The operator with one size where axes of its operands belong together."""
+        if not any(x is not None and any_free(x.shape) for x in call.operands):
+            return call
+
+        def fitted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+            view = Tensor(f"{x.name}_fitted", x.dtype, shape)
+            self._nodes.append(Node(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
+            return view
+
+        def common(sizes: Sequence[int], repeats: bool) -> int:
+            return self._common(call, sizes, repeats)
+
+        operands = agreeing(call.op, plain(call.attrs), call.operands, common, fitted)
+        return replace(call, operands=operands)
+
+    def _common(self, call: Call, sizes: Sequence[int], repeats: bool) -> int:
+        """The size that several sizes are at run time, compared by the program."""
+        key = (frozenset(sizes), repeats)
+        if key not in self._agreed:
+            given = self.sizes.written(f"{call.name}_sizes", _array(sizes))
+            common = Tensor(f"{call.name}_common", _INT64, (1,))
+            self._made("CommonSize", call, {"repeats": repeats}, [given], [common])
+            known = [n for n in sizes if not is_free(n) and n != 1]
+            if known:
+                self.sizes.reading(common, known[:1], self._nodes)
+                self._agreed[key] = known[0]
+            else:
+                most = max(map(greatest, sizes))
+                (self._agreed[key],) = elements(self.sizes.read(common, call.name, [(0, most)]))
+        return self._agreed[key]
 
     # ---- results whose operands say their sizes --------------------------------------------------------
 

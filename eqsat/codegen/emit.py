@@ -87,7 +87,7 @@ class _Emitter:
         self.taken: set[str] = set() if outer is None else outer.taken
         self.times = 1.0
         self.reported: tuple[int, ...] = ()
-        self.finds = any(node.found or finds(node) for node in program.nodes)
+        self.finds = any(node.reads_sizes or finds(node) for node in program.nodes)
         self.inputs, self.outputs, self.sizes = interface(program, name)
         self.spans = spans(layout)
         self.renamed: dict[Buffer, str] = {}
@@ -420,7 +420,7 @@ class _Emitter:
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
     def _readings(self, node: Node) -> list[str]:
-        return readings(node, self._location(node.output, True), self.name.upper()) if node.found else []
+        return readings(node, self._location(node.output, True), self.name.upper()) if node.reads_sizes else []
 
     def _location(self, tensor: Tensor, const: bool) -> str:
         place = self.layout.places[tensor]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from eqsat.codegen.emitted import Argument
-from eqsat.codegen.program import Node
-from eqsat.schema.size import LARGEST, Symbol
+from eqsat.codegen.program import READ_SIZES, Node
+from eqsat.schema.size import LARGEST, Symbol, bounds
+from eqsat.schema.size_questions import symbols
 
 
 def readings(node: Node, values: str, upper: str) -> list[str]:
@@ -18,15 +19,15 @@ def readings(node: Node, values: str, upper: str) -> list[str]:
         upper: Prefix of the program's constants.
     """
     lines: list[str] = []
-    for k, symbol in enumerate(node.found):
-        least, most = symbol.bounds
+    for k, size in enumerate(node.attributes["sizes"] if node.operator == READ_SIZES else ()):
+        least, most = bounds(size)
         tests = [f"value < {least}"] if least > -LARGEST else []
         tests += [f"value > {most}"] if most < LARGEST else []
         lines += [
             "{",
             f"    const int64_t value = ({values})[{k}];",
             f"    if ({' || '.join(tests)}) return {upper}_SIZE_OUT_OF_RANGE;",
-            f"    {symbol.c_name} = (ptrdiff_t)value;",
+            *(f"    {symbol.c_name} = (ptrdiff_t)value;" for symbol in symbols(size)),
             "}",
         ]
     return lines

@@ -18,6 +18,7 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
+from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
@@ -196,7 +197,7 @@ class _Planner:
                 continue
             if node.group is not None and self.made_in[place.buffer] != node.group:
                 continue  # It would be an operand and a result of the same function.
-            if any(step == 0 for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
+            if any(step == 0 or is_free(step) for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
                 continue
             if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
                 continue

@@ -386,13 +386,13 @@ class _Lowering:
         body = definition(op, attrs, [type_of(x) for x in operands])
         if body is None:
             return None
-        kept, sizes = len(self.nodes), self.found.sizes.remembered()
+        kept, sizes = len(self.nodes), self.found.remembered()
         problems = {k: list(v) for k, v in self.problems.nodes.items()}
         count = len(used)
         results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
         if any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
-            self.found.sizes.forget(sizes)
+            self.found.forget(sizes)
             self.problems.nodes = problems
             return None
         return results

@@ -19,7 +19,7 @@ from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import Symbol
-from eqsat.schema.size_questions import symbols
+from eqsat.schema.size_questions import is_free, symbols
 from eqsat.schema.types import OpKey, TensorType
 
 IDENTITY = OpKey("", "Identity")
@@ -102,7 +102,17 @@ class Node:
     @property
     def found(self) -> list[Symbol]:
         """The sizes that it finds in data."""
-        return [s for n in self.attributes["sizes"] for s in symbols(n)] if self.operator == READ_SIZES else []
+        return [s for n in self.attributes["sizes"] for s in symbols(n)] if self.reads_sizes else []
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether it reads sizes from data, or compares what it reads with sizes that are known."""
+        return self.operator == READ_SIZES
+
+    @property
+    def compares(self) -> bool:
+        """Whether the program ends after it if a number is not the size that is known."""
+        return self.reads_sizes and not all(map(is_free, self.attributes["sizes"]))
 
     def depends_on(self) -> Iterator[Symbol]:
         """The free sizes of its operands, results and attributes."""
@@ -259,7 +269,7 @@ class Program:
         sizes = {s for _, tensor in self.outputs for n in tensor.shape for s in symbols(n)}
         kept: list[Node] = []
         for node in reversed(self.nodes):
-            if needed.isdisjoint(node.writes()) and sizes.isdisjoint(node.found):
+            if needed.isdisjoint(node.writes()) and sizes.isdisjoint(node.found) and not node.compares:
                 continue
             if node.operator != _IF:
                 node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]

@@ -177,7 +177,7 @@ def keep_known_regions(program: Program) -> None:
     apart = {
         node.kernel[0]
         for node in program.nodes
-        if node.kernel is not None and (node.found or finds(node) or not found.isdisjoint(node.depends_on()))
+        if node.kernel is not None and (node.reads_sizes or finds(node) or not found.isdisjoint(node.depends_on()))
     }
     for node in program.nodes:
         if node.kernel is not None and node.kernel[0] in apart:

@@ -122,6 +122,50 @@ CASES: dict[str, tuple[str, Feeds]] = {
         "<int64[2] a = {1, 0}, int64[2] d = {-2, 2}>",
         [{"x": X, "s": np.array(s), "e": np.array(e)} for s, e in (([3, 0], [0, 3]), ([99, 1], [-99, 3]))],
     ),
+    "two masks": (
+        "(float[6] x, float[6] z) => (float[n] y, float[n,n] p) {a = NonZero(x) b = NonZero(z) i = Squeeze(a, o) "
+        "j = Squeeze(b, o) f = Gather(x, i) g = Gather(z, j) y = Add(f, g) u = Unsqueeze(f, o) p = Mul(u, g)} "
+        "<int64[1] o = {0}>",
+        [
+            {"x": np.array(x, F), "z": np.array(z, F)}
+            for x, z in (
+                ([1, 0, 2, 0, 0, 3], [0, 5, 0, 6, 7, 0]),
+                ([1, 0, 0, 0, 0, 0], [0, 5, 0, 6, 7, 0]),
+                ([1, 0, 9, 0, 0, 0], [0, 0, 0, 6, 0, 0]),
+                ([0, 0, 0, 0, 0, 0], [0, 0, 0, 6, 0, 0]),
+                ([0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
+            )
+        ],
+    ),
+    "a mask and a size": (
+        "(float[6] x, float[3] z) => (float[3] y, float[3,3] c) {a = NonZero(x) i = Squeeze(a, o) f = Gather(x, i) "
+        "y = Add(f, z) u = Unsqueeze(f, o) v = Unsqueeze(z, o) c = Concat<axis=0>(u, v, u)} <int64[1] o = {0}>",
+        [{"x": np.array([1, 0, 2, 0, 0, 3], F), "z": np.array([1, 2, 3], F)}],
+    ),
+    "scattered by two masks": (
+        "(float[6] x, float[6] z) => (float[6] y) {a = NonZero(x) b = NonZero(z) i = Transpose<perm=[1,0]>(a) "
+        "j = Squeeze(b, o) u = Gather(z, j) y = ScatterND(z, i, u)} <int64[1] o = {0}>",
+        [{"x": np.array([1, 0, 2, 0, 0, 3], F), "z": np.array([0, 5, 0, 6, 7, 0], F)}],
+    ),
+    "product over two masks": (
+        "(float[6,2] x, float[6] z) => (float[2] y) {r = ReduceMax<keepdims=0>(x, l) a = NonZero(r) b = NonZero(z) "
+        "i = Squeeze(a, o) j = Squeeze(b, o) f = Gather(x, i) g = Gather(z, j) y = MatMul(g, f)} "
+        "<int64[1] o = {0}, int64[1] l = {1}>",
+        [{"x": np.array([[1, 2], [0, 0], [3, 4], [0, 0], [0, 0], [5, 6]], F), "z": np.array([0, 5, 0, 6, 7, 0], F)}],
+    ),
+    "branches of different sizes": (
+        "(float[3,4] x, bool c) => (float[a,b] y, int64[3] s) {z = Exp(x) y = If (c) <then_branch = t () => "
+        "(float[p,q] a) { a = Transpose(x) }, else_branch = e () => (float[p,q] b) { b = Slice(z, f, g) }> w = Neg(y) k = Shape(w) "
+        "s = Concat<axis=0>(k, f)} <int64[1] f = {1}, int64[1] g = {9}>",
+        [{"x": X, "c": np.array(c)} for c in (True, False)],
+    ),
+    "branches that find": (
+        f"(float[3,4] x, bool c) => (float[n] y, float m) {{{FIND} v = GatherND(x, j) y = If (c) <then_branch = t () "
+        "=> (float[p] a) { a0 = Add(v, v) a = Concat<axis=0>(a0, v) }, else_branch = e () => (float[p] b) "
+        "{ b0 = Greater(v, h) b1 = Compress<axis=0>(v, b0) b = Neg(b1) }> m = ReduceSum<keepdims=0>(y)} "
+        "<float h = {0.5}>",
+        [{**feed, "c": np.array(c)} for feed in SOME for c in (True, False)],
+    ),
     "constants": (f"(int64[2] s) => (float[a,b] y) {{{LIMIT} y = ConstantOfShape(t)}}",
         [{"s": np.array(s)} for s in ([2, 3], [0, 3])]),
     "expanded": (f"(float[3,1] x, int64[2] s) => (float[a,b] y) {{{LIMIT} y = Expand(x, t)}}",
@@ -185,6 +229,16 @@ def test_a_size_without_bound_is_named_with_the_option_to_copy(tmp_path: Path) -
             compiled.run({"s": np.array([beyond])})
     with pytest.raises(ModelError, match="`other`"):
         generate(load(model(body)), dims={"t": (1, 5), "other": (1, 5)})
+
+
+def test_sizes_that_do_not_fit_end_the_run() -> None:
+    compiled = CModel(load(model(CASES["two masks"][0])))
+    x, z = np.array([1, 0, 2, 0, 0, 3], F), np.array([0, 5, 0, 6, 0, 0], F)
+    with pytest.raises(ExecutionError, match="does not fit another tensor"):
+        compiled.run({"x": x, "z": z})
+    compiled = CModel(load(model(CASES["a mask and a size"][0])))
+    with pytest.raises(ExecutionError, match="does not fit another tensor"):
+        compiled.run({"x": np.ones(6, F), "z": np.ones(3, F)})
 
 
 def test_the_folder_checks_shapes(tmp_path: Path) -> None:

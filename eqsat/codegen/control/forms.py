@@ -84,7 +84,7 @@ class Body:
     @property
     def finds(self) -> bool:
         """Whether it finds sizes, and so may end with a status."""
-        return any(node.found or finds(node) for node in self.program.nodes)
+        return any(node.reads_sizes or finds(node) for node in self.program.nodes)
 
 
 @dataclass(frozen=True, eq=False)

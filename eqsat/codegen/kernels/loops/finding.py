@@ -117,3 +117,9 @@ def slice_window(task: Task) -> Kernel:
         ends=[ends.load(k) for k in map(str, range(len(sizes)))],
         steps=["1" if steps is None else steps.load(str(k)) for k in range(len(sizes))],
     )
+
+
+@loops("common sizes", "CommonSize", domain=FINDING, epilogue=False)
+def common_size(task: Task) -> Kernel:
+    """The size that all of several are, or that they broadcast to."""
+    return Template(task).fill("loops/common_size.c.jinja", repeats=task.attributes["repeats"])
