@@ -11,7 +11,8 @@ with a status if one is out of range.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import LARGEST, Undecided, bounds, symbol
 from eqsat.schema.size_questions import greatest
-from eqsat.schema.types import OpKey
+from eqsat.schema.types import OpKey, TensorType
 
 _MOST_FOLLOWED = 64
 """Elements of a tensor that is followed back to the sizes in it; shapes are smaller."""
@@ -227,6 +228,11 @@ class FoundSizes:
         end[0] = size
         operands: list[Operand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
         self._nodes.append(Node(view.name, _SLICE, {}, operands, [view], view.dtype))
+
+
+def names_in(kinds: Iterable[TensorType]) -> set[str]:
+    """The names of symbols in types."""
+    return {name for kind in kinds for dim in kind.shape or () for name in re.findall(r"[A-Za-z_]\w*", str(dim))}
 
 
 def _count(x: Operand) -> int:

@@ -5,7 +5,6 @@ Everything that cannot become C is collected and reported in one message.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
 from eqsat.codegen.data_sizes import Call, DataSizes
 from eqsat.codegen.family_choice import decide, family_of
-from eqsat.codegen.found_sizes import Limits, Unbounded
+from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
@@ -47,8 +46,6 @@ from eqsat.schema.body import Body
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import find_reference, function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def lower(
@@ -118,8 +115,8 @@ class _Lowering:
         self.bodies = bodies
         self.problems = problems
         plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
-        taken = {s for p in plans for t in p.types.values() for d in t.shape or () for s in _NAME.findall(str(d))}
-        self.found = DataSizes(self.shapes, self.apply, self.nodes, taken | sizes.keys(), limits)
+        kinds = (kind for p in plans for kind in p.types.values())
+        self.found = DataSizes(self.shapes, self.apply, self.nodes, names_in(kinds) | sizes.keys(), limits)
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self) -> Program:

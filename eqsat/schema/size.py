@@ -381,31 +381,6 @@ def smallest(a: int, b: int) -> int:
     return a if high <= 0 else b if low >= 0 else _atom("min", a, b)
 
 
-def substituted(value: int, sizes: Mapping[str, int]) -> int:
-    """A size in terms of other sizes.
-
-    Args:
-        value: The size.
-        sizes: What takes the place of symbols, by name.
-    """
-    if not isinstance(value, Size):
-        return value
-    total = 0
-    for monomial, factor in value.terms.items():
-        product = factor
-        for atom in monomial:
-            product = product * _replaced(atom, sizes)
-        total = total + product
-    return total
-
-
-def _replaced(atom: Atom, sizes: Mapping[str, int]) -> int:
-    if isinstance(atom, Symbol):
-        return sizes.get(atom.name, Size({(atom,): 1}))
-    a, b = substituted(atom.a, sizes), substituted(atom.b, sizes)
-    return {"//": divided, "%": remainder, "max": largest, "min": smallest}[atom.kind](a, b)
-
-
 # ---- values --------------------------------------------------------------------------------------------
 
 

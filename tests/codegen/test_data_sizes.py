@@ -155,7 +155,8 @@ CASES: dict[str, tuple[str, Feeds]] = {
     ),
     "branches of different sizes": (
         "(float[3,4] x, bool c) => (float[a,b] y, int64[3] s) {z = Exp(x) y = If (c) <then_branch = t () => "
-        "(float[p,q] a) { a = Transpose(x) }, else_branch = e () => (float[p,q] b) { b = Slice(z, f, g) }> w = Neg(y) k = Shape(w) "
+        "(float[p,q] a) { a = Transpose(x) }, else_branch = e () => (float[p,q] b) { b = Slice(z, f, g) }> "
+        "w = Neg(y) k = Shape(w) "
         "s = Concat<axis=0>(k, f)} <int64[1] f = {1}, int64[1] g = {9}>",
         [{"x": X, "c": np.array(c)} for c in (True, False)],
     ),
@@ -239,6 +240,14 @@ def test_sizes_that_do_not_fit_end_the_run() -> None:
     compiled = CModel(load(model(CASES["a mask and a size"][0])))
     with pytest.raises(ExecutionError, match="does not fit another tensor"):
         compiled.run({"x": np.ones(6, F), "z": np.ones(3, F)})
+
+
+def test_the_caller_gives_no_array_for_a_result_of_unknown_size() -> None:
+    body, feeds = CASES["elements found"]
+    with eqsat.compile(model(body)) as compiled:
+        assert compiled(feeds[0]["x"])[0].shape == (int((X > 0).sum()),)
+        with pytest.raises(ExecutionError, match=r"out, .y.*data decides"):
+            compiled.run({"x": X}, out={"y": np.empty(12, F)})
 
 
 def test_the_folder_checks_shapes(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from eqsat.codegen.program import Operand, Tensor
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import bounds, closer_bounds, substituted, symbol
-from eqsat.schema.size_questions import is_free, symbols
+from eqsat.schema.size import bounds, closer_bounds, symbol
+from eqsat.schema.size_questions import is_free, substituted, symbols
 
 _MOST_SYMBOLS = 4
 """Symbols of a size that a body receives one by one; longer sizes get a symbol of their own."""
