@@ -24,6 +24,9 @@ _INT64 = ir.DataType.INT64
 _DECIDING = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Pad": 1, "Reshape": 1, "Split": 1, "Tile": 1, "TopK": 1}
 """By operator the operand that says the size of the result."""
 
+KNOWING_SIZES = frozenset({"Pad", "Slice", "Split"})
+"""Operators whose kernels take sizes as operands."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -107,13 +110,17 @@ class DataSizes:
             return self._range(call)
         if name == "Slice":
             return self._slice(call)
+        if name == "Reshape" and isinstance(call.operand(1), Tensor):
+            return self._reshape(call)
         number = _DECIDING.get(name)
         deciding = None if number is None else call.operand(number)
         if number is None or deciding is None or (not isinstance(deciding, Tensor) and not is_sizes(deciding)):
             return call
         operands = list(call.operands)
         operands[number] = self.sizes.as_sizes(deciding, call.name, self._most(call))
-        return replace(call, operands=operands)
+        # What the model declares of the result is not compared with the data; what the operand says is.
+        declared = [None] * len(call.types) if isinstance(deciding, Tensor) else call.types
+        return replace(call, operands=operands, types=declared)
 
     def _most(self, call: Call) -> list[int] | None:
         """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
@@ -281,6 +288,37 @@ class DataSizes:
         except (Unbounded, Undecided):
             return None
 
+    def _reshape(self, call: Call) -> Results | Call:
+        """A reshape to sizes that have the operand's number of elements, or to a shape that a kernel checks."""
+        x, shape = call.operands
+        assert x is not None and isinstance(shape, Tensor)
+        total = math.prod(x.shape)
+        try:
+            operands: Results = [x, self.sizes.as_sizes(shape, call.name)]
+            made = result_shape(call.op, operands)
+            if made is not None and math.prod(made) == total:
+                return replace(call, operands=operands, types=[None])
+        except (Unbounded, Undecided):
+            pass
+        count = greatest(shape.shape[0])
+        keeps = not dict(plain(call.attrs)).get("allowzero")
+        kept = [n if keeps else None for n in x.shape[:count]]
+        form = {"total": total, "kept": (*kept, *[None] * (count - len(kept)))}
+        sizes = Tensor(f"{call.name}_sizes", _INT64, (count,))
+        self._made("ReshapeSizes", call, form, [shape], [sizes])
+        found = elements(self.sizes.read(sizes, call.name, [(0, greatest(total))] * count, greatest(total)))
+        y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
+        self._made("Reshape", call, {}, [self._tensor(call, x)], [y])
+        return [y]
+
+    def _tensor(self, call: Call, x: Operand) -> Tensor:
+        """A constant in memory."""
+        if isinstance(x, Tensor):
+            return x
+        copy = Tensor(f"{call.name}_constant", ir.DataType.from_numpy(x.dtype), x.shape)
+        self._nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
+        return copy
+
     def _slice(self, call: Call) -> Results | Call:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
         x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
@@ -291,7 +329,8 @@ class DataSizes:
             sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
             operands: Results = [x, *sized, *given[2:]]
             if result_shape(call.op, operands) is not None:
-                return replace(call, operands=operands)
+                is_data = isinstance(starts, Tensor) or isinstance(ends, Tensor)
+                return replace(call, operands=operands, types=[None] if is_data else call.types)
         except (Unbounded, Undecided):
             pass
         if isinstance(axes, Tensor) or isinstance(steps, Tensor) or is_sizes(steps) or is_sizes(axes):
@@ -309,10 +348,7 @@ class DataSizes:
         for axis, start, size, stride in zip(along, found[:count], found[count:], strides, strict=True):
             shape[axis] = size
             ends_at.append(start + size * stride)
-        if not isinstance(x, Tensor):
-            copy = Tensor(f"{call.name}_constant", ir.DataType.from_numpy(x.dtype), x.shape)
-            self._nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
-            x = copy
+        x = self._tensor(call, x)
         view = Tensor(call.label(0), x.dtype, tuple(shape))
         bounds = [_array(found[:count]), _array(ends_at), np.array(list(along)), np.array(strides)]
         self._nodes.append(Node(call.name, call.op, {}, [x, *bounds], [view], x.dtype))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import LARGEST, Undecided, bounds, symbol
-from eqsat.schema.size_questions import greatest
+from eqsat.schema.size_questions import greatest, symbols
 from eqsat.schema.types import OpKey, TensorType
 
 _MOST_FOLLOWED = 64
@@ -155,17 +155,31 @@ class FoundSizes:
             tensor = wide
         return self.read(tensor, name, [(low if signed else max(low, 0), n) for n in limits])
 
-    def read(self, tensor: Tensor, name: str, ranges: Sequence[Range]) -> np.ndarray:
+    def read(self, tensor: Tensor, name: str, ranges: Sequence[Range], together: int | None = None) -> np.ndarray:
         """The elements of a tensor of int64 as sizes, each within a range.
+
+        Args:
+            tensor: Of int64.
+            name: Of the operator, for those of the sizes.
+            ranges: For each element.
+            together: A number that the product of all elements does not exceed.
 
         Raises:
             Unbounded: One has no greatest value.
         """
         made = [self.size(name, between) for between in ranges]
+        if together is not None:
+            made = self._bounded(made, together)
         self.reading(tensor, made, self._nodes)
         found = np.empty(len(made), object)
         found[:] = made
         return found.reshape(tensor.shape)
+
+    def _bounded(self, sizes: Sequence[int], most: int) -> list[int]:
+        """The same sizes, which know that their product has a greatest value."""
+        names = tuple(s.name for n in sizes for s in symbols(n))
+        self._free.update({name: replace(self._free[name], together=(names, most)) for name in names})
+        return [symbol(name, self._free[name]) for name in names]
 
     def reading(self, tensor: Tensor, sizes: Sequence[int], nodes: list[Node]) -> None:
         """Add the node that reads sizes from a tensor."""

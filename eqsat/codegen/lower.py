@@ -17,7 +17,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
-from eqsat.codegen.data_sizes import Call, DataSizes
+from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
@@ -324,13 +324,13 @@ class _Lowering:
             if folded is not None:
                 return [folded]
             types, operands = self.shapes.as_results(op, plain(attrs), operands, types)
-            if op != OpKey("", "Slice"):
+            if op.domain or op.name not in KNOWING_SIZES:
                 operands = [
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
                     for i, x in enumerate(operands)
                 ]
             given = [type_of(x) for x in operands]
-        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
+        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):

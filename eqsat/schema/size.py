@@ -395,9 +395,21 @@ def bounds(value: int) -> tuple[int, int]:
             ends = atom.bounds
             products = [x * y for x in (least, most) for y in ends]
             least, most = min(products), max(products)
+        most = min(most, _together(monomial, most))
         low += factor * (least if factor > 0 else most)
         high += factor * (most if factor > 0 else least)
     return low, high
+
+
+def _together(monomial: Monomial, most: int) -> int:
+    """A bound of a product of sizes of which some have a greatest product."""
+    names = {atom.name for atom in monomial if isinstance(atom, Symbol)}
+    for atom in monomial:
+        known = atom.range.together if isinstance(atom, Symbol) else None
+        if known is not None and names.issuperset(known[0]):
+            rest = math.prod(a.bounds[1] for a in monomial if not (isinstance(a, Symbol) and a.name in known[0]))
+            most = min(most, known[1] * rest)
+    return most
 
 
 def closer_bounds(value: int) -> tuple[int, int]:

@@ -122,6 +122,23 @@ CASES: dict[str, tuple[str, Feeds]] = {
         "<int64[2] a = {1, 0}, int64[2] d = {-2, 2}>",
         [{"x": X, "s": np.array(s), "e": np.array(e)} for s, e in (([3, 0], [0, 3]), ([99, 1], [-99, 3]))],
     ),
+    "reshaped": (
+        "(float[3,4] x, int64[3] s) => (float[a,b,c] y, float[b] z) {t = Reshape(x, s) y = Exp(t) "
+        "z = ReduceSum<keepdims=0>(y, o)} <int64[2] o = {0, 2}>",
+        [{"x": X, "s": np.array(s)} for s in ([2, 3, 2], [0, -1, 1], [1, 12, 1], [-1, 2, 2])],
+    ),
+    "padded": (
+        "(float[3,4] x, int64[2] p) => (float[a,4] y, float[b,4] z) {t = Clip(p, zero, two) o = Concat<axis=0>(a, t) "
+        "q = Gather(o, order) y = Pad(x, q) z = Pad<mode=\"reflect\">(x, q)} "
+        "<int64 zero = {0}, int64 two = {2}, int64[2] a = {0, 0}, int64[4] order = {2, 0, 3, 1}>",
+        [{"x": X, "p": np.array(p)} for p in ([0, 0], [1, 2], [2, 0])],
+    ),
+    "split": (
+        "(float[5,2] x, int64 n) => (float[a,2] y, float[b,2] z) {m = Clip(n, zero, five) u = Unsqueeze(m, axis) "
+        "v = Sub(all, u) s = Concat<axis=0>(u, v) y, w = Split<axis=0>(x, s) z = Neg(w)} "
+        "<int64 zero = {0}, int64 five = {5}, int64[1] all = {5}, int64[1] axis = {0}>",
+        [{"x": COPIES.repeat(2)[:10].reshape(5, 2), "n": np.array(n)} for n in (0, 2, 5)],
+    ),
     "two masks": (
         "(float[6] x, float[6] z) => (float[n] y, float[n,n] p) {a = NonZero(x) b = NonZero(z) i = Squeeze(a, o) "
         "j = Squeeze(b, o) f = Gather(x, i) g = Gather(z, j) y = Add(f, g) u = Unsqueeze(f, o) p = Mul(u, g)} "
@@ -240,6 +257,14 @@ def test_sizes_that_do_not_fit_end_the_run() -> None:
     compiled = CModel(load(model(CASES["a mask and a size"][0])))
     with pytest.raises(ExecutionError, match="does not fit another tensor"):
         compiled.run({"x": np.ones(6, F), "z": np.ones(3, F)})
+
+
+def test_a_shape_that_does_not_fit_ends_the_run() -> None:
+    compiled = CModel(load(model(CASES["reshaped"][0])))
+    assert compiled.emitted.arena < 2000
+    for shape in ([5, 2, 2], [-1, -1, 2], [2**40, 2**40, 0], [-2, 3, 2], [5, -1, 1]):
+        with pytest.raises(ExecutionError, match="does not fit another tensor"):
+            compiled.run({"x": X, "s": np.array(shape)})
 
 
 def test_the_caller_gives_no_array_for_a_result_of_unknown_size() -> None:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
-from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops
+from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
 from eqsat.codegen.program import FINDING, READ_SIZES
 from eqsat.codegen.templates import Template, only
 
@@ -123,3 +123,25 @@ def slice_window(task: Task) -> Kernel:
 def common_size(task: Task) -> Kernel:
     """The size that all of several are, or that they broadcast to."""
     return Template(task).fill("loops/common_size.c.jinja", repeats=task.attributes["repeats"])
+
+
+@loops("sizes of reshapes", "ReshapeSizes", domain=FINDING, epilogue=False)
+def reshape_sizes(task: Task) -> Kernel:
+    """A shape that data says, without 0 and -1."""
+    template = Template(task)
+    asked = template.operand(0)
+    return template.fill(
+        "loops/reshape_sizes.c.jinja",
+        total=task.attributes["total"],
+        kept=task.attributes["kept"],
+        asked=lambda k: asked.load(str(k)),
+    )
+
+
+@loops("reshaping of data", "Reshape", domain=FINDING, wants=dense(0, output=True), epilogue=False)
+def reshape(task: Task) -> Kernel:
+    """The elements in their order, under a shape that data says."""
+    template = Template(task)
+    with template.block(f"for (ptrdiff_t k = 0; k < {template.operand(0).size}; k++)"):
+        template.add("y0[k] = x0[k];")
+    return template.kernel()
