@@ -24,6 +24,8 @@ _INT64 = ir.DataType.INT64
 _DECIDING = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Pad": 1, "Reshape": 1, "Split": 1, "Tile": 1, "TopK": 1}
 """By operator the operand that says the size of the result."""
 
+_MOST_OF_NOTHING = 1 << 16
+"""The greatest size of a reshaped tensor without elements."""
 KNOWING_SIZES = frozenset({"Pad", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
 
@@ -100,6 +102,9 @@ class DataSizes:
         """
         if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
             return call
+        if any(isinstance(x, Tensor) and self.sizes.decide(x) for x in call.operands):
+            # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
+            call = replace(call, types=[None] * len(call.types))
         call = self._agreeing(call)
         name = call.op.name
         if name in _COUNTED:
@@ -306,7 +311,9 @@ class DataSizes:
         form = {"total": total, "kept": (*kept, *[None] * (count - len(kept)))}
         sizes = Tensor(f"{call.name}_sizes", _INT64, (count,))
         self._made("ReshapeSizes", call, form, [shape], [sizes])
-        found = elements(self.sizes.read(sizes, call.name, [(0, greatest(total))] * count, greatest(total)))
+        # Where there are no elements, the other sizes may be anything.
+        ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
+        found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
         y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
         self._made("Reshape", call, {}, [self._tensor(call, x)], [y])
         return [y]

@@ -86,6 +86,7 @@ class FoundSizes:
         self._sizes: dict[Tensor, np.ndarray] = {}
         self.ranges = ValueRanges()
         self.made: list[int] = []
+        self._found: set[str] = set()
 
     def note(
         self, op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], results: Sequence[Any]
@@ -102,6 +103,10 @@ class FoundSizes:
     def forget(self, remembered: dict[Tensor, np.ndarray]) -> None:
         """Know no more than before: what was read since then is not read after all."""
         self._sizes = remembered
+
+    def decide(self, tensor: Tensor) -> bool:
+        """Whether data decides a size of a tensor."""
+        return any(s.name in self._found for n in tensor.shape for s in symbols(n))
 
     # ---- sizes from data -------------------------------------------------------------------------------
 
@@ -202,6 +207,7 @@ class FoundSizes:
             raise Unbounded(label)
         size = FreeSize(low, high, max(min(high, 128), low))
         self._free[label] = size
+        self._found.add(label)
         self.made.append(symbol(label, size))
         return self.made[-1]
 

@@ -240,6 +240,8 @@ def result_shapes(
     given = [elements(x) if isinstance(x, np.ndarray) and x.dtype.kind in "iO" else None for x in operands]
     first = operands[0]
     assert first is not None
+    if any(isinstance(x, Tensor) for x in operands[3:]):
+        return None  # Data says which axes are padded.
     shapes = rule(attributes, tuple(first.shape), given)
     return None if shapes is None else list(shapes)[:count]
 
