@@ -348,10 +348,10 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return found
 
 
-def _free_size(least: str, most: str | None, usual: str | None) -> FreeSize:
+def _free_size(least: str | None, most: str | None, usual: str | None) -> FreeSize:
     from eqsat.schema.free_sizes import FreeSize
 
-    return FreeSize(int(least), int(most) if most else None, 0, tuple(_numbers(usual)) if usual else ())
+    return FreeSize(int(least or 1), int(most) if most else None, 0, tuple(_numbers(usual)) if usual else ())
 
 
 def _numbers(text: str) -> list[int]:
@@ -359,7 +359,7 @@ def _numbers(text: str) -> list[int]:
 
 
 _NUMBERS = r"\d{1,18}(?:,\d{1,18})*"
-_SIZES = re.compile(rf"(.+)=(?:({_NUMBERS})|(\d{{1,18}})\.\.(\d{{1,18}})?(?:@({_NUMBERS}))?)", re.ASCII)
+_SIZES = re.compile(rf"(.+)=(?:({_NUMBERS})|(\d{{1,18}})?\.\.(\d{{1,18}})?(?:@({_NUMBERS}))?)", re.ASCII)
 
 
 def _dims(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:

@@ -6,6 +6,7 @@ looking at its arrays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class Shapes:
     Attributes:
         sizes: What the program receives.
         inputs: For each input.
-        outputs: For each output.
+        outputs: For each output; one number, the greatest number of elements, where data decides the shape.
     """
 
     sizes: tuple[int, ...]
@@ -58,6 +59,7 @@ class Binding:
         values = {v.name: v for v in model.graph.inputs}
         self.inputs = tuple(x.name for x in emitted.inputs)
         self.outputs = tuple(y.name for y in emitted.outputs)
+        self._found = {y.name: len(y.shape) for y in emitted.outputs if y.found}
         self._feeds = [Feed(values[name], has_default=False) for name in self.inputs]
         self._given = [(x.name, _numpy(x.dtype)) for x in emitted.inputs]
         self._made = [_numpy(y.dtype) for y in emitted.outputs]
@@ -99,9 +101,30 @@ class Binding:
                     actual="a name that the model does not have",
                     hint=opset.did_you_mean(name, self.outputs) or f"the outputs are {', '.join(self.outputs)}",
                 )
+            if name in self._found:
+                raise ExecutionError(
+                    "an output of known size is required",
+                    place=f"out, {name!r}",
+                    actual="one of which data decides the size",
+                    hint="leave it out to get a new array",
+                )
         return [
             _fit(name, out[name], shape, dtype) if name in out else np.empty(shape, dtype)
             for name, shape, dtype in zip(self.outputs, shapes.outputs, self._made, strict=True)
+        ]
+
+    def reported(self) -> list[np.ndarray]:
+        """Arrays for the shapes that the program reports."""
+        return [np.zeros(max(axes, 1), np.uintp) for axes in self._found.values()]
+
+    def shaped(self, results: list[np.ndarray], reported: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results after a run; those of which data decides the shape are arrays of their own."""
+        if not reported:
+            return results
+        shapes = {name: tuple(map(int, shape)) for name, shape in zip(self._found, reported, strict=True)}
+        return [
+            array[: math.prod(shapes[name])].reshape(shapes[name]).copy() if name in shapes else array
+            for name, array in zip(self.outputs, results, strict=True)
         ]
 
     def pointers(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -201,7 +224,9 @@ class Binding:
         shapes = Shapes(
             tuple(sizes.values()),
             tuple(tuple(int(value_at(n, sizes)) for n in x.shape) for x in emitted.inputs),
-            tuple(tuple(int(value_at(n, sizes)) for n in y.shape) for y in emitted.outputs),
+            tuple(
+                (y.elements,) if y.found else tuple(int(value_at(n, sizes)) for n in y.shape) for y in emitted.outputs
+            ),
         )
         if len(self._shapes) < _KEPT:
             self._shapes[shapes.sizes] = shapes

@@ -16,8 +16,8 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
 from eqsat.schema.dimension import common_divisor
-from eqsat.schema.size import Undecided
-from eqsat.schema.size_questions import any_free, greatest, magnitude
+from eqsat.schema.size import Undecided, bounds, largest, smallest
+from eqsat.schema.size_questions import any_free, greatest, is_free, magnitude
 
 ALIGNMENT = 64
 """Alignment of buffers in the arena, in bytes."""
@@ -72,7 +72,7 @@ class Buffer:
         step = 1
         for axis in reversed(self.order):
             strides[axis] = step
-            step *= max(self.extent[axis], 1)
+            step *= self.extent[axis] or 1
         return tuple(strides)
 
     @property
@@ -83,6 +83,12 @@ class Buffer:
     def bytes(self) -> int:
         """Size without slack; at the greatest sizes of a program that receives sizes."""
         return greatest(math.prod(self.extent)) * dtypes.size(self.owner.dtype)
+
+    @property
+    def contents(self) -> str:
+        """Names of the tensors in it: its owner, what is computed in place, what is part of it."""
+        names = list(dict.fromkeys(t.name for t in (self.owner, *self.tensors)))
+        return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
     def origin(self) -> int:
         """Elements before element [0, ..., 0] of the owner."""
@@ -191,12 +197,13 @@ class Place:
     def expanded(self, shape: Shape, to: Shape) -> Place:
         """Repeated to a shape that it broadcasts to."""
         lead = len(to) - len(shape)
-        stretched = [axis for axis, n in enumerate(to) if axis < lead or (shape[axis - lead] == 1 and n != 1)]
+        factors = [0 if axis < lead else _repeats(shape[axis - lead], n) for axis, n in enumerate(to)]
         if self.strides is not None:
-            strides = tuple(0 if axis in stretched else self.strides[axis - lead] for axis in range(len(to)))
+            strides = tuple(0 if f == 0 else f * self.strides[axis - lead] for axis, f in enumerate(factors))
             return Place(self.buffer, strides=strides, offset=self.offset)
-        axes = tuple((-1, 0) if axis in stretched else self.axes[axis - lead] for axis in range(len(to)))
-        return Place(self.buffer, self.base, axes)
+        own = self.axes
+        axes = [(-1, 0) if f == 0 else (own[a - lead][0], f * own[a - lead][1]) for a, f in enumerate(factors)]
+        return Place(self.buffer, self.base, tuple(axes))
 
     def without_ones(self, shape: Shape, to: Shape) -> Place | None:
         """Reshaped by adding and dropping axes of one element only; None for other reshapes."""
@@ -238,6 +245,15 @@ class Place:
         """With other dimensions over the same elements in the same order; None if no strides express that."""
         strides = reshaped_strides(shape, self.current_strides(), to)
         return None if strides is None else Place(self.buffer, strides=strides, offset=self.start())
+
+
+def _repeats(n: int, to: int) -> int:
+    """Factor of an axis' stride where its size becomes another: 0 if it has one element, for a free size a choice."""
+    if n == 1:
+        return 0 if to != 1 else 1
+    if n == to or not is_free(n) or bounds(n)[0] > 1:
+        return 1
+    return smallest(largest(n - 1, 0), 1)
 
 
 def _is_factor(n: int, size: int) -> bool:

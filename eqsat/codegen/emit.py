@@ -15,12 +15,13 @@ import onnx_ir as ir
 
 from eqsat.backends.values import Run
 from eqsat.codegen import dtypes
-from eqsat.codegen.arguments import argument, size_argument, sizes_in
+from eqsat.codegen.arguments import interface, sizes_in
 from eqsat.codegen.backend_code import Served, Text
 from eqsat.codegen.buffers import ALIGNMENT, SLACK, Buffer
-from eqsat.codegen.control.forms import Body, Control, control_of
+from eqsat.codegen.control.forms import Body, Control, control_of, finds
 from eqsat.codegen.control.text import ControlText, free_label
 from eqsat.codegen.emitted import Emitted, KernelInfo, MapEntry, without_weights
+from eqsat.codegen.found_text import declarations, readings, reports
 from eqsat.codegen.functions import Function, Functions
 from eqsat.codegen.halo import fill_halos
 from eqsat.codegen.isa import SCALAR, Isa
@@ -85,18 +86,13 @@ class _Emitter:
         self.infos: list[KernelInfo] = [] if outer is None else outer.infos
         self.taken: set[str] = set() if outer is None else outer.taken
         self.times = 1.0
-        named = [*(t.name for t in program.inputs), *(n for n, _ in program.outputs), *(n for n, _ in program.sizes)]
-        ios = unique(named, "t", name)
-        self.sizes = [
-            size_argument(*pair) for pair in zip(program.sizes, ios[len(ios) - len(program.sizes) :], strict=True)
-        ]
-        self.inputs = [argument(t.name, c, t) for t, c in zip(program.inputs, ios, strict=False)]
+        self.reported: tuple[int, ...] = ()
+        self.finds = any(node.reads_sizes or finds(node) for node in program.nodes)
+        self.inputs, self.outputs, self.sizes = interface(program, name)
         self.spans = spans(layout)
         self.renamed: dict[Buffer, str] = {}
         labels = unique((program.groups[number].region.name for number in self.spans), "region", name)
         self.labels = {number: unused(label, self.taken) for number, label in zip(self.spans, labels, strict=True)}
-        named = zip(program.outputs, ios[len(program.inputs) :], strict=False)
-        self.outputs = [argument(n, c, t) for (n, t), c in named]
 
     def emit(self, embedded: bool) -> Emitted:
         self._generate()
@@ -110,6 +106,7 @@ class _Emitter:
             "inputs": self.inputs,
             "outputs": self.outputs,
             "sizes": self.sizes,
+            "found": self.finds,
             "arena": plan.size + SLACK,
             "weights": self.weights.size + SLACK,
             "alignment": ALIGNMENT,
@@ -126,6 +123,8 @@ class _Emitter:
             shared=self.functions.shared,
             own=self.functions.own,
             variants=variants,
+            declarations=declarations(self.program.found),
+            reports=reports(self.outputs),
             scalar=SCALAR in self.isas,
             block_within=BLOCK_WITHIN,
         )
@@ -213,6 +212,7 @@ class _Emitter:
                     continue
                 step, made = self.steps[number][0], self.made[number][isa.name]
                 found += self._call(step, nodes[number], made, isa, self.scratches.get(number))
+                found += self._readings(nodes[number])
             if plain_group:
                 lines += self._function_of(span, isa, found, own)
             elif span.group is not None:
@@ -224,7 +224,7 @@ class _Emitter:
 
     def _entries(self) -> list[MapEntry]:
         """The memory map."""
-        entries = [self._entry(_contents(b), b.offset, b.bytes, b.first, b.last) for b in self.buffers]
+        entries = [self._entry(b.contents, b.offset, b.bytes, b.first, b.last) for b in self.buffers]
         for number, offset in self.scratches.items():
             size, control = self.scratch[number], self.controls.get(number)
             if control is not None:
@@ -245,6 +245,7 @@ class _Emitter:
     def _body(self, body: Body, control: Control) -> _Emitter:
         made = _Emitter(body.program, body.layout, self.name, self.isas, self.sharing, self)
         made.times = self.times * control.times
+        made.reported, made.finds = body.reported, body.finds
         made._generate()
         return made
 
@@ -271,9 +272,13 @@ class _Emitter:
         lines, own = self._lines(isa)
         given = [(f"const {x.c_type} *", x.c_name) for x in self.inputs]
         given += [(f"{y.c_type} *", y.c_name) for y in self.outputs]
+        given += [("int64_t *", "sizes")] if self.reported else []
+        given += [("ptrdiff_t ", x.variable) for x in self.sizes]
         given += self.common
-        head = f"static void {label}({', '.join(c + name for c, name in given)}) {{"
-        lines = [*(f"(void){name};" for _, name in given), *lines]
+        head = f"static {'int' if self.finds else 'void'} {label}({', '.join(c + name for c, name in given)}) {{"
+        lines = [*(f"(void){name};" for _, name in given), *declarations(self.program.found), *lines]
+        lines += [f"sizes[{k}] = {n};" for k, n in enumerate(self.reported)]
+        lines += ["return 0;"] if self.finds else []
         return [*own, "\n".join([head, *(f"    {line}" for line in lines), "}"])]
 
     # ---- memory ----------------------------------------------------------------------------------------
@@ -414,6 +419,9 @@ class _Emitter:
         comment = plain(f"{node.name}: {node.describe()}")
         return [f"/* {comment} */", f"{self.name.upper()}_KERNEL({number}, {function}({', '.join(arguments)}));"]
 
+    def _readings(self, node: Node) -> list[str]:
+        return readings(node, self._location(node.output, True), self.name.upper()) if node.reads_sizes else []
+
     def _location(self, tensor: Tensor, const: bool) -> str:
         place = self.layout.places[tensor]
         buffer, start = place.buffer, place.start()
@@ -429,9 +437,3 @@ class _Emitter:
             return f"({'const ' if const else ''}{dtypes.storage(dtype)} *)(arena + {at})"
         given = self.inputs[buffer.index] if buffer.kind == "input" else self.outputs[buffer.index]
         return given.c_name if start == 0 else f"{given.c_name} + {start}"
-
-
-def _contents(buffer: Buffer) -> str:
-    """Names of the tensors in a buffer: its owner, what is computed in place, what is part of it."""
-    names = list(dict.fromkeys(t.name for t in (buffer.owner, *buffer.tensors)))
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -33,6 +33,7 @@ class Argument:
         size: Bytes of an element.
         shape: Dimensions.
         dtype: Element type, in lower case.
+        shape_name: Of the parameter for the shape, empty unless data decides that.
     """
 
     name: str
@@ -41,6 +42,12 @@ class Argument:
     size: int
     shape: tuple[int, ...]
     dtype: str
+    shape_name: str = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether data decides its shape, so that the program reports it."""
+        return bool(self.shape_name)
 
     @property
     def elements(self) -> int:

@@ -43,6 +43,8 @@ class Stored:
         offset: Bytes from the beginning of the block.
         exact: Whether results must be equal.
         allowed: Largest difference, as a C literal.
+        room: Elements for which the program needs memory.
+        found: Whether the program reports the shape.
     """
 
     label: str
@@ -53,6 +55,8 @@ class Stored:
     offset: int
     exact: bool
     allowed: str
+    room: int
+    found: bool
 
     @property
     def elements(self) -> int:
@@ -211,8 +215,17 @@ def _store(argument: Argument, array: Any, block: bytearray) -> Stored:
     elif dtype.bitwidth == 8:
         exact, allowed = False, "1.0"  # A float sum in another order may round to the next integer.
     return Stored(
-        argument.name, argument.c_name, argument.c_type, argument.dtype, values.shape, offset, exact, allowed
-    )  # fmt: skip
+        argument.name,
+        argument.c_name,
+        argument.c_type,
+        argument.dtype,
+        values.shape,
+        offset,
+        exact,
+        allowed,
+        argument.elements if argument.found else values.size,
+        argument.found,
+    )
 
 
 def _write(folder: Path, files: dict[str, str | bytes | memoryview]) -> list[Path]:

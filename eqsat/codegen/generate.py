@@ -11,6 +11,7 @@ from eqsat.backends.backend import Backend
 from eqsat.codegen.assign import Unavailable
 from eqsat.codegen.emit import emit
 from eqsat.codegen.emitted import Emitted
+from eqsat.codegen.found_sizes import Limits
 from eqsat.codegen.isa import ALL, Isa
 from eqsat.codegen.kernels.shared.registry import Declined, without
 from eqsat.codegen.names import check_prefix
@@ -19,7 +20,7 @@ from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
 from eqsat.model.load import load
-from eqsat.model.read.dims import Size, free_sizes, split
+from eqsat.model.read.dims import Size, free_sizes, split, symbols
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
@@ -71,7 +72,8 @@ def generate(
     check_threads(threads)
     bound, ranges = split(dims)
     known = settled(load(model, dims=bound) if bound else model)
-    sizes = received_sizes(known, ranges)
+    limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
+    sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
     # What backends execute has fixed sizes.
     serving = {} if sizes else {t: backend for t, backend in (backends or {}).items() if backend.emits}
     choices = Choices(
@@ -81,6 +83,7 @@ def generate(
         serving,
         unavailable or {},
         sizes,
+        limits,
     )
     greatest = {Symbol(symbol, size).c_name: size.most or 0 for symbol, size in sizes.items()}
     sharing = Sharing(threads, choices.host, greatest) if threads > 1 else None
@@ -94,6 +97,7 @@ def generate(
             # With the operands where they lie, the family needs to know sizes: the next one takes the task.
             declined |= {refusal.key}
             continue
+        free_sizes(known, {name: ranges[name] for name in limits.most.keys() - limits.used})  # Refuses other names.
         emitted.coverage = planned.coverage
         emitted.selection = planned.selection
         return emitted

@@ -52,7 +52,7 @@ def dense_strides(shape: Shape, order: tuple[int, ...] | None = None) -> Shape:
     step = 1
     for axis in reversed(order if order is not None else range(len(shape))):
         strides[axis] = step
-        step *= max(shape[axis], 1)
+        step *= shape[axis] or 1
     return tuple(strides)
 
 

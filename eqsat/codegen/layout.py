@@ -8,6 +8,7 @@ the order of a buffer when it is created.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from eqsat.codegen.buffers import Buffer, Place, memory_order
@@ -17,6 +18,7 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
+from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
 _CONCAT = OpKey("", "Concat")
@@ -195,7 +197,7 @@ class _Planner:
                 continue
             if node.group is not None and self.made_in[place.buffer] != node.group:
                 continue  # It would be an operand and a result of the same function.
-            if any(step == 0 for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
+            if any(step == 0 or is_free(step) for (_, step), n in zip(place.axes, x.shape, strict=True) if n != 1):
                 continue
             if not same_order(self._order(tensor, node), memory_order(place.view(tensor)), tensor.shape):
                 continue
@@ -359,6 +361,8 @@ class _Planner:
     def _plan_join(self, node: Node) -> None:
         """The operands of a concatenation that may be computed directly into its result."""
         producers = self.program.producers()
+        if not self._is_placeable(node, producers):
+            return
         axis = node.attributes["axis"] % len(node.output.shape)
         start = 0
         for x in node.inputs:
@@ -369,6 +373,13 @@ class _Planner:
                 if producer is not None and once and not is_piece(producer) and x not in self.outputs:
                     self.joins.setdefault(x, (node, start))
             start += x.shape[axis]
+
+    def _is_placeable(self, node: Node, producers: Mapping[Tensor, Node]) -> bool:
+        """Whether data decides no size of a concatenation after its first operand is computed."""
+        sizes = set(node.depends_on())
+        found = [i for i, other in enumerate(self.program.nodes) if not sizes.isdisjoint(other.found)]
+        made = [producers[x] for x in node.inputs if isinstance(x, Tensor) and x in producers]
+        return not found or not any(self.position[n] < found[-1] or n.operator == _CONCAT for n in made)
 
     def _place_joined(self, node: Node, order: Order) -> None:
         """A place for the result of a concatenation, asked for by the first operand that is computed."""

@@ -17,15 +17,17 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
+from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
 from eqsat.codegen.family_choice import decide, family_of
+from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
 from eqsat.codegen.problems import Problems
-from eqsat.codegen.program import IDENTITY, SIZES, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
+from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.results import anchor_dtype, present, result_types
-from eqsat.codegen.shape_values import computed, elements, is_sizes
+from eqsat.codegen.shape_values import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
-from eqsat.codegen.wants import same_order
+from eqsat.codegen.wants import same_order, usual_orders
 from eqsat.errors import ExecutionError, LimitError, ModelError
 from eqsat.model.definition import definition
 from eqsat.model.inference.infer import infer_types
@@ -55,6 +57,7 @@ def lower(
     *,
     decided: bool = False,
     sizes: FreeSizes | None = None,
+    limits: Limits | None = None,
 ) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
@@ -66,8 +69,9 @@ def lower(
         problems: Receives operators that have no kernel, tensors of types that C cannot hold, sizes that are not known.
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
         sizes: The free sizes, each with a greatest value, that the program receives.
+        limits: What the caller says of sizes that data decides.
     """
-    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}).run()
+    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or Limits()).run()
 
 
 @dataclass
@@ -98,6 +102,7 @@ class _Lowering:
         problems: Problems,
         decided: bool,
         sizes: FreeSizes,
+        limits: Limits,
     ) -> None:
         self.shapes = Shapes(sizes)
         self.plan = plan
@@ -110,6 +115,8 @@ class _Lowering:
         self.bodies = bodies
         self.problems = problems
         plans = (plan, *(f.scope.plan for f in pieces.regions.values()))
+        kinds = (kind for p in plans for kind in p.types.values())
+        self.found = DataSizes(self.shapes, self.apply, self.nodes, names_in(kinds) | sizes.keys(), limits)
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
     def run(self) -> Program:
@@ -166,18 +173,11 @@ class _Lowering:
     def _stored_constant(self, name: str, value: np.ndarray) -> Tensor | None:
         """An output that is constant is written by a copy."""
         if is_sizes(value):
-            return self._written(name, value, ir.DataType.INT64)
+            return self.found.sizes.written(name, value)
         dtype = ir.DataType.from_numpy(value.dtype) if value.dtype != object else ir.DataType.STRING
         tensor = self._tensor(name, TensorType(dtype, value.shape), "output")
         if tensor is not None:
             self.nodes.append(Node(name, OpKey("", "Identity"), {}, [value], [tensor], tensor.dtype))
-        return tensor
-
-    def _written(self, name: str, values: Operand | None, dtype: ir.DataType) -> Tensor:
-        """Free sizes as a tensor."""
-        assert isinstance(values, np.ndarray)
-        tensor = Tensor(name, dtype, values.shape)
-        self.nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], dtype))
         return tensor
 
     def _node(self, scope: _Scope, node: PlanNode) -> None:
@@ -248,7 +248,10 @@ class _Lowering:
         if has_subgraphs(node.attrs):
             outside = {n: scope.values.get(v) for n, v in captured_values(scope.plan, node).items()}
             made = lower_control(
-                ControlNode(name, node.op, node.attrs, given, outside, types, used, names), self.bodies, self.problems
+                ControlNode(name, node.op, node.attrs, given, outside, types, used, names),
+                self.bodies,
+                self.problems,
+                self.found.sizes,
             )
             self.nodes += made[0]
             results = made[1]
@@ -262,7 +265,8 @@ class _Lowering:
                 # Fusion forms chains of steps, unless a composite was chosen.
                 if is_chosen or not made.is_chain:
                     for known in families(made.operator):
-                        if self.shapes.free and known.rank == 0:
+                        free = self.shapes.received or any(True for _ in made.depends_on())
+                        if free and known.rank == 0:
                             continue  # Chosen where the conditions of faster kernels are unknown.
                         if entry_name(known.name) == node.family:
                             decide(made, known.name)
@@ -272,7 +276,7 @@ class _Lowering:
         """A conversion between layouts."""
         if not isinstance(operand, Tensor):
             return operand
-        rows, innermost = _orders(operand)
+        rows, innermost = usual_orders(operand)
         if same_order(innermost, rows, operand.shape):
             return operand  # Nothing moves.
         order = innermost if node.op == CHANNELS_LAST.op else rows
@@ -305,18 +309,28 @@ class _Lowering:
                 return self._body(own, operands, types, used, names, name, depth)
         given = [type_of(x) for x in operands]
         attrs = complete(op, attrs, given, count)
+        try:
+            sized = self.found.lower(Call(op, attrs, operands, types, used, names, name, depth))
+        except Unbounded as size:
+            self.problems.add(
+                f"a size that data decides and nothing bounds (give a bound with --dim {size.name}=..N)", name
+            )
+            return none
+        if isinstance(sized, list):
+            return sized
+        operands, types = sized.operands, sized.types
         if self.shapes.free:
             folded = computed(op, plain(attrs), operands)
             if folded is not None:
                 return [folded]
-            types, operands = self.shapes.as_results(op, operands, types)
-            if op != OpKey("", "Slice"):
+            types, operands = self.shapes.as_results(op, plain(attrs), operands, types)
+            if op.domain or op.name not in KNOWING_SIZES:
                 operands = [
-                    self._written(f"{name}_sizes_{i}", x, ir.DataType.INT64) if is_sizes(x) else x
+                    self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
                     for i, x in enumerate(operands)
                 ]
             given = [type_of(x) for x in operands]
-        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and isinstance(operands[0], Tensor):
+        elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
         if constant and is_deterministic(op, attrs, training=len(operands) > 2):
@@ -330,7 +344,8 @@ class _Lowering:
         if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
             try:
                 values = [x if isinstance(x, np.ndarray) else None for x in operands]
-                types = [*infer_types(op, attrs, given, values, count, place=f"node {name!r}")]
+                inferred = infer_types(op, attrs, given, values, count, place=f"node {name!r}")
+                types = [self.shapes.better(i, t) for i, t in zip(inferred, types, strict=True)]
             except ModelError:
                 pass
         outputs: list[Tensor | None] = []
@@ -343,6 +358,7 @@ class _Lowering:
                 return none
             outputs.append(tensor)
         node = Node(name, op, plain(attrs), operands, outputs, anchor_dtype(outputs, types))
+        self.found.sizes.note(op, node.attributes, operands, outputs)
         made, results = canonical(node)
         if any(find(n.provisional_task()) is None for n in made):
             expanded = self._expanded(op, attrs, operands, used, name, depth)
@@ -367,11 +383,13 @@ class _Lowering:
         body = definition(op, attrs, [type_of(x) for x in operands])
         if body is None:
             return None
-        kept, problems = len(self.nodes), {k: list(v) for k, v in self.problems.nodes.items()}
+        kept, sizes = len(self.nodes), self.found.remembered()
+        problems = {k: list(v) for k, v in self.problems.nodes.items()}
         count = len(used)
         results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
         if any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
+            self.found.forget(sizes)
             self.problems.nodes = problems
             return None
         return results
@@ -414,7 +432,7 @@ class _Lowering:
         orders = [n.op for n in body.nodes if n.op in LAYOUTS] if layouts else []
         if orders and isinstance(found := results[0], Tensor):
             # A kernel's operand has the layout of its tensor; its result was made by the kernel alone.
-            rows, innermost = _orders(found)
+            rows, innermost = usual_orders(found)
             found.name, found.order = names[0] or found.name, innermost if CHANNELS_LAST.op in orders else rows
         return results
 
@@ -428,10 +446,3 @@ class _Lowering:
                 reason = undecided(node.provisional_task())
                 because = f", because {reason}" if reason else ""
                 self.problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)
-
-
-def _orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The orders of a tensor's axes in memory: row by row, and with channels innermost."""
-    rank = len(tensor.shape)
-    rows = tuple(range(rank))
-    return rows, (0, *range(2, rank), 1) if rank > 2 else rows

@@ -12,6 +12,7 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.values import Coverage
 from eqsat.codegen.assign import Unavailable, assign
 from eqsat.codegen.control.body_model import body_model
+from eqsat.codegen.found_sizes import Limits
 from eqsat.codegen.fuse import fuse
 from eqsat.codegen.kernels.bytes.table import look_up_bytes
 from eqsat.codegen.layout import plan_layout
@@ -19,7 +20,7 @@ from eqsat.codegen.lower import lower
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
-from eqsat.codegen.regions import Pieces, decide_pieces, searchable
+from eqsat.codegen.regions import Pieces, decide_pieces, keep_known_regions, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
@@ -46,6 +47,7 @@ class Choices:
         backends: The backends that execute regions, by target.
         unavailable: Kernels that a backend is known to lack on this machine.
         sizes: The free sizes that the program receives.
+        limits: What the caller says of sizes that data decides.
     """
 
     host: Target
@@ -54,6 +56,7 @@ class Choices:
     backends: Mapping[str, Backend] = field(default_factory=dict)
     unavailable: Unavailable = field(default_factory=dict)
     sizes: FreeSizes = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,13 @@ class Bodies:
         given: Sequence[Operand],
         captured: Mapping[str, Operand],
         results: Sequence[int],
+        sizes: FreeSizes,
     ) -> Program | None:
         """The program of a body; None if there are problems.
 
         Args:
             name: Of the node, for messages.
+            sizes: The free sizes of its operands.
             graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
         """
         try:
@@ -135,8 +140,9 @@ class Bodies:
         except ModelError as error:
             self._problems.add(f"a body that does not fit its operands ({' '.join(str(error).split())})", name)
             return None
-        chosen = choose(settled(model), self._choices)
-        program, selection = _lowered(chosen, graph.name or name, self._choices, self._problems)
+        choices = replace(self._choices, sizes=sizes)
+        chosen = choose(settled(model), choices)
+        program, selection = _lowered(chosen, graph.name or name, choices, self._problems)
         if selection is not None:
             self._selections[program] = selection
         return None if self._problems.nodes else program
@@ -196,7 +202,10 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
         selection = None if pieces.taken_apart else given_kernels(plan, choices.host)
         if selection is None:
             found = select_kernels(
-                searchable(model, saved, pieces), choices.host, numerics=choices.numerics, dims=dict(choices.sizes)
+                searchable(model, saved, pieces),
+                choices.host,
+                numerics=choices.numerics,
+                dims={name: replace(size, least=max(size.least, 1)) for name, size in choices.sizes.items()},
             )
             plan, selection = (plan, None) if found is None else found
     return Chosen(model, plan, pieces, selection)
@@ -205,8 +214,18 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
 def _lowered(chosen: Chosen, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
     bodies = Bodies(chosen.model, choices, problems)
     decided = chosen.selection is not None
-    program = lower(chosen.plan, chosen.pieces, name, bodies, problems, decided=decided, sizes=choices.sizes)
+    program = lower(
+        chosen.plan,
+        chosen.pieces,
+        name,
+        bodies,
+        problems,
+        decided=decided,
+        sizes=choices.sizes,
+        limits=choices.limits,
+    )
     program.sizes = tuple(choices.sizes.items())
+    keep_known_regions(program)
     return program, bodies.with_bodies(chosen.selection, chosen.plan)
 
 

@@ -18,12 +18,20 @@ from eqsat.backends.backend import Backend
 from eqsat.backends.values import Dequantized, Kernel, Region
 from eqsat.codegen.kernel import Epilogue, Step, Task, View
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import Symbol
+from eqsat.schema.size_questions import is_free, symbols
 from eqsat.schema.types import OpKey, TensorType
 
 IDENTITY = OpKey("", "Identity")
 """Anchor of elementwise chains and of copies."""
-SIZES = OpKey("eqsat.codegen", "Sizes")
+FINDING = "eqsat.codegen"
+"""The domain of what generated programs do about sizes."""
+SIZES = OpKey(FINDING, "Sizes")
 """Writes free sizes, its attribute ``values``, into a tensor."""
+READ_SIZES = OpKey(FINDING, "ReadSizes")
+"""Reads sizes that data decides, its attribute ``sizes``, from a tensor; the result is a copy of that."""
+_IF = OpKey("", "If")
+"""Its bodies write all results."""
 RESHAPE = OpKey("", "Reshape")
 """The one spelling of all operators that keep the order of elements; its shape is its output's."""
 
@@ -90,6 +98,34 @@ class Node:
     def writes(self) -> Iterator[Tensor]:
         """Tensors that it computes."""
         return (t for t in self.outputs if t is not None)
+
+    @property
+    def found(self) -> list[Symbol]:
+        """The sizes that it finds in data."""
+        return [s for n in self.attributes["sizes"] for s in symbols(n)] if self.reads_sizes else []
+
+    @property
+    def reads_sizes(self) -> bool:
+        """Whether it reads sizes from data, or compares what it reads with sizes that are known."""
+        return self.operator == READ_SIZES
+
+    @property
+    def compares(self) -> bool:
+        """Whether the program ends after it if a number is not the size that is known."""
+        return self.reads_sizes and not all(map(is_free, self.attributes["sizes"]))
+
+    def depends_on(self) -> Iterator[Symbol]:
+        """The free sizes of its operands, results and attributes."""
+        for operand in (*self.inputs, *self.operands, *self.outputs):
+            if isinstance(operand, np.ndarray):
+                sizes = operand.reshape(-1) if operand.dtype == object else ()
+            else:
+                sizes = () if operand is None else operand.shape
+            for n in sizes:
+                yield from symbols(n)
+        if self.operator == SIZES:
+            for n in self.attributes["values"]:
+                yield from symbols(n)
 
     def replace_reads(self, old: Tensor, new: Operand) -> None:
         """Read another tensor instead."""
@@ -210,6 +246,11 @@ class Program:
     dequantized: dict[int, Dequantized] = field(default_factory=dict)
     sizes: tuple[tuple[str, FreeSize], ...] = ()
 
+    @property
+    def found(self) -> list[Symbol]:
+        """The sizes that data decides, in the order in which the program finds them."""
+        return [s for node in self.nodes for s in node.found]
+
     def consumers(self) -> dict[Tensor, list[Node]]:
         """Nodes that read each tensor, each once."""
         found: dict[Tensor, list[Node]] = {}
@@ -225,11 +266,14 @@ class Program:
     def remove_dead(self) -> None:
         """Drop nodes that no output depends on."""
         needed: set[Tensor] = {tensor for _, tensor in self.outputs}
+        sizes = {s for _, tensor in self.outputs for n in tensor.shape for s in symbols(n)}
         kept: list[Node] = []
         for node in reversed(self.nodes):
-            if needed.isdisjoint(node.writes()):
+            if needed.isdisjoint(node.writes()) and sizes.isdisjoint(node.found) and not node.compares:
                 continue
-            node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]
+            if node.operator != _IF:
+                node.outputs = [t if i == 0 or t in needed else None for i, t in enumerate(node.outputs)]
             needed.update(node.reads())
+            sizes.update(node.depends_on())
             kept.append(node)
         self.nodes = kept[::-1]

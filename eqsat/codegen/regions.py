@@ -15,6 +15,8 @@ import onnx_ir as ir
 from eqsat.backends.backend import Backend
 from eqsat.backends.registry import names
 from eqsat.codegen.call_text import RegionCallText, trusted_call
+from eqsat.codegen.control.forms import finds
+from eqsat.codegen.program import Program
 from eqsat.codegen.select import choices
 from eqsat.partition.emit import CALL, TARGET, composite_domain
 from eqsat.partition.plan import PlanNode
@@ -167,3 +169,16 @@ def _alone(node: ir.Node, scope: ir.Graph | ir.Function, op: OpKey) -> ir.Functi
 
 def _copy(value: ir.Value, name: str) -> ir.Value:
     return ir.Value(name=name, type=value.type, shape=value.shape)
+
+
+def keep_known_regions(program: Program) -> None:
+    """Takes regions apart in which data decides sizes: a function of C that stays whole does not hand these on."""
+    found = set(program.found)
+    apart = {
+        node.kernel[0]
+        for node in program.nodes
+        if node.kernel is not None and (node.reads_sizes or finds(node) or not found.isdisjoint(node.depends_on()))
+    }
+    for node in program.nodes:
+        if node.kernel is not None and node.kernel[0] in apart:
+            node.kernel = None

@@ -32,6 +32,8 @@ from eqsat.rules.selection import NumericsClass
 from eqsat.stages.event import Event, Progress
 
 _NAME = "model"
+SIZE_OUT_OF_RANGE = 4
+"""The status of a program that was given or found a size beyond its range."""
 PROFILE = ("-DMODEL_PROFILE",)
 """Flags of the compiler with which a model measures its kernels."""
 _ATTEMPTS = 8
@@ -170,7 +172,8 @@ class CModel:
         # All pointers are passed alike: of which type they are was checked with the arrays.
         tensors = len(emitted.inputs) + len(emitted.outputs)
         kinds = ["void *"] * tensors + ["size_t"] * len(emitted.sizes)
-        kinds += ["void *"] * (2 + (emitted.threads > 1) + bool(self._stateful))
+        others = sum(y.found for y in emitted.outputs) + 2 + (emitted.threads > 1)
+        kinds += ["void *"] * (others + bool(self._stateful))
         self._entry = ffi.cast(f"int (*)({', '.join(kinds)})", getattr(self._library, entry))
 
     def primitives(self) -> list[Primitive]:
@@ -202,14 +205,25 @@ class CModel:
             arena = self._arenas.pop()
         except IndexError:
             arena = self._new_arena()
-        arguments += (*shapes.sizes, arena, self._constants)
+        reported = binding.reported()
+        arguments += (*shapes.sizes, *binding.pointers(reported), arena, self._constants)
         if self.emitted.threads > 1:
             arguments.append(pool(self.emitted.threads))
         status = self._call(arguments)
         self._arenas.append(arena)
         if status != 0:
-            raise ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
-        return dict(zip(binding.outputs, results, strict=True))
+            raise self._failure(status)
+        return dict(zip(binding.outputs, binding.shaped(results, reported), strict=True))
+
+    def _failure(self, status: int) -> ExecutionError:
+        if status == SIZE_OUT_OF_RANGE:
+            return ExecutionError(
+                "sizes within the bounds of the generated program are required",
+                place=f"model {self.emitted.model!r}",
+                actual="data that asks for a greater one, or for one that does not fit another tensor",
+                hint="generate the program with greater bounds (--dim)",
+            )
+        return ExecutionError("a run without failures is required", actual=f"status {status} of {self._names()}")
 
     def _call(self, arguments: list[Any]) -> int:
         if not self._contexts:

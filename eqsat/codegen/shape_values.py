@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.schema.size import Size, Undecided, largest, smallest
+from eqsat.schema.size import Size, Undecided, bounds, largest, smallest
 from eqsat.schema.types import OpKey
 
 Value = np.ndarray | None
@@ -143,6 +143,21 @@ def _reduce_prod(attributes: Mapping[str, Any], x: Value, axes: Value = None) ->
     return np.prod(_present(x), axis=None if named is None else tuple(named), keepdims=bool(attributes["keepdims"]))
 
 
+def _reduced(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A reduction of all elements of a vector."""
+
+    def rule(attributes: Mapping[str, Any], x: Value, axes: Value = None) -> Any:
+        values = _present(x)
+        if values.ndim != 1 or not values.size or (axes is None and attributes.get("noop_with_empty_axes")):
+            return None
+        total = values[0]
+        for value in values[1:]:
+            total = function(total, value)
+        return np.array([total] if attributes["keepdims"] else total, object)
+
+    return rule
+
+
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     ufunc = np.frompyfunc(function, 2, 1)
     return lambda attributes, a, b: ufunc(_present(a).astype(object), _present(b).astype(object))
@@ -160,7 +175,10 @@ _RULES: dict[str, Callable[..., Any]] = {
     "Min": _elementwise(smallest),
     "Mod": _elementwise(lambda a, b: a % b),
     "Mul": _elementwise(lambda a, b: a * b),
+    "ReduceMax": _reduced(largest),
+    "ReduceMin": _reduced(smallest),
     "ReduceProd": _reduce_prod,
+    "ReduceSum": _reduced(lambda a, b: a + b),
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
@@ -191,7 +209,8 @@ def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ..
         longer = max(len(wanted), len(x.shape))
         given = (1,) * (longer - len(x.shape)) + tuple(x.shape)
         asked = [1] * (longer - len(wanted)) + wanted
-        return tuple(n if m == 1 or n == m else m for m, n in zip(asked, given, strict=True))
+        # Where the operand has more than one index, another size is the same number or 1.
+        return tuple(n if m == 1 or n == m or bounds(n)[0] > 1 else m for m, n in zip(asked, given, strict=True))
     known = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
     if -1 in known:
         rest = 1
@@ -202,6 +221,90 @@ def result_shape(op: OpKey, operands: Sequence[Operand | None]) -> tuple[int, ..
             total = total * n
         known[known.index(-1)] = total // rest
     return tuple(known)
+
+
+def result_shapes(
+    op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], count: int
+) -> list[tuple[int, ...]] | None:
+    """The shapes of all results that an operand says in sizes, None if it does not.
+
+    Raises:
+        Undecided: They depend on comparisons of sizes.
+    """
+    if op == _CONCAT:
+        return _joined(attributes, operands)
+    rule = _SHAPES.get(op.name)
+    if op.domain or rule is None:
+        found = result_shape(op, operands)
+        return None if found is None else [found]
+    given = [elements(x) if isinstance(x, np.ndarray) and x.dtype.kind in "iO" else None for x in operands]
+    first = operands[0]
+    assert first is not None
+    if any(isinstance(x, Tensor) for x in operands[3:]):
+        return None  # Data says which axes are padded.
+    shapes = rule(attributes, tuple(first.shape), given)
+    return None if shapes is None else list(shapes)[:count]
+
+
+def _joined(attributes: Mapping[str, Any], operands: Sequence[Operand | None]) -> list[tuple[int, ...]]:
+    """The shape of a concatenation; the other axes have the sizes of the first operand."""
+    shapes = [x.shape for x in operands if x is not None]
+    axis = attributes["axis"] % len(shapes[0])
+    total = 0
+    for shape in shapes:
+        total = total + shape[axis]
+    return [_at_axis(shapes[0], axis, total)]
+
+
+_CONCAT = OpKey("", "Concat")
+_Shapes = Sequence[tuple[int, ...]]
+_Given = Sequence[list[int] | None]
+
+
+def _at_axis(shape: Sequence[int], axis: int, n: int) -> tuple[int, ...]:
+    axis %= len(shape)
+    return (*shape[:axis], n, *shape[axis + 1 :])
+
+
+def _top_k(attributes: Mapping[str, Any], x: tuple[int, ...], given: _Given) -> _Shapes | None:
+    if given[1] is None:
+        return None
+    shape = _at_axis(x, attributes["axis"], given[1][0])
+    return [shape, shape]
+
+
+def _tile(attributes: Mapping[str, Any], x: tuple[int, ...], given: _Given) -> _Shapes | None:
+    return None if given[1] is None else [tuple(n * k for n, k in zip(x, given[1], strict=True))]
+
+
+def _split(attributes: Mapping[str, Any], x: tuple[int, ...], given: _Given) -> _Shapes | None:
+    return None if given[1] is None else [_at_axis(x, attributes["axis"], n) for n in given[1]]
+
+
+def _one_hot(attributes: Mapping[str, Any], x: tuple[int, ...], given: _Given) -> _Shapes | None:
+    if given[1] is None:
+        return None
+    axis = attributes["axis"] % (len(x) + 1)
+    return [(*x[:axis], given[1][0], *x[axis:])]
+
+
+def _pad(attributes: Mapping[str, Any], x: tuple[int, ...], given: _Given) -> _Shapes | None:
+    widths, axes = given[1], given[3] if len(given) > 3 and given[3] is not None else list(range(len(x)))
+    if widths is None:
+        return None
+    shape = list(x)
+    for k, axis in enumerate(axes):
+        shape[axis] = shape[axis] + widths[k] + widths[k + len(axes)]
+    return [tuple(shape)]
+
+
+_SHAPES: dict[str, Callable[[Mapping[str, Any], tuple[int, ...], _Given], _Shapes | None]] = {
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Split": _split,
+    "Tile": _tile,
+    "TopK": _top_k,
+}
 
 
 def slice_start(start: int, step: int, n: int) -> int:

@@ -2,64 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
-from eqsat.codegen.shape_values import is_sizes, result_shape
+from eqsat.codegen.shape_values import is_sizes, result_shapes
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.size import Undecided, bounds
+from eqsat.schema.size import Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim
 from eqsat.schema.types import OpKey, TensorType
+
+_NEEDED: dict[str, int | None] = {
+    "Concat": None,
+    "ConstantOfShape": 0,
+    "Expand": 1,
+    "OneHot": None,
+    "Pad": None,
+    "Reshape": 1,
+    "Slice": None,
+    "Split": None,
+    "Tile": 1,
+    "TopK": 1,
+}
+"""Operators whose results have the shapes that an operand says, and how many operands are needed if these are known."""
 
 
 class Shapes:
     """Knows the free sizes of a program.
 
+    Attributes:
+        received: The free sizes that the program receives, by symbol.
+        free: Those and the ones that it has found so far.
+
     Args:
-        free: By symbol; empty where all sizes are numbers.
+        received: Empty where no size is received.
     """
 
-    def __init__(self, free: FreeSizes) -> None:
-        self.free = free
+    def __init__(self, received: FreeSizes) -> None:
+        self.received = received
+        self.free = dict(received)
 
     def of(self, kind: TensorType) -> tuple[int, ...] | str:
         """The dimensions as numbers and free sizes, or what is wrong with them."""
+        shape = self._sizes(kind)
+        if not isinstance(shape, str) and any(closer_bounds(n)[0] < 0 for n in shape):
+            return f"of a size that may be negative, {kind} (raise the least size with --dim)"
+        return shape
+
+    def _sizes(self, kind: TensorType) -> tuple[int, ...] | str:
         if kind.shape is None or (not kind.is_static and not self.free):
             return f"of unknown size, {kind} (set sizes with --dim)"
         try:
             shape = tuple(size_of(-1 if d is None else d, self.free) for d in kind.shape)
         except Undecided as undecided:
             return f"of unknown size, {kind}: {undecided} (set sizes with --dim)"
-        if -1 in shape:
-            return f"of unknown size, {kind} (set sizes with --dim)"
-        if any(bounds(n)[0] < (0 if isinstance(n, int) else 1) for n in shape):
-            return f"that may be empty, {kind} (raise the least size with --dim)"
-        return shape
+        return f"of unknown size, {kind} (set sizes with --dim)" if None in kind.shape else shape
 
     def is_known(self, kind: TensorType | None) -> bool:
         """Whether a type is as precise as C needs it."""
         return kind is not None and (kind.is_static or not isinstance(self.of(kind), str))
 
+    def better(self, inferred: TensorType | None, other: TensorType | None) -> TensorType | None:
+        """The inferred type, unless only the other one says the sizes."""
+        says = other is not None and not self.is_known(inferred) and not isinstance(self._sizes(other), str)
+        return other if says else inferred
+
     def as_results(
-        self, op: OpKey, operands: list[Operand | None], types: list[TensorType | None]
+        self,
+        op: OpKey,
+        attributes: Mapping[str, Any],
+        operands: list[Operand | None],
+        types: list[TensorType | None],
     ) -> tuple[list[TensorType | None], list[Operand | None]]:
         """Types of the results as far as an operand says them, and the operands that are then needed.
 
         The shape of the result says what an operand of ``Reshape`` and ``Expand`` says, and more.
         """
-        shaping = op in (OpKey("", "Reshape"), OpKey("", "Expand"))
-        slicing = op == OpKey("", "Slice")
         first = type_of(operands[0]) if operands else None
-        if first is None or not (slicing or (shaping and any(map(is_sizes, operands)))):
+        if first is None or op.domain or op.name not in _NEEDED:
             return types, operands
-        if not self.is_known(types[0]):
+        if op.name not in ("Concat", "Slice") and not any(map(is_sizes, operands)):
+            return types, operands
+        if not all(map(self.is_known, types)):
             try:
-                shape = result_shape(op, operands)
+                shapes = result_shapes(op, attributes, operands, len(types))
             except Undecided:
-                shape = None
-            types = types if shape is None else [TensorType(first.dtype, tuple(map(as_dim, shape)))]
-        return types, operands[:1] if shaping and self.is_known(types[0]) else operands
+                shapes = None
+            if shapes is not None:
+                dtypes = result_dtypes(op, attributes, first.dtype, operands)
+                types = [TensorType(d, tuple(map(as_dim, s))) for d, s in zip(dtypes, shapes, strict=False)]
+        return types, operands[: _NEEDED[op.name]] if all(map(self.is_known, types)) else operands
+
+
+def result_dtypes(
+    op: OpKey, attributes: Mapping[str, Any], first: ir.DataType, operands: list[Operand | None]
+) -> list[ir.DataType]:
+    """Element types of the results of an operator whose results have the shapes that an operand says."""
+    if op.name == "ConstantOfShape":
+        value = attributes.get("value")
+        return [ir.DataType.FLOAT if value is None else ir.DataType.from_numpy(np.asarray(value).dtype)]
+    if op.name == "OneHot":
+        kind = type_of(operands[2])
+        assert kind is not None
+        return [kind.dtype]
+    return [first, ir.DataType.INT64] if op.name == "TopK" else [first] * 64
 
 
 def type_of(operand: Operand | None) -> TensorType | None:

@@ -93,7 +93,7 @@ def _split(node: Node) -> _Maker | None:
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         if isinstance(node.inputs[1], Tensor):
             return None
-        sizes = [int(n) for n in np.asarray(node.inputs[1])]
+        sizes = elements(np.asarray(node.inputs[1]))
     else:
         parts = node.attributes.get("num_outputs") or len(node.outputs)
         chunk = -(-x.shape[axis] // parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eqsat.codegen.buffers import memory_order
 from eqsat.codegen.kernel import View, Want
+from eqsat.codegen.program import Tensor
 from eqsat.schema.size import Undecided
 
 
@@ -29,3 +30,10 @@ def satisfies(view: View, want: Want) -> bool:
 def same_order(a: tuple[int, ...], b: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Whether two orders of axes store the elements of a shape alike; axes of one element may be anywhere."""
     return [axis for axis in a if shape[axis] != 1] == [axis for axis in b if shape[axis] != 1]
+
+
+def usual_orders(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The orders of a tensor's axes in memory: row by row, and with channels innermost."""
+    rank = len(tensor.shape)
+    rows = tuple(range(rank))
+    return rows, (0, *range(2, rank), 1) if rank > 2 else rows

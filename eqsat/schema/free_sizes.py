@@ -31,16 +31,18 @@ class FreeSize:
     """A size that stays free.
 
     Attributes:
-        least: The smallest value, at least 1.
+        least: The smallest value, at least 1 unless data decides the size.
         most: The largest value, None where there is no limit.
         typical: Where costs are taken.
         costed: Where costs are taken, if at several sizes; the typical one is in their middle.
+        together: Names of sizes whose product has a greatest value, and that value; its own name among them.
     """
 
     least: int
     most: int | None
     typical: int
     costed: tuple[int, ...] = ()
+    together: tuple[tuple[str, ...], int] | None = None
 
     def nearest(self, size: int) -> int:
         """The value of the range that is nearest to a size."""

@@ -306,6 +306,8 @@ def divided(a: int, b: int) -> int:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a // b
     if bounds(b)[0] <= 0:
+        if _is_product(b) and _parted(a, b)[1] == 0:
+            return _parted(a, b)[0]  # Of nothing by nothing as well: no other quotient is right for all sizes.
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     whole, rest = _parted(a, b)
     low, high = bounds(rest)
@@ -323,6 +325,8 @@ def remainder(a: int, b: int) -> int:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a % b
     if bounds(b)[0] <= 0:
+        if _is_product(b) and _parted(a, b)[1] == 0:
+            return 0
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     _, rest = _parted(a, b)
     low, high = bounds(rest)
@@ -333,6 +337,11 @@ def remainder(a: int, b: int) -> int:
         rest = _made({monomial: factor % b for monomial, factor in (_terms(rest) or {}).items()})
         low, high = bounds(rest)
     return rest if high < bounds(b)[0] else _atom("%", rest, b)
+
+
+def _is_product(value: int) -> bool:
+    """Whether a size is a product of symbols, which data may make zero."""
+    return isinstance(value, Size) and all(isinstance(atom, Symbol) for term in value.terms for atom in term)
 
 
 def _parted(a: int, b: int) -> tuple[int, int]:
@@ -391,9 +400,20 @@ def bounds(value: int) -> tuple[int, int]:
             ends = atom.bounds
             products = [x * y for x in (least, most) for y in ends]
             least, most = min(products), max(products)
+        most = min(most, _together(monomial, most))
         low += factor * (least if factor > 0 else most)
         high += factor * (most if factor > 0 else least)
     return low, high
+
+
+def _together(monomial: Monomial, most: int) -> int:
+    """A bound of a product of sizes of which some have a greatest product."""
+    names = {atom.name: atom.range.together for atom in monomial if isinstance(atom, Symbol)}
+    for together in names.values():
+        if together is not None and names.keys() >= set(together[0]):
+            others = (a for a in monomial if not (isinstance(a, Symbol) and a.name in together[0]))
+            most = min(most, together[1] * math.prod(a.bounds[1] for a in others))
+    return most
 
 
 def closer_bounds(value: int) -> tuple[int, int]:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from eqsat.schema.size import Size, Symbol, bounds, closer_bounds, value_at
+from eqsat.schema.size import (
+    Atom,
+    Size,
+    Symbol,
+    bounds,
+    closer_bounds,
+    divided,
+    largest,
+    remainder,
+    smallest,
+    value_at,
+)
 
 
 def is_free(value: object) -> bool:
@@ -58,3 +69,28 @@ def may_be_zero(value: int) -> bool:
     constant = value.terms.get((), 0)
     divisor = math.gcd(*(factor for monomial, factor in value.terms.items() if monomial))
     return low <= 0 <= high and constant % divisor == 0
+
+
+def substituted(value: int, sizes: Mapping[str, int]) -> int:
+    """A size in terms of other sizes.
+
+    Args:
+        value: The size.
+        sizes: What takes the place of symbols, by name.
+    """
+    if not isinstance(value, Size):
+        return value
+    total = 0
+    for monomial, factor in value.terms.items():
+        product = factor
+        for atom in monomial:
+            product = product * _replaced(atom, sizes)
+        total = total + product
+    return total
+
+
+def _replaced(atom: Atom, sizes: Mapping[str, int]) -> int:
+    if isinstance(atom, Symbol):
+        return sizes.get(atom.name, Size({(atom,): 1}))
+    a, b = substituted(atom.a, sizes), substituted(atom.b, sizes)
+    return {"//": divided, "%": remainder, "max": largest, "min": smallest}[atom.kind](a, b)

@@ -332,9 +332,10 @@ def test_rows_beyond_or_short_of_the_declared_size(rounds: int):
 # ---- what is refused ---------------------------------------------------------------------------------------
 
 REFUSED = {
-    "a result of If of unknown size, float[2, 3] or float[3, 2]": """g (float[2,3] x, bool c) => (float[a,b] y) {
+    "a result of If of unknown rank, float[2, 3] or float[6]": """g (float[2,3] x, bool c) => (float[] y)
+    <int64[1] k = {6}> {
         y = If (c) <then_branch = t () => (float[] a) { a = Neg(x) },
-                    else_branch = e () => (float[] b) { b = Transpose(x) }>
+                    else_branch = e () => (float[] b) { b = Reshape(x, k) }>
     }""",
     "a carried value of Loop that changes from float[2, 3] to float[4, 3]": """g (float[2,3] x) => (float[a,b] y)
     <int64 m = {2}> {

@@ -277,20 +277,21 @@ def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_all_that_is_not_supported_is_said_before_anything_is_written(tmp_path: Path) -> None:
     model = load(
         """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[3] x, string[2] s, bool c) => (float[3] y, string[2] t, int64[1, N] z, float[3] n)
+        g (float[3] x, string[2] s, bool c) => (float[3] y, string[2] t, float[N] z, float[3] n)
         {
             y = If(c) <
                 then_branch = t1 () => (float[3] a) { a = RandomUniformLike(x) },
                 else_branch = t2 () => (float[3] b) { b = Abs(x) }>
             t = StringConcat(s, s)
             n = RandomNormalLike(x)
-            z = NonZero(x)
+            k = Cast<to: int = 7>(x)
+            z = ConstantOfShape(k)
         }"""
     )
     with pytest.raises(CodegenError) as caught:
         write_program(model, tmp_path / "out")
     message = str(caught.value)
-    for part in ("RandomUniformLike", "RandomNormalLike", "StringConcat", "type string", "unknown size"):
+    for part in ("RandomUniformLike", "RandomNormalLike", "StringConcat", "type string", "nothing bounds"):
         assert part in message
     assert not (tmp_path / "out").exists()
 

@@ -13,6 +13,7 @@ from eqsat.model.names import unused
 from eqsat.partition.emit import CALL
 from eqsat.partition.subgraphs import bind_graph, defined_names, defined_values
 from eqsat.schema.attributes import subgraphs, tensor_of
+from eqsat.schema.size_questions import as_dim
 
 
 def body_model(
@@ -42,7 +43,7 @@ def body_model(
     copy.inputs[:] = [v for v, operand in operands.items() if isinstance(operand, Tensor)]
     for value, operand in operands.items():
         dtype = operand.dtype if isinstance(operand, Tensor) else _dtype(operand)
-        value.type, value.shape = ir.TensorType(dtype), ir.Shape(operand.shape)
+        value.type, value.shape = ir.TensorType(dtype), ir.Shape(list(map(as_dim, operand.shape)))
         if isinstance(operand, np.ndarray):
             value.const_value = tensor_of(operand, dtype, value.name)
             copy.register_initializer(value)

@@ -72,12 +72,19 @@ class Body:
         layout: The places of its tensors.
         sources: For each input of the program.
         sinks: For each output of the program.
+        reported: The sizes of results that the node finds, as the body knows them.
     """
 
     program: Program
     layout: Layout
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    reported: tuple[int, ...] = ()
+
+    @property
+    def finds(self) -> bool:
+        """Whether it finds sizes, and so may end with a status."""
+        return any(node.reads_sizes or finds(node) for node in self.program.nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +94,17 @@ class Branches:
     Attributes:
         bodies: For a condition that holds and for one that does not; one alone if that is known.
         condition: Number of the operand.
+        sizes: C of the parameters for sizes that the bodies receive, and of what they are outside.
     """
 
     bodies: tuple[Body, ...]
     condition: int = 0
+    sizes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def finds(self) -> bool:
+        """Whether a body finds sizes."""
+        return any(body.finds for body in self.bodies)
 
     @property
     def times(self) -> float:
@@ -108,6 +122,7 @@ class Loop:
         rounds: How many there are; None where that depends on data.
         limit: Number of the operand that says how many there are at most, None without one.
         condition: Number of the operand that says whether there is a first round, None without one.
+        sizes: C of the parameters for sizes that the body receives, and of what they are outside.
     """
 
     bodies: tuple[Body]
@@ -115,6 +130,12 @@ class Loop:
     rounds: int | None
     limit: int | None = None
     condition: int | None = None
+    sizes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def finds(self) -> bool:
+        """Whether the body finds sizes."""
+        return self.bodies[0].finds
 
     @property
     def times(self) -> float:
@@ -129,3 +150,9 @@ def control_of(node: Node) -> Control | None:
     """The control flow that a node stands for, None if it is an ordinary kernel."""
     found = node.attributes.get(CONTROL)
     return found if isinstance(found, Branches | Loop) else None
+
+
+def finds(node: Node) -> bool:
+    """Whether a node is control flow in which sizes are found."""
+    control = control_of(node)
+    return control is not None and control.finds

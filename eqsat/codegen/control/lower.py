@@ -23,11 +23,14 @@ from eqsat.codegen.control.forms import (
     Source,
     State,
 )
+from eqsat.codegen.control.sizes import ReceivedSizes, common_range, merged
+from eqsat.codegen.found_sizes import FoundSizes
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.codegen.shape_values import is_sizes
 from eqsat.schema.attributes import attr
+from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
 
@@ -47,6 +50,7 @@ class BodyPlanner(Protocol):
         given: Sequence[Operand],
         captured: Mapping[str, Operand],
         results: Sequence[int],
+        sizes: FreeSizes,
     ) -> Program | None:
         """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``."""
         ...
@@ -81,12 +85,13 @@ class ControlNode:
     names: Sequence[str]
 
 
-def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems) -> Made:
+def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> Made:
     """The nodes that stand for a node of control flow, and what its results are; None for those that were refused."""
     captured = {name: x for name, x in node.captured.items() if x is not None}
-    lowering = _Lowering(node, captured, bodies, problems)
-    if any(map(_has_free_size, [*node.operands, *captured.values()])):
-        problems.add("control flow whose operands have free sizes (set them with --dim)", node.name)
+    lowering = _Lowering(node, captured, bodies, problems, found)
+    operands = [*node.operands, *captured.values()]
+    if any(is_sizes(x) for x in operands) or (node.op.name != "If" and any(map(_has_free_size, operands))):
+        problems.add(f"{node.op.name} whose operands have free sizes (set them with --dim)", node.name)
     elif len(captured) == len(node.captured):
         if node.op == OpKey("", "If"):
             lowering.branches()
@@ -100,20 +105,27 @@ def lower_control(node: ControlNode, bodies: BodyPlanner, problems: Problems) ->
 
 
 def _has_free_size(operand: Operand | None) -> bool:
-    return operand is not None and (is_sizes(operand) or any_free(operand.shape))
+    return operand is not None and any_free(operand.shape)
 
 
 class _Lowering:
     def __init__(
-        self, node: ControlNode, captured: Mapping[str, Operand], bodies: BodyPlanner, problems: Problems
+        self,
+        node: ControlNode,
+        captured: Mapping[str, Operand],
+        bodies: BodyPlanner,
+        problems: Problems,
+        found: FoundSizes,
     ) -> None:
         self.node = node
         self.captured = captured
         self.bodies = bodies
         self.problems = problems
+        self.found = found
         self.nodes: list[Node] = []
         self.results: list[Operand | None] = [None] * len(node.used)
         self.inputs: list[Operand | None] = []
+        self.sizes = ReceivedSizes()
 
     # ---- the parts -------------------------------------------------------------------------------------
 
@@ -134,19 +146,28 @@ class _Lowering:
         self, graph: ir.Graph, given: Sequence[tuple[Operand, Source]], results: Sequence[int]
     ) -> tuple[Program, dict[Tensor, Source]] | None:
         """A body's program, and what its inputs are."""
-        inside = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
-        program = self.bodies.lower(self.node.name, graph, [x for x, _ in given], inside, results)
+        captured = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
+        inside = {name: self.sizes.operand(x) for name, x in captured.items()}
+        program = self.bodies.lower(self.node.name, graph, [x for x, _ in given], inside, results, self.sizes.ranges)
         if program is None:
             return None
         sources = [source for x, source in given if isinstance(x, Tensor)]
-        sources += [Source("operand", self._operand(x)) for x in inside.values() if isinstance(x, Tensor)]
+        sources += [Source("operand", self._operand(x)) for x in captured.values() if isinstance(x, Tensor)]
         return program, dict(zip(program.inputs, sources, strict=True))
 
-    def _body(self, program: Program, sources: Mapping[Tensor, Source], sinks: Sequence[Sink], times: float) -> Body:
+    def _body(
+        self,
+        program: Program,
+        sources: Mapping[Tensor, Source],
+        sinks: Sequence[Sink],
+        times: float,
+        reported: Sequence[int] = (),
+    ) -> Body:
         """A body without the inputs that it does not read."""
         read = {t for node in program.nodes for t in node.reads()} | {t for _, t in program.outputs}
         program.inputs = [t for t in program.inputs if t in read]
-        return Body(program, self.bodies.place(program, times), tuple(sources[t] for t in program.inputs), tuple(sinks))
+        layout = self.bodies.place(program, times)
+        return Body(program, layout, tuple(sources[t] for t in program.inputs), tuple(sinks), tuple(reported))
 
     def _result(self, number: int, dtype: ir.DataType, shape: Sequence[int]) -> Tensor:
         name = self.node.names[number] or f"{self.node.name}_{number}"
@@ -171,22 +192,40 @@ class _Lowering:
             self._operand(condition)
         wanted = [k for k, used in enumerate(self.node.used) if used]
         made = [self._lowered(self._graph(name), [], wanted) for name in names]
-        bodies: list[Body] = []
-        times = BRANCH if len(made) > 1 else 1.0
-        for found in made:
-            if found is None:
-                return
-            program, sources = found
-            bodies.append(self._body(program, sources, [Sink("result", k) for k in range(len(wanted))], times))
+        if any(found is None for found in made):
+            return
+        programs = [found for found in made if found is not None]
         outputs: list[Tensor | None] = []
+        unknown: list[list[int]] = []
         for k, number in enumerate(wanted):
-            kinds = [body.program.outputs[k][1] for body in bodies]
-            if len({(t.dtype, t.shape) for t in kinds}) > 1:
+            kinds = [program.outputs[k][1] for program, _ in programs]
+            if len({(t.dtype, len(t.shape)) for t in kinds}) > 1:
                 shown = " or ".join(str(_type(t)) for t in kinds)
-                self.problems.add(f"a result of If of unknown size, {shown}", self.node.name)
+                self.problems.add(f"a result of If of unknown rank, {shown}", self.node.name)
                 return
-            outputs.append(self._result(number, kinds[0].dtype, kinds[0].shape))
-        self._finish(Branches(tuple(bodies)), outputs)
+            shape: list[int] = []
+            for inner in zip(*(t.shape for t in kinds), strict=True):
+                size = merged(map(self.sizes.from_inside, inner))
+                if size is None:
+                    unknown.append(list(inner))
+                    size = self.found.size(self.node.names[number] or self.node.name, common_range(inner))
+                shape.append(size)
+            outputs.append(self._result(number, kinds[0].dtype, shape))
+        bodies = []
+        for j, (program, sources) in enumerate(programs):
+            sinks = [Sink("result", k) for k in range(len(wanted))]
+            reported = [inner[j] for inner in unknown]
+            bodies.append(self._body(program, sources, sinks, BRANCH if len(made) > 1 else 1.0, reported))
+        self._finish(Branches(tuple(bodies), sizes=tuple(self.sizes.arguments())), outputs)
+        self._read(outputs, len(unknown))
+
+    def _read(self, outputs: Sequence[Tensor | None], count: int) -> None:
+        """A further result of the node has the sizes that data decides; they are read after it."""
+        if not count:
+            return
+        values = Tensor(f"{self.node.name}_sizes", ir.DataType.INT64, (count,))
+        self.nodes[-1].outputs.append(values)
+        self.found.reading(values, self.found.made[-count:], self.nodes)
 
     # ---- Loop ------------------------------------------------------------------------------------------
 

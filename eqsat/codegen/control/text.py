@@ -8,6 +8,7 @@ last one where data decides how many rounds there are.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +20,7 @@ from eqsat.codegen.buffers import ALIGNMENT
 from eqsat.codegen.control.forms import Branches, Control, Loop, Sink, Source
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.program import Node, Tensor
+from eqsat.schema.size import Symbol
 from eqsat.text import plain
 
 
@@ -103,9 +105,10 @@ class ControlText:
         parameters = [
             *(f"const {_c(x)} *x{i}" for i, x in enumerate(self.node.inputs) if isinstance(x, Tensor)),
             *(f"{_c(y)} *y{i}" for i, y in enumerate(self.node.outputs) if y is not None),
+            *(f"ptrdiff_t {name}" for name, _ in self.control.sizes),
             *(f"{c}{name}" for c, name in self.common),
         ]
-        names = [p.rpartition("*")[2] for p in parameters]
+        names = [re.split(r"[ *]+", p)[-1] for p in parameters]
         lines = [f"(void){name};" for name in names]
         for i, x in enumerate(self.node.inputs):
             if isinstance(x, np.ndarray):
@@ -115,14 +118,24 @@ class ControlText:
             lines += self._branches(self.control, isa)
         else:
             lines += self._loop(self.control, isa)
-        head = f"static void {self.label}_{isa.name}({', '.join(parameters)}) {{"
+        if self.control.finds:
+            lines.append("return 0;")
+        head = f"static {self._returned} {self.label}_{isa.name}({', '.join(parameters)}) {{"
         what = plain(f"{self.node.name}: {self.node.operator.name}")
         return [*made, "\n".join([f"/* {what} */", head, *(f"    {line}" for line in lines), "}"])]
 
     def call(self, isa: Isa, arguments: Sequence[str]) -> list[str]:
         """The call of the function with the node's operands and results."""
-        given = ", ".join([*arguments, *(name for _, name in self.common)])
-        return [f"/* {plain(f'{self.node.name}: {self.node.operator.name}')} */", f"{self.label}_{isa.name}({given});"]
+        common = (name for _, name in self.common)
+        given = ", ".join([*arguments, *(n for _, n in self.control.sizes), *common])
+        return [
+            f"/* {plain(f'{self.node.name}: {self.node.operator.name}')} */",
+            checked(f"{self.label}_{isa.name}({given})", is_checked=self.control.finds),
+        ]
+
+    @property
+    def _returned(self) -> str:
+        return "int" if self.control.finds else "void"
 
     def _names(self) -> list[str]:
         if isinstance(self.control, Loop):
@@ -133,8 +146,10 @@ class ControlText:
         body = self.control.bodies[number]
         inputs = [self._source(s, t) for s, t in zip(body.sources, body.program.inputs, strict=True)]
         outputs = [self._sink(s, t) for s, (_, t) in zip(body.sinks, body.program.outputs, strict=True)]
-        arguments = ", ".join([*inputs, *outputs, *(name for _, name in self.common)])
-        return f"{self._names()[number]}_{isa.name}({arguments});"
+        outputs += [f"y{len(self.node.outputs) - 1}"] if body.reported else []
+        sizes = [Symbol(name, size).c_name for name, size in body.program.sizes]
+        arguments = ", ".join([*inputs, *outputs, *sizes, *(name for _, name in self.common)])
+        return checked(f"{self._names()[number]}_{isa.name}({arguments})", is_checked=body.finds)
 
     def _branches(self, branches: Branches, isa: Isa) -> list[str]:
         if len(branches.bodies) == 1:
@@ -231,6 +246,11 @@ class ControlText:
     def _trip(self, backwards: bool) -> str:
         assert isinstance(self.control, Loop)
         return f"({self.control.rounds} - 1 - trip)" if backwards else "trip"
+
+
+def checked(call: str, *, is_checked: bool) -> str:
+    """A call, which may end the function with a status."""
+    return f"{{ const int status = {call}; if (status != 0) return status; }}" if is_checked else f"{call};"
 
 
 def _c(tensor: Tensor) -> str:

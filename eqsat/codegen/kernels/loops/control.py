@@ -29,5 +29,6 @@ FAMILY = register(
         lambda task: CONTROL in task.attributes and not task.epilogue.steps,
         _generate,
         _wants,
-    )
+    ),
+    is_kernel=False,
 )

@@ -20,6 +20,7 @@ from eqsat.codegen.kernels.loops.blocks import Block, filled
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.templates import Template, Tensor, along
 from eqsat.ops.windows import integers
+from eqsat.schema.size import largest
 
 
 def _axis(task: Task) -> int:
@@ -39,14 +40,16 @@ def gather(task: Task) -> Kernel:
     def place(i: Sequence[str]) -> list[str]:
         return [*i[:axis], "at0", *i[axis + wide :]]
 
-    return template.fill("loops/gather.c.jinja", depth=1, sizes=[x.shape[axis]], position=position, place=place)
+    return template.fill(
+        "loops/gather.c.jinja", depth=1, sizes=[largest(x.shape[axis], 1)], position=position, place=place
+    )
 
 
 def _by_element(x: Tensor, where: Tensor, axis: int) -> dict[str, Any]:
     """For the templates: an index for each element, whose position in the other axes is that of the index."""
     return {
         "depth": 1,
-        "sizes": [x.shape[axis]],
+        "sizes": [largest(x.shape[axis], 1)],
         "position": lambda i, k: where.load(*i),
         "place": lambda i: along(i, axis, "at0"),
     }
@@ -57,7 +60,7 @@ def _by_tuple(x: Tensor, where: Tensor, batch: int = 0) -> dict[str, Any]:
     depth, lead = where.shape[-1], where.rank - 1
     return {
         "depth": depth,
-        "sizes": x.shape[batch : batch + depth],
+        "sizes": [largest(n, 1) for n in x.shape[batch : batch + depth]],
         "position": lambda i, k: where.load(*i[:lead], k),
         "place": lambda i: [*i[:batch], *(f"at{k}" for k in range(depth)), *i[lead:]],
     }

@@ -18,7 +18,7 @@ from eqsat.codegen.shape_values import slice_start
 from eqsat.codegen.spelling import spelled
 from eqsat.codegen.templates import Result, Template, Tensor, only
 from eqsat.schema.size import Undecided
-from eqsat.schema.size_questions import any_free, is_free
+from eqsat.schema.size_questions import any_free
 from eqsat.schema.slices import taken
 from eqsat.schema.types import OpKey
 
@@ -61,7 +61,7 @@ def tile(task: Task) -> Kernel:
     template = Template(task)
     y, x = first(template)
     rank = x.rank
-    shape = (*(n // max(m, 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
+    shape = (*(n // (m or 1) for n, m in zip(y.shape, x.shape, strict=True)), *x.shape)
 
     def place(i: Sequence[str]) -> list[str]:
         return [f"{i[a]} * {x.shape[a]} + {i[rank + a]}" if shape[a] != 1 else i[rank + a] for a in range(rank)]
@@ -150,7 +150,7 @@ def _pad_places(task: Task) -> list[list[Run]] | None:
     for k, axis in enumerate(axes):
         n = shape[axis]
         before, after = widths[k], widths[k + len(axes)]
-        if is_free(n):
+        if any_free((n, before, after)):
             places[axis % len(shape)] = _free_pad(n, before, after, mode)
             continue
         kept = np.arange(n)[max(-before, 0) : n - max(-after, 0)]
@@ -165,7 +165,7 @@ def _pad_places(task: Task) -> list[list[Run]] | None:
 
 def _free_pad(n: int, before: int, after: int, mode: str) -> list[Run]:
     """The runs of an axis of a free size."""
-    if min(before, after) < 0:
+    if before < 0 or after < 0:
         raise Undecided("a negative pad of a free size")
     first: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (0, 0), "reflect": (before, -1)}
     last: dict[str, tuple[int | None, int]] = {"constant": (None, 1), "edge": (n - 1, 0), "reflect": (n - 2, -1)}

@@ -13,6 +13,7 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
 from eqsat.codegen.templates import Template
+from eqsat.schema.size_questions import any_free
 
 
 def lines(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -111,6 +112,7 @@ def top_k(task: Task) -> Kernel:
         axis=axis,
         lines=lines(x.shape, axis),
         count=count,
+        taken="filled" if any_free((count, x.shape[axis])) else count,
         before=before,
-        scratch=8 * max(count, 1),
+        scratch=8 * (count or 1),
     )

@@ -14,7 +14,7 @@ from eqsat.codegen.isa import AVX512, SCALAR, Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, View
 from eqsat.schema.dimension import as_real
 from eqsat.schema.size import Undecided
-from eqsat.schema.size_questions import any_free, greatest
+from eqsat.schema.size_questions import any_free, greatest, may_be_zero
 from eqsat.schema.types import OpKey
 
 _FAMILIES: dict[OpKey, list[Family]] = {}
@@ -49,10 +49,15 @@ def without(declined: frozenset[_Key]) -> Iterator[None]:
         _DECLINED.reset(token)
 
 
-def register(family: Family) -> Family:
-    """Add a family; families of higher rank are tried first, and among equals the earlier one."""
+def register(family: Family, *, is_kernel: bool = True) -> Family:
+    """Add a family; families of higher rank are tried first, and among equals the earlier one.
+
+    Args:
+        family: The family.
+        is_kernel: Whether it writes kernels, and so accepts free sizes only if it can write one for them.
+    """
     _KNOWING.update({(operator, family.name): family for operator in family.operators})
-    family = _for_free_sizes(family)
+    family = _for_free_sizes(family) if is_kernel else family
     for operator in family.operators:
         entries = _FAMILIES.setdefault(operator, [])
         if any(e.name == family.name for e in entries):
@@ -71,7 +76,7 @@ def _for_free_sizes(family: Family) -> Family:
         if _key(family, task) in _DECLINED.get():
             return False
         try:
-            if not family.accepts(task):
+            if not family.accepts(task) or (family.rank and _may_sum_nothing(task)):
                 return False
             family.wants(task)
             for isa in (AVX512, SCALAR):
@@ -84,7 +89,7 @@ def _for_free_sizes(family: Family) -> Family:
         if not _is_free(task):
             return family.generate(task, isa)
         try:
-            return _checked(family.generate(task, isa))
+            return _guarded(_checked(family.generate(task, isa)), task)
         except Undecided:
             raise Declined(_key(family, task)) from None
 
@@ -126,6 +131,22 @@ def _checked(kernel: Kernel) -> Kernel:
         raise Undecided("the length of an array depends on the sizes")
     body = kernel.body.replace("for (size_t ", "for (ptrdiff_t ") if "dim_" in kernel.body else kernel.body
     return replace(kernel, body=body, scratch=greatest(kernel.scratch))
+
+
+def _guarded(kernel: Kernel, task: Task) -> Kernel:
+    """The kernel, which does nothing where all results are empty: few templates know sizes of zero."""
+    results = [[n for n in v.shape if may_be_zero(n)] for v in task.outputs if v is not None]
+    if not all(results) or any(v is not None and 0 in v.shape for v in task.outputs):
+        return kernel
+    tests = [" || ".join(f"{n} == 0" for n in dict.fromkeys(sizes)) for sizes in results]
+    test = tests[0] if len(set(tests)) == 1 else " && ".join(f"({t})" for t in dict.fromkeys(tests))
+    return replace(kernel, body=f"if ({test}) return;\n{kernel.body}")
+
+
+def _may_sum_nothing(task: Task) -> bool:
+    """Whether an operand may be empty where a result is not: loops get that right, faster kernels need not."""
+    empty = any(isinstance(x, View) and any(map(may_be_zero, x.shape)) for x in task.inputs)
+    return empty and any(v is not None and not any(map(may_be_zero, v.shape)) for v in task.outputs)
 
 
 def families(operator: OpKey) -> tuple[Family, ...]:

@@ -1,0 +1,387 @@
+"""Lowers operators whose results have sizes that data decides; :mod:`eqsat.codegen.found_sizes` says how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.backends.read import plain
+from eqsat.codegen.agreeing_sizes import agreeing
+from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
+from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.shape_values import elements, is_sizes, result_shape
+from eqsat.codegen.shapes import Shapes, type_of
+from eqsat.schema import opset
+from eqsat.schema.size import LARGEST, Undecided, largest
+from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
+from eqsat.schema.types import Attrs, OpKey, TensorType
+
+_INT64 = ir.DataType.INT64
+_DECIDING = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Pad": 1, "Reshape": 1, "Split": 1, "Tile": 1, "TopK": 1}
+"""By operator the operand that says the size of the result."""
+
+_MOST_OF_NOTHING = 1 << 16
+"""The greatest size of a reshaped tensor without elements."""
+KNOWING_SIZES = frozenset({"Pad", "Slice", "Split"})
+"""Operators whose kernels take sizes as operands."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator to be lowered.
+
+    Attributes:
+        op: The operator.
+        attrs: All of its attributes.
+        operands: Of the node.
+        types: Of its results as far as they are known.
+        used: Which results have readers.
+        names: Of its results.
+        name: Of the node.
+        depth: How many definitions it is inside of.
+    """
+
+    op: OpKey
+    attrs: Attrs
+    operands: list[Operand | None]
+    types: list[TensorType | None]
+    used: list[bool]
+    names: list[str]
+    name: str
+    depth: int = 0
+
+    def operand(self, number: int) -> Operand | None:
+        """An operand, None where it is absent."""
+        return self.operands[number] if number < len(self.operands) else None
+
+    def label(self, number: int) -> str:
+        """A name for a result."""
+        return self.names[number] or f"{self.name}_{number}"
+
+
+Results = list[Operand | None]
+Known = tuple[dict[Tensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
+Apply = Callable[..., Results]
+
+
+class DataSizes:
+    """Lowers operators whose results have sizes that data decides.
+
+    Args:
+        shapes: Receives the sizes.
+        apply: Lowers an operator.
+        nodes: Receives nodes.
+        taken: Names that symbols of the model have.
+        limits: What the caller says of sizes.
+    """
+
+    def __init__(self, shapes: Shapes, apply: Apply, nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
+        self._nodes = nodes
+        self._apply = apply
+        self._agreed: dict[tuple[frozenset[int], bool], int] = {}
+        self.sizes = FoundSizes(shapes.free, nodes, taken, limits)
+
+    def remembered(self) -> Known:
+        """What is known now."""
+        return self.sizes.remembered(), dict(self._agreed)
+
+    def forget(self, known: Known) -> None:
+        """Know no more than before: what was read since then is not read after all."""
+        self.sizes.forget(known[0])
+        self._agreed = known[1]
+
+    def lower(self, call: Call) -> Results | Call:
+        """The results of an operator, or the operator with sizes in the place of operands that decide them.
+
+        Raises:
+            Unbounded: A size has no greatest value.
+        """
+        if call.op.domain not in ("", opset.MICROSOFT) or all(x is None or not _is_data(x) for x in call.operands):
+            return call
+        if any(isinstance(x, Tensor) and self.sizes.decide(x) for x in call.operands):
+            # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
+            call = replace(call, types=[None] * len(call.types))
+        call = self._agreeing(call)
+        name = call.op.name
+        if name in _COUNTED:
+            return _COUNTED[name](self, call)
+        if call.op.domain:
+            return call
+        if name == "Range":
+            return self._range(call)
+        if name == "Slice":
+            return self._slice(call)
+        if name == "Reshape" and isinstance(call.operand(1), Tensor):
+            return self._reshape(call)
+        number = _DECIDING.get(name)
+        deciding = None if number is None else call.operand(number)
+        if number is None or deciding is None or (not isinstance(deciding, Tensor) and not is_sizes(deciding)):
+            return call
+        operands = list(call.operands)
+        operands[number] = self.sizes.as_sizes(deciding, call.name, self._most(call))
+        # What the model declares of the result is not compared with the data; what the operand says is.
+        declared = [None] * len(call.types) if isinstance(deciding, Tensor) else call.types
+        return replace(call, operands=operands, types=declared)
+
+    def _most(self, call: Call) -> list[int] | None:
+        """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
+        x = call.operands[0]
+        if call.op.name not in ("Split", "TopK") or x is None:
+            return None
+        axis = dict(plain(call.attrs))["axis"] % len(x.shape)
+        return [greatest(x.shape[axis])] * len(call.used if call.op.name == "Split" else [0])
+
+    # ---- results of as many elements as data says ------------------------------------------------------
+
+    def _made(
+        self,
+        operator: str,
+        call: Call,
+        attributes: Mapping[str, object],
+        inputs: Sequence[Operand | None],
+        outputs: Sequence[Tensor | None],
+    ) -> None:
+        dtype = next(t.dtype for t in outputs if t is not None)
+        self._nodes.append(Node(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype))
+
+    def _one(self, call: Call, op: str, attrs: Attrs, operands: Results, name: str) -> Operand:
+        """The result of an operator of ONNX."""
+        (made,) = self._apply(OpKey("", op), attrs, operands, [None], [True], [name], call.name, call.depth + 1)
+        assert made is not None
+        return made
+
+    def _non_zero(self, call: Call) -> Results | Call:
+        x = call.operands[0]
+        assert x is not None
+        if not isinstance(x, Tensor):
+            return call
+        rank = len(x.shape)
+        (indices,) = self._indices(call, x)
+        # Each element is a column of the result.
+        return [self._one(call, "Transpose", (("perm", (1, 0)),), [indices], call.label(0))] if rank else [indices]
+
+    def _indices(self, call: Call, x: Tensor) -> Sequence[Tensor | None]:
+        """The indices of elements that are not zero, a row for each."""
+        most = math.prod(x.shape)
+        every = Tensor(f"{call.label(0)}_all", _INT64, (most, max(len(x.shape), 1)))
+        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+        self._made("NonZero", call, {}, [x], [every, count])
+        return self.sizes.counted(call.name, count, most, [(every, 0)])
+
+    def _compress(self, call: Call) -> Results | Call:
+        x, condition = call.operands
+        if not isinstance(condition, Tensor):
+            return call
+        attributes = dict(plain(call.attrs))
+        axis = attributes.get("axis")
+        assert x is not None
+        if axis is None and len(x.shape) != 1:
+            x = self._one(call, "Reshape", (("allowzero", 0),), [x, np.array([-1])], f"{call.name}_flat")
+        (indices,) = self._indices(call, condition)
+        rows = self._one(call, "Squeeze", (), [indices, np.array([1])], f"{call.name}_indices")
+        place = 0 if axis is None else axis % len(x.shape)
+        return [self._one(call, "Gather", (("axis", place),), [x, rows], call.label(0))]
+
+    def _unique(self, call: Call) -> Results | Call:
+        x = call.operands[0]
+        if not isinstance(x, Tensor):
+            return call
+        attributes = plain(call.attrs)
+        axis = attributes.get("axis")
+        if axis is None and len(x.shape) != 1:
+            flat = self._one(call, "Reshape", (("allowzero", 0),), [x, np.array([-1])], f"{call.name}_flat")
+            assert isinstance(flat, Tensor)
+            x = flat
+        place = 0 if axis is None else axis % len(x.shape)
+        most = x.shape[place]
+        kinds = [(x.dtype, x.shape), *[(_INT64, (most,))] * 3]
+        microsoft = bool(call.op.domain)
+        # com.microsoft's has no first indices.
+        numbers = (0, 2, 3) if microsoft else (0, 1, 2, 3)
+        made: list[Tensor | None] = [None] * 4
+        for k, number in enumerate(numbers[: len(call.used)]):
+            if call.used[k]:
+                suffix = "" if number == 2 else "_all"
+                made[number] = Tensor(f"{call.label(k)}{suffix}", *kinds[number])
+        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+        form = {"axis": place, "sorted": 0 if microsoft else attributes.get("sorted", 1)}
+        self._made("Unique", call, form, [x], [*made, count])
+        first = [(made[0], place), (made[1], 0), (made[3], 0)]
+        values, indices, counts = self.sizes.counted(call.name, count, most, first)
+        results = (values, indices, made[2], counts)
+        return [results[number] for number in numbers[: len(call.used)]]
+
+    def _suppression(self, call: Call) -> Results | Call:
+        boxes, scores, asked = (call.operand(k) for k in range(3))
+        if boxes is None or scores is None:
+            return call
+        each = boxes.shape[1]
+        if isinstance(asked, np.ndarray) and not is_sizes(asked):
+            limit = max(int(asked.reshape(-1)[0]), 0)
+            each = min(limit, greatest(each))
+        most = scores.shape[0] * scores.shape[1] * each
+        every = Tensor(f"{call.label(0)}_all", _INT64, (most, 3))
+        count = Tensor(f"{call.label(0)}_count", _INT64, (1,))
+        self._made("NonMaxSuppression", call, plain(call.attrs), call.operands, [every, count])
+        return [*self.sizes.counted(call.name, count, most, [(every, 0)])]
+
+    def _agreeing(self, call: Call) -> Call:
+        """The operator with one size where axes of its operands belong together."""
+        if not any(x is not None and any_free(x.shape) for x in call.operands):
+            return call
+
+        def fitted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+            view = Tensor(f"{x.name}_fitted", x.dtype, shape)
+            self._nodes.append(Node(view.name, OpKey("", "Expand"), {}, [x], [view], x.dtype))
+            return view
+
+        def common(sizes: Sequence[int], repeats: bool) -> int:
+            return self._common(call, sizes, repeats)
+
+        operands = agreeing(call.op, plain(call.attrs), call.operands, common, fitted)
+        return replace(call, operands=operands)
+
+    def _common(self, call: Call, sizes: Sequence[int], repeats: bool) -> int:
+        """The size that several sizes are at run time, compared by the program."""
+        key = (frozenset(sizes), repeats)
+        if key not in self._agreed:
+            given = self.sizes.written(f"{call.name}_sizes", _array(sizes))
+            common = Tensor(f"{call.name}_common", _INT64, (1,))
+            self._made("CommonSize", call, {"repeats": repeats}, [given], [common])
+            known = [n for n in sizes if not is_free(n) and n != 1]
+            if known:
+                self.sizes.reading(common, known[:1], self._nodes)
+                self._agreed[key] = known[0]
+            else:
+                most = max(map(greatest, sizes))
+                (self._agreed[key],) = elements(self.sizes.read(common, call.name, [(0, most)]))
+        return self._agreed[key]
+
+    # ---- results whose operands say their sizes --------------------------------------------------------
+
+    def _range(self, call: Call) -> Results | Call:
+        """The size of a range, from sizes if they are the operands, else computed by a kernel."""
+        dtype = type_of(call.operands[0])
+        assert dtype is not None
+        size = self._steps(call)
+        if size is None:
+            count = Tensor(f"{call.label(0)}_count", _INT64, ())
+            self._made("RangeSize", call, {}, self._tensors(call, call.operands), [count])
+            start, limit, delta = (
+                self.sizes.ranges.of(x) or (-LARGEST, LARGEST) for x in call.operands if x is not None
+            )
+            up = limit[1] - start[0] if delta[1] > 0 else 0
+            down = start[1] - limit[0] if delta[0] < 0 else 0
+            most = max(up, down, 0)
+            (size,) = elements(self.sizes.read(count, call.name, [(0, most)]))
+        return replace(call, types=[TensorType(dtype.dtype, (as_dim(size),))])
+
+    def _steps(self, call: Call) -> int | None:
+        """The size of a range of integers that are sizes, None for others."""
+        delta = call.operands[2]
+        if not isinstance(delta, np.ndarray) or delta.dtype != np.int64 or int(delta.reshape(-1)[0]) < 1:
+            return None
+        try:
+            given = [self.sizes.as_sizes(x, call.name, signed=True) for x in call.operands[:2] if x is not None]
+            (start,), (limit,) = map(elements, given)
+            step = int(delta.reshape(-1)[0])
+            return (largest(limit - start, 0) + step - 1) // step
+        except (Unbounded, Undecided):
+            return None
+
+    def _reshape(self, call: Call) -> Results | Call:
+        """A reshape to sizes that have the operand's number of elements, or to a shape that a kernel checks."""
+        x, shape = call.operands
+        assert x is not None and isinstance(shape, Tensor)
+        total = math.prod(x.shape)
+        try:
+            operands: Results = [x, self.sizes.as_sizes(shape, call.name)]
+            made = result_shape(call.op, operands)
+            if made is not None and math.prod(made) == total:
+                return replace(call, operands=operands, types=[None])
+        except (Unbounded, Undecided):
+            pass
+        count = greatest(shape.shape[0])
+        keeps = not dict(plain(call.attrs)).get("allowzero")
+        kept = [n if keeps else None for n in x.shape[:count]]
+        form = {"total": total, "kept": (*kept, *[None] * (count - len(kept)))}
+        sizes = Tensor(f"{call.name}_sizes", _INT64, (count,))
+        self._made("ReshapeSizes", call, form, [shape], [sizes])
+        # Where there are no elements, the other sizes may be anything.
+        ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
+        found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
+        y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
+        self._made("Reshape", call, {}, [self._tensor(call, x)], [y])
+        return [y]
+
+    def _tensor(self, call: Call, x: Operand) -> Tensor:
+        """A constant in memory."""
+        if isinstance(x, Tensor):
+            return x
+        copy = Tensor(f"{call.name}_constant", ir.DataType.from_numpy(x.dtype), x.shape)
+        self._nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
+        return copy
+
+    def _slice(self, call: Call) -> Results | Call:
+        """A slice with sizes as bounds, or one whose bounds a kernel computes."""
+        x, starts, ends, axes, steps = (call.operand(k) for k in range(5))
+        given = [starts, ends, axes, steps]
+        if x is None or starts is None or not any(isinstance(b, Tensor) or is_sizes(b) for b in given):
+            return call
+        try:
+            sized = [None if b is None else self.sizes.as_sizes(b, call.name, signed=True) for b in (starts, ends)]
+            operands: Results = [x, *sized, *given[2:]]
+            if result_shape(call.op, operands) is not None:
+                is_data = isinstance(starts, Tensor) or isinstance(ends, Tensor)
+                return replace(call, operands=operands, types=[None] if is_data else call.types)
+        except (Unbounded, Undecided):
+            pass
+        if isinstance(axes, Tensor) or isinstance(steps, Tensor) or is_sizes(steps) or is_sizes(axes):
+            return call
+        count = greatest(starts.shape[0])
+        along = range(count) if axes is None else [int(a) % len(x.shape) for a in axes]
+        strides = [1] * count if steps is None else [int(s) for s in steps]
+        cut = tuple(x.shape[a] for a in along)
+        window = Tensor(f"{call.name}_window", _INT64, (2 * count,))
+        self._made("SliceWindow", call, {"sizes": cut}, [*self._tensors(call, (starts, ends)), steps], [window])
+        most = [greatest(n) for n in cut]
+        found = elements(self.sizes.read(window, call.name, [(0, n) for n in most] * 2))
+        shape = list(x.shape)
+        ends_at = []
+        for axis, start, size, stride in zip(along, found[:count], found[count:], strides, strict=True):
+            shape[axis] = size
+            ends_at.append(start + size * stride)
+        x = self._tensor(call, x)
+        view = Tensor(call.label(0), x.dtype, tuple(shape))
+        bounds = [_array(found[:count]), _array(ends_at), np.array(list(along)), np.array(strides)]
+        self._nodes.append(Node(call.name, call.op, {}, [x, *bounds], [view], x.dtype))
+        return [view]
+
+    def _tensors(self, call: Call, operands: Sequence[Operand | None]) -> Results:
+        """Arrays of sizes as tensors."""
+        return [
+            self.sizes.written(f"{call.name}_sizes_{k}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
+            for k, x in enumerate(operands)
+        ]
+
+
+def _array(values: Sequence[int]) -> np.ndarray:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _is_data(operand: Operand) -> bool:
+    return isinstance(operand, Tensor) or is_sizes(operand)
+
+
+_COUNTED: dict[str, Callable[[DataSizes, Call], Results | Call]] = {
+    "Compress": DataSizes._compress,
+    "NonMaxSuppression": DataSizes._suppression,
+    "NonZero": DataSizes._non_zero,
+    "Unique": DataSizes._unique,
+}

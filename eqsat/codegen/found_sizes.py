@@ -1,0 +1,280 @@
+"""Sizes that data decides: a kernel computes their values, and from there on they are symbols like received sizes.
+
+Two things make them. An operator whose result has as many elements as data says becomes a kernel that writes the
+greatest result and a count, and a view of the first elements (:meth:`FoundSizes.counted`). Where an operand says the
+size of a result, its elements become sizes (:meth:`FoundSizes.as_sizes`): arithmetic of shapes is followed back to what
+data decides, and only that is read, so that sizes that are equal are known to be.
+
+Each size has a greatest value, for which the arena has room. The program compares each value that it reads, and ends
+with a status if one is out of range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.kernel import Step
+from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Node, Operand, Tensor
+from eqsat.codegen.shape_values import computed, elements, is_sizes
+from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
+from eqsat.model.names import unused
+from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.size import LARGEST, Undecided, bounds, symbol
+from eqsat.schema.size_questions import greatest, symbols
+from eqsat.schema.types import OpKey, TensorType
+
+_MOST_FOLLOWED = 64
+"""Elements of a tensor that is followed back to the sizes in it; shapes are smaller."""
+_FOLLOWED = frozenset(
+    (
+        *("Add", "Cast", "Concat", "Div", "Gather", "Identity", "Max", "Min", "Mul", "ReduceMax", "ReduceMin"),
+        *("ReduceSum", "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze"),
+    )
+)
+_UNBOUNDED = 2**31 - 1
+"""No greatest value of a size: no memory holds as many elements."""
+_SLICE = OpKey("", "Slice")
+_CAST = OpKey("", "Cast")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the caller says of sizes that data decides.
+
+    Attributes:
+        most: Their greatest values, by name.
+        used: Names of those that there are.
+    """
+
+    most: Mapping[str, int] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+
+class Unbounded(Exception):
+    """A size that data decides, and that nothing bounds.
+
+    Attributes:
+        name: Of the size.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class FoundSizes:
+    """The sizes that a program finds.
+
+    Args:
+        free: Receives their ranges, by name.
+        nodes: Receives the nodes that find them.
+        taken: Names that symbols of the model have.
+        limits: What the caller says of them.
+    """
+
+    def __init__(self, free: dict[str, FreeSize], nodes: list[Node], taken: Collection[str], limits: Limits) -> None:
+        self._free = free
+        self._nodes = nodes
+        self._taken = set(taken)
+        self._limits = limits
+        self._sizes: dict[Tensor, np.ndarray] = {}
+        self.ranges = ValueRanges()
+        self.made: list[int] = []
+        self._found: set[str] = set()
+
+    def note(
+        self, op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operand | None], results: Sequence[Any]
+    ) -> None:
+        """Remember what computes some tensors."""
+        for result in results[:1]:
+            if isinstance(result, Tensor) and result.dtype != ir.DataType.FLOAT:
+                self.ranges.origins[result] = Origin(op, attributes, list(operands))
+
+    def remembered(self) -> dict[Tensor, np.ndarray]:
+        """The sizes that tensors hold, as they are known now."""
+        return dict(self._sizes)
+
+    def forget(self, remembered: dict[Tensor, np.ndarray]) -> None:
+        """Know no more than before: what was read since then is not read after all."""
+        self._sizes = remembered
+
+    def decide(self, tensor: Tensor) -> bool:
+        """Whether data decides a size of a tensor."""
+        return any(s.name in self._found for n in tensor.shape for s in symbols(n))
+
+    # ---- sizes from data -------------------------------------------------------------------------------
+
+    def as_sizes(
+        self, operand: Operand, name: str, most: Sequence[int] | None = None, *, signed: bool = False
+    ) -> np.ndarray:
+        """The elements of an operand as numbers and sizes.
+
+        Args:
+            operand: A vector or a scalar of integers.
+            name: Of the operator, for that of the size.
+            most: What the elements must not exceed.
+            signed: Whether they may be negative.
+
+        Raises:
+            Unbounded: One has no greatest value.
+        """
+        if isinstance(operand, np.ndarray):
+            return operand
+        if operand not in self._sizes:
+            followed = self._followed(operand, name)
+            if followed is not None and not signed and any(bounds(n)[0] < 0 for n in elements(followed)):
+                followed = None
+            self._sizes[operand] = self._read(operand, name, most, signed) if followed is None else followed
+        return self._sizes[operand]
+
+    def _followed(self, tensor: Tensor, name: str) -> np.ndarray | None:
+        """The elements by arithmetic of what they are made of, if that has bounds."""
+        origin = self.ranges.origins.get(tensor)
+        if origin is None or origin.op.domain or origin.op.name not in _FOLLOWED:
+            return None
+        if any(x is not None and _count(x) > _MOST_FOLLOWED for x in origin.operands):
+            return None
+        narrow = [x for x in (tensor, *origin.operands) if isinstance(x, Tensor) and x.dtype != ir.DataType.INT64]
+        if narrow and not (origin.op == _CAST and narrow[0] is not tensor and narrow[0].dtype == ir.DataType.INT32):
+            return None  # Arithmetic in a narrower type may wrap around.
+        try:
+            operands = [None if x is None else self.as_sizes(x, name, signed=True) for x in origin.operands]
+        except Unbounded:
+            return None
+        return computed(origin.op, origin.attributes, operands)
+
+    def _read(self, tensor: Tensor, name: str, most: Sequence[int] | None, signed: bool) -> np.ndarray:
+        """The elements as sizes that the program reads."""
+        low, high = self.ranges.of(tensor) or (-LARGEST, LARGEST)
+        limits = [min(high, n) for n in most] if most is not None else [high] * _count(tensor)
+        if tensor.dtype != ir.DataType.INT64:
+            wide = Tensor(f"{tensor.name}_wide", ir.DataType.INT64, tensor.shape)
+            step = Step(_CAST, {"to": ir.DataType.INT64, "saturate": 1}, (0,), wide.dtype)
+            self._nodes.append(Node(wide.name, IDENTITY, {}, [tensor], [wide], tensor.dtype, [], [step]))
+            tensor = wide
+        return self.read(tensor, name, [(low if signed else max(low, 0), n) for n in limits])
+
+    def read(self, tensor: Tensor, name: str, ranges: Sequence[Range], together: int | None = None) -> np.ndarray:
+        """The elements of a tensor of int64 as sizes, each within a range.
+
+        Args:
+            tensor: Of int64.
+            name: Of the operator, for those of the sizes.
+            ranges: For each element.
+            together: A number that the product of all elements does not exceed.
+
+        Raises:
+            Unbounded: One has no greatest value.
+        """
+        made = [self.size(name, between) for between in ranges]
+        if together is not None:
+            made = self._bounded(made, together)
+        self.reading(tensor, made, self._nodes)
+        found = np.empty(len(made), object)
+        found[:] = made
+        return found.reshape(tensor.shape)
+
+    def _bounded(self, sizes: Sequence[int], most: int) -> list[int]:
+        """The same sizes, which know that their product has a greatest value."""
+        names = tuple(s.name for n in sizes for s in symbols(n))
+        self._free.update({name: replace(self._free[name], together=(names, most)) for name in names})
+        return [symbol(name, self._free[name]) for name in names]
+
+    def reading(self, tensor: Tensor, sizes: Sequence[int], nodes: list[Node]) -> None:
+        """Add the node that reads sizes from a tensor."""
+        copy = Tensor(f"{tensor.name}_read", ir.DataType.INT64, tensor.shape)
+        nodes.append(Node(copy.name, READ_SIZES, {"sizes": tuple(sizes)}, [tensor], [copy], copy.dtype))
+
+    def size(self, name: str, between: Range) -> int:
+        """A new size within a range; something must read it.
+
+        Raises:
+            Unbounded: It has no greatest value.
+        """
+        label = unused(_identifier(name), self._taken)
+        low, high = between
+        if label in self._limits.most:
+            high = min(high, self._limits.most[label])
+            self._limits.used.add(label)
+        if high >= _UNBOUNDED:
+            self._taken.discard(label)
+            raise Unbounded(label)
+        size = FreeSize(low, high, max(min(high, 128), low))
+        self._free[label] = size
+        self._found.add(label)
+        self.made.append(symbol(label, size))
+        return self.made[-1]
+
+    def written(self, name: str, values: np.ndarray) -> Tensor:
+        """Sizes as a tensor."""
+        tensor = Tensor(name, ir.DataType.INT64, values.shape)
+        self._nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], tensor.dtype))
+        return tensor
+
+    # ---- results of as many elements as data says ------------------------------------------------------
+
+    def counted(
+        self, name: str, count: Tensor, most: int, results: Sequence[tuple[Tensor | None, int]]
+    ) -> list[Tensor | None]:
+        """Views of the first elements of results.
+
+        Args:
+            name: Of the operator, for that of the size.
+            count: How many elements there are, a tensor of one int64.
+            most: There are no more.
+            results: Each with the axis that has so many.
+        """
+        (size,) = elements(self.read(count, name, [(0, greatest(most))]))
+        found: list[Tensor | None] = []
+        for tensor, axis in results:
+            if tensor is None:
+                found.append(None)
+                continue
+            shape = tuple(size if a == axis else n for a, n in enumerate(tensor.shape))
+            view = Tensor(tensor.name.removesuffix("_all"), tensor.dtype, shape)
+            self.first(tensor, view, axis, size)
+            found.append(view)
+        return found
+
+    def first(self, tensor: Tensor, view: Tensor, axis: int, size: int) -> None:
+        """A view of the first elements of a tensor."""
+        end = np.empty(1, object)
+        end[0] = size
+        operands: list[Operand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
+        self._nodes.append(Node(view.name, _SLICE, {}, operands, [view], view.dtype))
+
+
+def names_in(kinds: Iterable[TensorType]) -> set[str]:
+    """The names of symbols in types."""
+    return {name for kind in kinds for dim in kind.shape or () for name in re.findall(r"[A-Za-z_]\w*", str(dim))}
+
+
+def _count(x: Operand) -> int:
+    count = 1
+    for n in x.shape:
+        count *= greatest(n)
+    return count
+
+
+def _identifier(name: str) -> str:
+    text = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return text.strip("_") if text.strip("_")[:1].isalpha() else f"n_{text.strip('_')}"
+
+
+def is_size(value: int) -> bool:
+    """Whether a number or an expression of sizes is never negative."""
+    return bounds(value)[0] >= 0
+
+
+def are_sizes(values: object) -> bool:
+    """Whether all elements of an operand are never negative."""
+    try:
+        return isinstance(values, np.ndarray) and (not is_sizes(values) or all(map(is_size, elements(values))))
+    except Undecided:
+        return False

@@ -1,0 +1,147 @@
+"""What data decides the size of: as many results as there can be, and how many there are.
+
+Mirrors ``non_zero`` and ``Unique`` of ``eqsat/ops/families/gathering.py``, ``NonMaxSuppression`` of ``vision.py``. The
+program reads the counts (:mod:`eqsat.codegen.found_sizes`) and views the first results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import NUMBERS, are, dense, loops
+from eqsat.codegen.program import FINDING, READ_SIZES
+from eqsat.codegen.templates import Template, only
+
+_ELEMENTS = NUMBERS | {ir.DataType.BOOL}
+
+
+@loops("sizes from data", READ_SIZES.name, domain=READ_SIZES.domain, epilogue=False)
+def read_sizes(task: Task) -> Kernel:
+    """A copy; the program reads the sizes from it."""
+    template = Template(task)
+    x, y = template.operand(0), template.result()
+    with template.loops("i", y.shape) as i:
+        template.add(y.copy(x, i, i))
+    return template.kernel()
+
+
+@loops("finding loops", "NonZero", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
+def non_zero(task: Task) -> Kernel:
+    """A row of indices for each element that is not zero."""
+    return Template(task).fill("loops/non_zero.c.jinja")
+
+
+@loops("finding loops", "Unique", domain=FINDING, accepts=lambda task: are(task, _ELEMENTS), epilogue=False)
+def unique(task: Task) -> Kernel:
+    """Items that differ, by value or in the order in which they appear, NaN last."""
+    template = Template(task)
+    x, axis = template.operand(0), task.attributes["axis"]
+    inner = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+
+    def at(item: str, j: Sequence[str]) -> list[str]:
+        return [item if a == axis else k for a, k in enumerate(j)]
+
+    order = "(a > b) - (a < b)"
+    if x.dtype in FLOATS:
+        order = f"a == a && b == b ? {order} : (a != a) - (b != b)"
+    count = x.shape[axis]
+    return template.fill(
+        "loops/unique.c.jinja",
+        scratch=4 * 8 * count,
+        count=count,
+        inner=inner,
+        at=at,
+        placed=at,
+        order=order,
+        by_value=bool(task.attributes["sorted"]),
+    )
+
+
+@loops("finding loops", "NonMaxSuppression", domain=FINDING, epilogue=False)
+def non_max_suppression(task: Task) -> Kernel:
+    """The best boxes of each class, without those that overlap a better one."""
+    template = Template(task)
+    boxes, scores = template.operands(0, 1)
+
+    def corners(name: str, box: str) -> str:
+        first = [boxes.load("batch", box, k) for k in range(4)]
+        if task.attributes.get("center_point_box"):
+            x, y, width, height = first
+            sides = {"left": (x, "-", width), "right": (x, "+", width), "top": (y, "-", height)}
+            sides["bottom"] = (y, "+", height)
+            return "\n".join(f"const float {name}_{s} = {m} {o} {n} / 2;" for s, (m, o, n) in sides.items())
+        rows = []
+        for low, high, p, q in (("top", "bottom", 0, 2), ("left", "right", 1, 3)):
+            rows.append(f"const float {name}_{low} = {first[p]} < {first[q]} ? {first[p]} : {first[q]};")
+            rows.append(f"const float {name}_{high} = {first[p]} < {first[q]} ? {first[q]} : {first[p]};")
+        return "\n".join(rows)
+
+    return template.fill(
+        "loops/suppression.c.jinja",
+        scratch=2 * 8 * boxes.shape[1],
+        batches=scores.shape[0],
+        classes=scores.shape[1],
+        boxes=boxes.shape[1],
+        asked=only(template.x[2]),
+        threshold=only(template.x[3]),
+        least=only(template.x[4]) if task.has(4) else "",
+        corners=corners,
+    )
+
+
+@loops("sizes of ranges", "RangeSize", domain=FINDING, accepts=lambda task: are(task, NUMBERS), epilogue=False)
+def range_size(task: Task) -> Kernel:
+    """How many numbers a range has."""
+    template = Template(task)
+    operands = template.operands(0, 1, 2)
+    real = operands[0].dtype in FLOATS
+    names = zip(("start", "limit", "delta"), map(only, operands), strict=True)
+    return template.fill("loops/range_size.c.jinja", real=real, **dict(names))
+
+
+@loops("windows of slices", "SliceWindow", domain=FINDING, epilogue=False)
+def slice_window(task: Task) -> Kernel:
+    """The first indices of a slice's axes, and their numbers of indices."""
+    template = Template(task)
+    sizes: Sequence[int] = task.attributes["sizes"]
+    starts, ends = template.operands(0, 1)
+    steps = template.x[2]
+    return template.fill(
+        "loops/slice_window.c.jinja",
+        sizes=sizes,
+        starts=[starts.load(k) for k in map(str, range(len(sizes)))],
+        ends=[ends.load(k) for k in map(str, range(len(sizes)))],
+        steps=["1" if steps is None else steps.load(str(k)) for k in range(len(sizes))],
+    )
+
+
+@loops("common sizes", "CommonSize", domain=FINDING, epilogue=False)
+def common_size(task: Task) -> Kernel:
+    """The size that all of several are, or that they broadcast to."""
+    return Template(task).fill("loops/common_size.c.jinja", repeats=task.attributes["repeats"])
+
+
+@loops("sizes of reshapes", "ReshapeSizes", domain=FINDING, epilogue=False)
+def reshape_sizes(task: Task) -> Kernel:
+    """A shape that data says, without 0 and -1."""
+    template = Template(task)
+    asked = template.operand(0)
+    return template.fill(
+        "loops/reshape_sizes.c.jinja",
+        total=task.attributes["total"],
+        kept=task.attributes["kept"],
+        asked=lambda k: asked.load(str(k)),
+    )
+
+
+@loops("reshaping of data", "Reshape", domain=FINDING, wants=dense(0, output=True), epilogue=False)
+def reshape(task: Task) -> Kernel:
+    """The elements in their order, under a shape that data says."""
+    template = Template(task)
+    with template.block(f"for (ptrdiff_t k = 0; k < {template.operand(0).size}; k++)"):
+        template.add("y0[k] = x0[k];")
+    return template.kernel()

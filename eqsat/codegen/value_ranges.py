@@ -1,0 +1,188 @@
+"""Between which numbers the integers of a tensor lie: what bounds a size that data decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.program import Operand, Tensor
+from eqsat.schema.size import LARGEST, bounds
+from eqsat.schema.size_questions import greatest
+from eqsat.schema.types import OpKey
+
+Range = tuple[int, int]
+_Rule = Callable[[Mapping[str, Any], Sequence[Range]], Range | None]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What computes a tensor.
+
+    Attributes:
+        op: The operator.
+        attributes: All of them.
+        operands: Its operands.
+    """
+
+    op: OpKey
+    attributes: Mapping[str, Any]
+    operands: Sequence[Operand | None]
+
+
+@dataclass
+class ValueRanges:
+    """Knows the origins of a program's integers, and so their ranges.
+
+    Attributes:
+        origins: By tensor.
+        known: Ranges that no origin tells.
+    """
+
+    origins: dict[Tensor, Origin] = field(default_factory=dict)
+    known: dict[Tensor, Range | None] = field(default_factory=dict)
+
+    def of(self, operand: Operand) -> Range | None:
+        """The least and the greatest number that an element can be, by all that is known; None for other types."""
+        if isinstance(operand, np.ndarray):
+            return _of_constant(operand)
+        if operand not in self.known:
+            self.known[operand] = None
+            self.known[operand] = self._computed(operand)
+        return self.known[operand]
+
+    def _computed(self, tensor: Tensor) -> Range | None:
+        widest = _range_of(tensor.dtype)
+        origin = self.origins.get(tensor)
+        if origin is None or origin.op.domain or widest is None:
+            return widest
+        name = origin.op.name
+        if name in ("ArgMax", "ArgMin") and origin.operands[0] is not None:
+            shape = origin.operands[0].shape
+            return 0, max(greatest(shape[origin.attributes["axis"]]) - 1, 0)
+        if name == "ReduceSum" and origin.operands[0] is not None:
+            return self._sum(origin.operands[0], tensor) or widest
+        numbers = _SELECTED.get(name)
+        if numbers is not None:
+            operands = [x for i, x in enumerate(origin.operands) if x is not None and (not numbers or i in numbers)]
+        elif name in _RULES:
+            operands = [x for x in origin.operands if x is not None]
+        else:
+            return widest
+        ranges = [r for x in operands if (r := self.of(x)) is not None]
+        if len(ranges) < len(operands) or not ranges:
+            return widest
+        found = _hull(ranges) if numbers is not None else _RULES[name](origin.attributes, ranges)
+        # What does not fit wraps around.
+        return found if found is not None and widest[0] <= found[0] and found[1] <= widest[1] else widest
+
+    def _sum(self, x: Operand, result: Tensor) -> Range | None:
+        """The sum of so many elements as there are for each result."""
+        each = self.of(x)
+        if each is None:
+            return None
+        count = 1
+        for n in x.shape:
+            count *= greatest(n)
+        for n in result.shape:
+            count //= max(bounds(n)[0], 1)
+        return max(min(each[0] * count, 0), -LARGEST), min(max(each[1] * count, 0), LARGEST)
+
+
+def _of_constant(array: np.ndarray) -> Range | None:
+    if array.dtype == object:
+        ends = [bounds(x) for x in array.reshape(-1)]
+        return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+    if array.dtype.kind not in "iub" or not array.size:
+        return None
+    return int(array.min()), int(array.max())
+
+
+def _range_of(dtype: ir.DataType) -> Range | None:
+    """The range of an integer type."""
+    if dtype == ir.DataType.BOOL:
+        return 0, 1
+    if not dtype.is_integer():
+        return None
+    bits = dtype.bitwidth
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed() else (0, (1 << bits) - 1)
+
+
+def _hull(ranges: Sequence[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _products(a: Range, b: Range) -> Range:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _divided(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+    (low, high), (least, most) = ranges
+    return (low // most, high // least) if low >= 0 and least > 0 else None
+
+
+def _modulo(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+    (low, _), (least, most) = ranges
+    return (0, most - 1) if least > 0 and (low >= 0 or not attributes.get("fmod")) else None
+
+
+def _clipped(attributes: Mapping[str, Any], ranges: Sequence[Range]) -> Range | None:
+    if len(ranges) < 3:
+        return None
+    (low, high), (least, _), (_, most) = ranges
+    return min(max(low, least), most), max(min(high, most), least)
+
+
+_SELECTED: dict[str, tuple[int, ...]] = {
+    name: numbers
+    for names, numbers in (
+        (("Concat",), ()),
+        (("Where",), (1, 2)),
+        (
+            (
+                *(
+                    "Cast",
+                    "Compress",
+                    "Expand",
+                    "Flatten",
+                    "Gather",
+                    "GatherElements",
+                    "GatherND",
+                    "Identity",
+                    "ReduceMax",
+                ),
+                *(
+                    "ReduceMin",
+                    "Reshape",
+                    "ReverseSequence",
+                    "Slice",
+                    "Split",
+                    "Squeeze",
+                    "Tile",
+                    "TopK",
+                    "Transpose",
+                    "Unsqueeze",
+                ),
+            ),
+            (0,),
+        ),
+    )
+    for name in names
+}
+"""Operators whose results are elements of some operands; of all where none is named."""
+_RULES: dict[str, _Rule] = {
+    "Abs": lambda a, r: (0 if r[0][0] <= 0 <= r[0][1] else min(map(abs, r[0])), max(map(abs, r[0]))),
+    "Add": lambda a, r: (r[0][0] + r[1][0], r[0][1] + r[1][1]),
+    "Clip": _clipped,
+    "Div": _divided,
+    "Max": lambda a, r: (max(low for low, _ in r), max(high for _, high in r)),
+    "Min": lambda a, r: (min(low for low, _ in r), min(high for _, high in r)),
+    "Mod": _modulo,
+    "Mul": lambda a, r: _products(r[0], r[1]),
+    "Neg": lambda a, r: (-r[0][1], -r[0][0]),
+    "Sub": lambda a, r: (r[0][0] - r[1][1], r[0][1] - r[1][0]),
+}
