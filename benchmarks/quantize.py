@@ -97,7 +97,7 @@ def compare(
         seconds = time.process_time() - start
         integer, floating = (sum(kinds.values()) for kinds in operators_in_runtime(quantized))
         best = eqsat.optimize(quantized, numerics="approximate")
-        error, work = sqnr(exact, outputs(quantized, unseen)), integer_share(best.plan).work
+        error, work = sqnr(exact, outputs(quantized, unseen)), integer_share(best.plan, {}).work
         found.append(_row(name, "peer", method, error, integer, floating, work, best.cost / baseline, seconds))
     return found
 
