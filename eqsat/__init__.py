@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eqsat import errors
     from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
     from eqsat.backends import Backend
-    from eqsat.check import check_rules
+    from eqsat.check.checked import check_rules
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
@@ -55,7 +55,7 @@ _HOME = {
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
-    "check_rules": "eqsat.check",
+    "check_rules": "eqsat.check.checked",
     "compare": "eqsat.api",
     "compile": "eqsat.api",
     "declarations": "eqsat.rules.operators",

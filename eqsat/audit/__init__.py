@@ -4,8 +4,3 @@ Optimizing executes one program, the chosen one. Here each e-node of a saturated
 its operands' classes, and all e-nodes of a class must agree. What does not is reported with the rule that made it and
 the shortest chain of unions that led from a value that is right to one that is wrong.
 """
-
-from eqsat.audit.report import AuditReport, Disagreement
-from eqsat.audit.run import audit
-
-__all__ = ["AuditReport", "Disagreement", "audit"]

@@ -10,7 +10,6 @@ import json
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from eqsat.check.checked import CheckedRule, Verdict, verdict_of, why_undecided
 from eqsat.check.rule import check_rule
@@ -18,7 +17,6 @@ from eqsat.errors import RuleError, reason
 from eqsat.rules import kept
 from eqsat.rules.ast import Rule, RuleFile
 from eqsat.rules.listing import short_place
-from eqsat.rules.location import rules_dir
 from eqsat.rules.stored import to_text
 from eqsat.rules.tree import Span, without_places
 
@@ -51,7 +49,7 @@ _known: dict[int, tuple[Rule, Judgement]] = {}
 
 
 def require_believed(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """Executes those rules that do not ship, unless that has been done.
+    """Executes rules that do not ship, unless that has been done.
 
     Returns:
         A note on the rules of which no instance was found, if there are any.
@@ -61,7 +59,7 @@ def require_believed(rules: Iterable[Rule]) -> tuple[str, ...]:
     """
     undecided: list[str] = []
     for rule in rules:
-        if _is_shipped(rule) or _defines_operator(rule):
+        if _defines_operator(rule):
             continue
         judgement = judge(rule)
         if judgement.verdict == "refuted":
@@ -115,10 +113,6 @@ def _executed(rule: Rule) -> Judgement:
             verdict, str(CheckedRule(rule, verdict, outcome).counterexample).removeprefix(f"{rule.place}: ")
         )
     return Judgement(verdict, why_undecided(outcome) if verdict == "undecided" else "")
-
-
-def _is_shipped(rule: Rule) -> bool:
-    return Path(rule.place.file).is_relative_to(rules_dir())
 
 
 def _defines_operator(rule: Rule) -> bool:

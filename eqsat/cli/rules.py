@@ -130,7 +130,7 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
     eqsat rules check my.rules
     eqsat rules check my.rules --rule hard_tanh --samples 200 --seed 1
     """
-    from eqsat.check import check_rules
+    from eqsat.check.checked import check_rules
 
     found = check_rules(files, names=names, samples=samples, seed=seed)
     refuted = sum(checked.verdict == "refuted" for checked in found)

@@ -12,10 +12,8 @@ from typing import Generic
 import onnx_ir as ir
 
 from eqsat.control.nested import Nested, S, search_bodies
-from eqsat.control.recurrent.rewrite import recurrent
 from eqsat.control.simplify import simplified, with_equal_branches
 from eqsat.control.site import is_control
-from eqsat.control.unroll import unrolled
 from eqsat.egraph.alternatives import Alternative
 from eqsat.rules.selection import NumericsClass
 from eqsat.stages.clock import Clock
@@ -78,6 +76,11 @@ def _searched(
 
 def _alternatives(model: ir.Model, numerics: NumericsClass) -> tuple[Alternative, ...]:
     loops = [node for node in model.graph if is_control(node) and node.op_type != "If"]
+    if not loops:
+        return ()
+    from eqsat.control.recurrent.rewrite import recurrent
+    from eqsat.control.unroll import unrolled
+
     found = [unrolled(node, model) for node in loops]
     if numerics != "exact":
         found += [recurrent(node, model) for node in loops]

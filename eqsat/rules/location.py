@@ -18,6 +18,12 @@ def rules_dir() -> Path:
 
 
 @cache
+def is_shipped(file: str) -> bool:
+    """Whether a file of rules or targets is one of those."""
+    return Path(file).resolve().is_relative_to(rules_dir())
+
+
+@cache
 def _beside(file: str) -> Path:
     package = Path(file).resolve().parent.parent
     for candidate in (package / "_rules", package.parent / "rules"):

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from eqsat.audit import AuditReport
+from eqsat.audit.report import AuditReport
 from eqsat.errors import VerificationError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load

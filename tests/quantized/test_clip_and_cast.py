@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from eqsat.check import check_rule
+from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text
 from eqsat.rules.selection import select_rules

@@ -12,7 +12,7 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from eqsat.check import Unsupported
+from eqsat.check.oracle import Unsupported
 from eqsat.model.write.concise import concise
 from eqsat.ops.reference import ReferenceNode
 from eqsat.schema import opset

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.check import CheckedRule, checked
+from eqsat.check import checked
+from eqsat.check.checked import CheckedRule
 from eqsat.cli import main
 from eqsat.cli.rules import SAMPLES
 from eqsat.rules.reader import read_text

@@ -11,7 +11,8 @@ import pytest
 
 import eqsat
 from eqsat import op
-from eqsat.check import Outcome, gate
+from eqsat.check import gate
+from eqsat.check.outcome import Outcome
 from eqsat.cli import main
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_text

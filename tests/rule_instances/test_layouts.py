@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from eqsat.check import Outcome, check_rule
+from eqsat.check.outcome import Outcome
+from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.location import rules_dir
 from eqsat.rules.selection import select_rules, shipped_rules

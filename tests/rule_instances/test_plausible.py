@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.check import check_rule
 from eqsat.check.checked import verdict_of
+from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.check import check_rule
+from eqsat.check.rule import check_rule
 from eqsat.rules.reader import read_text
 from tests.rule_instances.oracle import onnx_runtime
 from tests.rules.printing import pattern_text, shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.check import check_rule
+from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.selection import select_rules
 from tests.rule_instances.oracle import onnx_runtime

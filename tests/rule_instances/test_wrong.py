@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.check import Outcome, check_rule
+from eqsat.check.outcome import Outcome
+from eqsat.check.rule import check_rule
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file, read_text
 from tests.rule_instances.oracle import onnx_runtime
