@@ -1,0 +1,130 @@
+"""RNN, GRU and LSTM in C for every instruction set, against the numpy executor and ONNX Runtime."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from eqsat.codegen.isa import ALL, PORTABLE, SCALAR, Isa
+from eqsat.codegen.runtime import CModel
+from eqsat.execute.executor import Executor
+from eqsat.model.load import load
+from tests.codegen.kernels.vectors.harness import runnable
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+SHAPES = {
+    "one_row": (5, 1, 7, 32),
+    "rows": (4, 3, 10, 24),
+    "odd": (3, 2, 5, 19),
+    "less_than_a_vector": (6, 2, 3, 3),
+    "one_element": (3, 1, 1, 1),
+    "one_step": (1, 4, 16, 48),
+    "many_rows": (2, 17, 9, 16),
+}
+"""Steps, batch, features, hidden elements."""
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "reverse": {"direction": "reverse", "bias": True, "given": (5,)},
+    "both": {"direction": "bidirectional", "bias": True, "given": (5, 6)},
+    "fixed_states": {"direction": "bidirectional", "bias": True, "fixed": (5, 6), "only": (1, 2)},
+    "other_functions": {"bias": True, "names": ["HardSigmoid", "LeakyRelu", "Softsign"], "given": (5, 6)},
+    "more_functions": {"bias": True, "names": ["Sigmoid", "Relu", "Affine"], "only": (0,)},
+}
+
+
+def built(kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], seed: int) -> tuple[onnx.ModelProto, Any]:
+    """A model of one node, and its inputs."""
+    rng = np.random.default_rng(seed)
+    time, batch, features, n = shape
+    direction = way.get("direction", "forward")
+    d, gates = (2 if direction == "bidirectional" else 1), GATES[kind]
+
+    def some(*sizes: int) -> np.ndarray:
+        return (rng.standard_normal(sizes) / max(sizes[-1], 1) ** 0.5).astype(np.float32)
+
+    weights = {"w": some(d, gates * n, features), "r": some(d, gates * n, n)}
+    if way.get("bias"):
+        weights["b"] = some(d, 2 * gates * n)
+    feeds = {"x": rng.standard_normal((time, batch, features)).astype(np.float32)}
+    operands = ["x", "w", "r", "b" if way.get("bias") else "", ""]
+    for index, name in ((5, "h0"), (6, "c0"))[: 2 if kind == "LSTM" else 1]:
+        given, fixed = index in way.get("given", ()), index in way.get("fixed", ())
+        if given or fixed:
+            (feeds if given else weights)[name] = some(d, batch, n)
+        operands.append(name if given or fixed else "")
+    names = ["y", "h", "c"][: 3 if kind == "LSTM" else 2]
+    only = way.get("only", (0, 1, 2))
+    attributes: dict[str, Any] = {"hidden_size": n, "direction": direction}
+    if "names" in way:
+        attributes["activations"] = way["names"][: {"RNN": 1, "GRU": 2, "LSTM": 3}[kind]] * d
+        if "Affine" in attributes["activations"]:  # whose defaults ONNX leaves open
+            attributes |= {"activation_alpha": [0.7] * d, "activation_beta": [0.1] * d}
+    if kind == "GRU":
+        attributes["linear_before_reset"] = way.get("after", 0)
+    results = [name if k in only else "" for k, name in enumerate(names)]
+    node = helper.make_node(kind, operands, results, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "recurrent",
+        [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in feeds.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, (time, d, batch, n) if name == "y" else (d, batch, n))
+            for name in results
+            if name
+        ],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), feeds
+
+
+def cases() -> dict[str, tuple[onnx.ModelProto, Any]]:
+    """Every kind in every shape, by turns in one of the ways."""
+    found = {}
+    kinds = [("RNN", {}), ("GRU", {}), ("GRU", {"after": 1}), ("LSTM", {})]
+    for seed, (shape_name, shape) in enumerate(SHAPES.items()):
+        for number, (kind, more) in enumerate(kinds):
+            for turn in range(2):
+                way = list(WAYS)[(seed + number + 3 * turn) % len(WAYS)]
+                name = f"{kind}{'_after' if more else ''}-{shape_name}-{way}"
+                found[name] = built(kind, shape, WAYS[way] | more, seed)
+    return found
+
+
+@functools.cache
+def joined() -> tuple[ir.Model, dict[str, np.ndarray], dict[str, list[np.ndarray]]]:
+    """All cases as one model, its inputs, and for each of its results what ONNX Runtime and numpy say."""
+    whole: onnx.ModelProto | None = None
+    feeds: dict[str, np.ndarray] = {}
+    expected: dict[str, list[np.ndarray]] = {}
+    for number, (_, (model, given)) in enumerate(cases().items()):
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        names = [f"k{number}_{o.name}" for o in model.graph.output]
+        for name, array, other in zip(names, session.run(None, given), Executor(load(model)).run(given).values(), strict=True):
+            expected[name] = [array, np.asarray(other)]
+        feeds |= {f"k{number}_{name}": array for name, array in given.items()}
+        model = onnx.compose.add_prefix(model, f"k{number}_")
+        whole = model if whole is None else onnx.compose.merge_models(whole, model, io_map=[])
+    assert whole is not None
+    return load(whole), feeds, expected
+
+
+@pytest.mark.parametrize("isa", ALL, ids=lambda isa: isa.name)
+def test_values(isa: Isa) -> None:
+    if isa not in runnable():
+        pytest.skip(f"no {isa.name} here")
+    model, feeds, expected = joined()
+    isas, flags = ((PORTABLE, SCALAR), ("-DMODEL_SCALAR",)) if isa is SCALAR else ((isa,), ())
+    compiled = CModel(model, isas=isas, flags=flags)
+    kernels = [k.family for k in compiled.emitted.kernels if k.task.operator.name in GATES]
+    assert kernels == ["recurrent vectors"] * len(cases())
+    for name, found in compiled.run(feeds).items():
+        for other in expected[name]:
+            np.testing.assert_allclose(found, other, rtol=2e-5, atol=2e-6, err_msg=name)
