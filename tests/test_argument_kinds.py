@@ -72,7 +72,9 @@ def test_inputs_are_a_mapping(given: Any) -> None:
             function(given)
 
 
-@pytest.mark.parametrize("given", [{"skip": [0]}, {"operators": "Relu"}, {"percentile": "a"}, {"samples": "a"}])
+@pytest.mark.parametrize(
+    "given", [{"skip": [0]}, {"skip": "conv"}, {"operators": "Relu"}, {"percentile": "a"}, {"samples": "a"}]
+)
 def test_messages_of_quantize(given: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=f"{next(iter(given))}: .* is required"):
         eqsat.quantize(_TEXT, SAMPLES, **given)

@@ -60,10 +60,6 @@ class Options:
             )
         for name in ("skip", "operators"):
             value = getattr(self, name)
-            if isinstance(value, str):
-                raise QuantizationError(
-                    "a list of names is required", place=f"option {name}", actual=repr(value), hint=f"[{value!r}]"
-                )
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
 

@@ -137,7 +137,7 @@ def _free(name: str, size: Sequence[int | None] | FreeSize, place: str) -> FreeS
             f"a size for the dimension `{name}` is required, a range (least, most) or (least, most, typical), or a "
             "list of sizes",
             place=place,
-            actual=repr(size),
+            actual=f"{size.least}..{size.most}" if isinstance(size, FreeSize) else repr(size),
             hint=f'such as dims={{"{name}": (1, 512, 128)}}, on the command line --dim {name}=1..512@128; '
             f'dims={{"{name}": [16, 128, 512]}}, --dim {name}=16,128,512',
         )
