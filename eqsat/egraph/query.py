@@ -71,9 +71,11 @@ class QueryBuilder:
         """All queries whose constructors occur; none if some operator does not."""
         matches = {id(m): m for root in roots for m in _matches(root)}
         tuples = {m.node for m in matches.values() if m.output}
-        options = [self._options(m, plain=m.node not in tuples) for m in matches.values()]
-        if not all(options):
-            return
+        options: list[list[Constructor]] = []
+        for match in matches.values():
+            options.append(self._options(match, plain=match.node not in tuples))
+            if not options[-1]:
+                return
         _limit(options)
         nodes = [m.node for m in matches.values()]
         for choice in itertools.product(*options):

@@ -36,7 +36,7 @@ from eqsat.rules.ast import Rule, Target
 
 @dataclass
 class _State:
-    """Run-time state of a clause."""
+    """Run-time state of a clause; ``sent`` once egglog knows it."""
 
     clause: CompiledClause
     answerer: Answerer
@@ -46,6 +46,7 @@ class _State:
     pending: int = 0
     banned_until: int = 0
     bans: int = 0
+    sent: bool = False
 
 
 class Saturation:
@@ -144,6 +145,9 @@ class Saturation:
             if name not in known:
                 engine.run_text(declare(constructor))
         self._composite_states = [self._state(c) for c in composites]
+        tables = engine.tables()
+        for state in [*self._states, *self._composite_states]:
+            self._send(state, tables)
         self._raw = bool(raw)
         if raw:
             engine.run_text(["(ruleset user)", *raw])
@@ -198,7 +202,6 @@ class Saturation:
     def _state(self, clause: CompiledClause) -> _State:
         if self.record:
             clause.record()
-        self.engine.run_text(clause.commands())
         return _State(clause, Answerer(clause, self.tables, self.places), self.statistics[clause.number - 2])
 
     # ---- running ----------------------------------------------------------------------------------
@@ -252,6 +255,10 @@ class Saturation:
                 continue
             if throttle and time.perf_counter() > self._end:
                 break
+            if not state.sent:
+                frozen = frozen or self.engine.tables()
+                if not self._send(state, frozen):
+                    continue
             active.append(state)
             if len(state.clause.query.roots) > 1:
                 frozen = frozen or self.engine.tables()
@@ -271,6 +278,15 @@ class Saturation:
             state.pending = 0
             changed |= self.engine.step(f"apply_{state.clause.key}")
         return changed
+
+    def _send(self, state: _State, tables: Mapping[str, Any]) -> bool:
+        """Gives a clause to egglog once each of its operators has an e-node: before, it cannot match, and most clauses
+        never can.
+        """
+        state.sent = all(len(tables[site.constructor.name].rows) for site in state.clause.query.sites)
+        if state.sent:
+            self.engine.run_text(state.clause.commands())
+        return state.sent
 
     def _gather(self, iteration: int) -> bool:
         """Runs the rules that gather constants to their fixed point: it takes as many steps as a sum has terms, and
@@ -323,9 +339,10 @@ class Saturation:
         self.engine.set_facts(facts)
 
     def clauses(self) -> Iterator[tuple[CompiledClause, Answerer]]:
-        """All clauses that could match, each with the answerer of its signatures."""
+        """All clauses whose operators have e-nodes, each with the answerer of its signatures."""
         for state in [*self._states, *self._composite_states]:
-            yield state.clause, state.answerer
+            if state.sent:
+                yield state.clause, state.answerer
 
     def count(self) -> int:
         """Number of e-nodes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from eqsat.errors import RuleError
@@ -250,8 +251,9 @@ def extent(pattern: Pattern | Template | None, seen: dict[int, tuple[int, int]] 
     return seen[id(pattern)]
 
 
+@lru_cache(maxsize=4096)
 def operators(*patterns: Pattern) -> tuple[OpKey, ...]:
-    """All operators that stand in patterns, each once."""
+    """All operators that stand in patterns, each once; cached, because many models use the same rules."""
     matches = (part for part in walk(patterns, operands, once=True) if isinstance(part, Match))
     return tuple(dict.fromkeys(op for match in matches for op in match.ops))
 

@@ -37,12 +37,34 @@ class Span:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Node:
-    """A part of a tree; each class of nodes is a frozen dataclass."""
+    """A part of a tree; each class of nodes is a frozen dataclass.
+
+    A node keeps its hash: trees are keys of caches, and a hash visits the whole tree.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+        cls.__hash__ = _kept(cls.__hash__)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hashes of strings differ between processes, so a file must not bring one along.
+        return {name: value for name, value in vars(self).items() if name != _HASH}
+
+
+_HASH = "_hash"
+
+
+def _kept(computed: Callable[[Any], int]) -> Callable[[Any], int]:
+    def kept(self: Node) -> int:
+        values = vars(self)
+        found = values.get(_HASH)
+        if found is None:
+            found = values[_HASH] = computed(self)
+        return found
+
+    return kept
 
 
 def parts(node: Node) -> list[Any]:

@@ -298,3 +298,31 @@ def test_a_name_may_be_read_before_the_node_that_it_names():
     found = {n.op.name: n for n in snapshot(saturation).nodes if n.kind == "composite"}
     assert {name: len(n.children) for name, n in found.items()} == {"later": 1, "same": 1}
     assert [n.op.name for n in found["later"].composite.body.nodes] == ["Relu", "Sigmoid"]
+
+
+def test_rules_match_operators_that_only_other_rules_make() -> None:
+    """egglog gets a clause once its operators have e-nodes, in whatever round that is, and never the others."""
+    graph = model("out = Relu(x)", "float[4] x")
+    rules = [
+        "rule third : exact\n  Abs(Neg(x)) => Exp(x)",
+        "rule second : exact\n  Max(x, y) => Abs(Neg(x))",
+        "rule first : exact\n  Relu(x) => Max(x, 0)",
+        "rule never : exact\n  Tanh(Relu(x)) => x",
+    ]
+    for order in (rules, rules[::-1]):
+        saturation = saturated(graph, "\n".join(order))
+        applied = {row.name: row.applied for row in saturation.statistics}
+        assert applied["never"] == 0
+        assert all(applied[name] for name in ("first", "second", "third"))
+        assert {clause.definition.name for clause, _ in saturation.clauses()} == {"first", "second", "third"}
+        assert operators(snapshot(saturation), graph) >= {"Relu", "Max", "Abs", "Exp"}
+
+
+def test_composites_match_operators_that_only_rules_make() -> None:
+    graph = model("out = Relu(x)", "float[4] x")
+    target = (
+        f"{NPU}\n    composite pair : exact\n        Abs(Neg(x))\n    composite other : exact\n        Tanh(Relu(x))\n"
+    )
+    saturation = saturated(graph, "rule r : exact\n  Relu(x) => Abs(Neg(x))", targets=target)
+    assert "npu.pair" in operators(snapshot(saturation), graph)
+    assert {clause.definition.name for clause, _ in saturation.clauses()} == {"r", "pair"}

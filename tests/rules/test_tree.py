@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
+
 from eqsat.rules.ast import Match, Name, Number, operands, plain
 from eqsat.rules.tree import parts, replaced, walk, without_places
 from tests.rules.reading import pattern, rule
@@ -47,3 +52,25 @@ def test_plain_patterns_of_alternatives() -> None:
     (operand,) = negation.args
     assert operand is not None
     assert [p.ops[0].name if isinstance(p, Match) else "" for p in plain(operand)] == ["Relu", "Tanh", ""]
+
+
+def test_equal_trees_have_one_hash() -> None:
+    found, same = (pattern("Add(Relu(x), y)") for _ in range(2))
+    assert found is not same
+    assert found == same
+    assert hash(found) == hash(same) == hash(found)
+    assert hash(found) != hash(pattern("Add(Relu(x), z)"))
+    assert hash(replaced(found, lambda node: node)) == hash(found)
+
+
+def test_a_stored_tree_does_not_bring_its_hash() -> None:
+    """Strings have other hashes in another process."""
+    tree = pattern("Add(Relu(x), y)")
+    hash(tree)
+    program = (
+        "import pickle, sys; from tests.rules.reading import pattern; "
+        "tree = pickle.load(sys.stdin.buffer); assert tree in {pattern('Add(Relu(x), y)')}"
+    )
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", program], input=pickle.dumps(tree), env=environment, check=True)
