@@ -164,7 +164,7 @@ def test_scales_fold_into_large_weights_only_where_they_fit(weight, scale, folds
     x = eqsat.input("x", (1, 70, 3, 3), "float16")
     w = np.full(LARGE, weight, np.float16)
     w[0, 1:] = 1e-6 if weight == 1 else weight
-    result = optimized(op.Conv(x, w) * np.float16(scale), rules=None)
+    result = optimized(op.Conv(x, w) * np.float16(scale))
     kinds = [n.op_type for n in result.model.graph]
     assert kinds == (["Conv"] if folds else ["Conv", "Mul"])
     if not folds:

@@ -50,7 +50,7 @@ def test_four_x_whatever_comes_first(order: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("asked", [rules(TWICE + MERGE), None], ids=["two rules", "shipped rules"])
 def test_four_x_without_a_rule_for_it(asked: list[Rule] | None) -> None:
-    result = eqsat.optimize(doubled(), rules=asked or (), default_rules=asked is None)
+    result = eqsat.optimize(doubled(), rules=asked or [], default_rules=asked is None)
     assert listing(result.model.graph) in (["x4 = Mul(x, 4)"], ["x4 = Mul(4, x)"])
     check_values(doubled(), result, rtol=0)
 
@@ -277,6 +277,6 @@ def test_the_factored_form_comes_back_from_the_distributed_one() -> None:
     five = np.float32(5)
     model = eqsat.graph({"out": (x * five + y * five) + z * five})
     for asked in (rules(FACTOR), None):
-        result = eqsat.optimize(model, rules=asked or (), default_rules=asked is None)
+        result = eqsat.optimize(model, rules=asked or [], default_rules=asked is None)
         assert operators(result.model.graph) == ["Add", "Add", "Mul"]
         check_values(model, result, rtol=1e-6)
