@@ -44,6 +44,7 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     "attention": float_probes.transformer,
     "matrix products": float_probes.products,
     "small products": float_probes.small_products,
+    "recurrent networks": float_probes.recurrent,
     "elementwise operators": float_probes.elementwise,
     "small elementwise operators": float_probes.small_elementwise,
     "quantized convolutions": other_probes.quantized,

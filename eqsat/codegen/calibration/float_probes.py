@@ -178,6 +178,21 @@ def _layers(networks: Sequence[Sequence[int]], seed: int) -> ir.Model:
     return graph(outputs)
 
 
+def recurrent() -> ir.Model:
+    """LSTM, GRU and RNN of one sample and of several; their weights take 50 KB to 5 MB."""
+    w = draw(11)
+    outputs = []
+    for operator, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        for steps, batch, features, n in (
+            (30, 1, 32, 64), (50, 1, 64, 128), (20, 1, 256, 256), (10, 8, 128, 256), (1, 1, 128, 128), (8, 1, 512, 512),
+        ):  # fmt: skip
+            x = op.Relu(input(f"{operator}{steps}_{batch}_{n}", (steps, batch, features)))
+            weights = w(1, gates * n, features), w(1, gates * n, n), w(1, 2 * gates * n)
+            _, state, *_ = getattr(op, operator)(x, *weights, hidden_size=n)
+            outputs.append(op.ReduceMean(state, np.array([0, 1, 2]), keepdims=0))
+    return graph(outputs)
+
+
 def small_elementwise() -> ir.Model:
     """Chains on vectors that stay in the caches: 4 to 200 KB."""
     return _chains(((64, 4), (64, 14), (256, 7), (256, 14)), (32, 96), 8)

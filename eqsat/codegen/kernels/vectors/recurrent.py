@@ -7,6 +7,7 @@ packed when the program is generated. Both directions run the same code, which t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -135,8 +136,9 @@ def _apply(activation: Activation, v: str) -> str:
 
 def _generate(task: Task, isa: Isa) -> Kernel:
     kind, x, found = task.operator.name, task.view(0), _products(task)
-    time, batch, features = x.shape
-    directions, gates, n = found[0].matrices.shape[0], found[0].matrices.shape[1], task.inputs[2].shape[2]
+    time, batch = x.shape[:2]
+    directions, gates, _ = found[0].matrices.shape
+    n = found[1].matrices.shape[2]
     constants = [product.packed() for product in found]
 
     def product(number: int, source: str, pixels: list[Axis], stride: int, target: str) -> str:
@@ -194,7 +196,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         states=states,
         outputs=outputs,
         parts=parts,
-        f=[lambda v, a=a: _apply(a, v) for a in _found(task)[0]],
+        f=[partial(_apply, a) for a in _found(task)[0]],
     )
     body, helpers = finish(text, isa)
     scratch = 4 * batch * (time * gates + gates + 3 * n)

@@ -40,7 +40,9 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def built(kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], seed: int) -> tuple[onnx.ModelProto, Any]:
+def built(
+    kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], seed: int
+) -> tuple[onnx.ModelProto, Any]:
     """A model of one node, and its inputs."""
     rng = np.random.default_rng(seed)
     time, batch, features, n = shape
@@ -71,21 +73,18 @@ def built(kind: str, shape: tuple[int, int, int, int], way: Mapping[str, Any], s
         attributes["linear_before_reset"] = way.get("after", 0)
     results = [name if k in only else "" for k, name in enumerate(names)]
     node = helper.make_node(kind, operands, results, **attributes)
+    shapes = {"y": (time, d, batch, n), "h": (d, batch, n), "c": (d, batch, n)}
     graph = helper.make_graph(
         [node],
         "recurrent",
         [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in feeds.items()],
-        [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, (time, d, batch, n) if name == "y" else (d, batch, n))
-            for name in results
-            if name
-        ],
+        [helper.make_tensor_value_info(k, TensorProto.FLOAT, shapes[k]) for k in results if k],
         [numpy_helper.from_array(v, k) for k, v in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), feeds
 
 
-def cases() -> dict[str, tuple[onnx.ModelProto, Any]]:
+def cases() -> dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
     """Every kind in every shape, by turns in one of the ways."""
     found = {}
     kinds = [("RNN", {}), ("GRU", {}), ("GRU", {"after": 1}), ("LSTM", {})]
@@ -107,7 +106,8 @@ def joined() -> tuple[ir.Model, dict[str, np.ndarray], dict[str, list[np.ndarray
     for number, (_, (model, given)) in enumerate(cases().items()):
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         names = [f"k{number}_{o.name}" for o in model.graph.output]
-        for name, array, other in zip(names, session.run(None, given), Executor(load(model)).run(given).values(), strict=True):
+        executed = Executor(load(model)).run(given).values()
+        for name, array, other in zip(names, session.run(None, given), executed, strict=True):
             expected[name] = [array, np.asarray(other)]
         feeds |= {f"k{number}_{name}": array for name, array in given.items()}
         model = onnx.compose.add_prefix(model, f"k{number}_")
