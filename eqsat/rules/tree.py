@@ -56,7 +56,7 @@ class Node:
 _HASH = "_hash"
 
 
-def _kept(computed: Callable[[Any], int]) -> Callable[[Any], int]:
+def _kept(computed: Callable[[Any], int]) -> Any:
     def kept(self: Node) -> int:
         values = vars(self)
         found = values.get(_HASH)
