@@ -128,3 +128,13 @@ def test_values(isa: Isa) -> None:
     for name, found in compiled.run(feeds).items():
         for other in expected[name]:
             np.testing.assert_allclose(found, other, rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_threads_share_directions(kind: str) -> None:
+    model, feeds = built(kind, (40, 4, 64, 128), WAYS["both"], 3)
+    alone, shared = CModel(load(model)), CModel(load(model), threads=2)
+    assert shared.emitted.shared == 1
+    expected = alone.run(feeds)
+    for name, found in shared.run(feeds).items():
+        np.testing.assert_array_equal(found, expected[name], err_msg=name)
