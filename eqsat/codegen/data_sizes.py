@@ -271,6 +271,11 @@ class DataSizes:
         if size is None:
             count = Tensor(f"{call.label(0)}_count", _INT64, ())
             self._made("RangeSize", call, {}, self._tensors(call, call.operands), [count])
+            declared = call.types[0]
+            if declared is not None and declared.shape is not None and isinstance(declared.shape[0], int):
+                # The model says how many there are, and the program compares.
+                self.sizes.reading(count, [declared.shape[0]], self._nodes)
+                return call
             start, limit, delta = (
                 self.sizes.ranges.of(x) or (-LARGEST, LARGEST) for x in call.operands if x is not None
             )

@@ -259,6 +259,17 @@ def test_sizes_that_do_not_fit_end_the_run() -> None:
         compiled.run({"x": np.ones(6, F), "z": np.ones(3, F)})
 
 
+def test_a_declared_size_bounds_what_data_decides() -> None:
+    text = "(int32 x) => (float[10] y) {f = Cast<to=1>(x) r = Range(z, f, o) y = Exp(r)} <float z = {0}, float o = {1}>"
+    compiled = CModel(load(model(text)))
+    np.testing.assert_allclose(
+        compiled.run({"x": np.array(10, np.int32)})["y"], np.exp(np.arange(10, dtype=F)), rtol=1e-6
+    )
+    for count in (9, 11):
+        with pytest.raises(ExecutionError, match="sizes within the bounds"):
+            compiled.run({"x": np.array(count, np.int32)})
+
+
 def test_a_shape_that_does_not_fit_ends_the_run() -> None:
     compiled = CModel(load(model(CASES["reshaped"][0])))
     assert compiled.emitted.arena < 2000
