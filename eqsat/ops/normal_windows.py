@@ -119,9 +119,8 @@ def _transposed(
                 return {}
             total += strides[i] * length - wanted[-rank:][i]
         if total < 0:
-            if wanted is None:
-                return {}  # the specification and ONNX Runtime disagree on the size: it stays theirs to decide
-            extra[i] -= total
+            # Where windows do not reach as far as ``auto_pad`` wants, the result ends with the last of them.
+            extra[i] -= total if wanted is not None else 0
             total = 0
             if extra[i] >= max(strides[i], dilations[i]):
                 return {}

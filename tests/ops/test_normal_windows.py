@@ -29,12 +29,7 @@ def _check(node: onnx.NodeProto, x: np.ndarray, weights: dict[str, np.ndarray]) 
     model = load(original)
     normal = model.graph[0]
     rank = x.ndim - 2
-    transposed_same = node.op_type == "ConvTranspose" and any(
-        k < s for k, s in zip(normal.attributes["kernel_shape"].value, normal.attributes["strides"].value, strict=True)
-    )
-    if transposed_same and "output_shape" not in [a.name for a in node.attribute]:
-        pass  # smaller than its stride, a kernel cannot reach the size that SAME asks for
-    elif "ceil_mode" not in normal.attributes or normal.attributes["ceil_mode"].value == 0:
+    if "ceil_mode" not in normal.attributes or normal.attributes["ceil_mode"].value == 0:
         assert "auto_pad" not in normal.attributes or normal.attributes["auto_pad"].value == "NOTSET"
         assert len(normal.attributes["pads"].value) == 2 * rank
     assert len(normal.attributes["kernel_shape"].value) == rank

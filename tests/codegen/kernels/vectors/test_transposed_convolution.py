@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import onnx_ir as ir
+import onnxruntime
 import pytest
 
+import eqsat
 from eqsat.codegen.isa import SCALAR
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import SANITIZERS, UNIT, Case, run, step
@@ -196,3 +199,21 @@ def test_a_parameter_of_each_channel_after_merged_phases():
     case.operands, case.constant_operands, case.steps = [slope], frozenset({0}), [step("PRelu", 0, 1)]
     case.expected = np.where(case.expected < 0, case.expected * slope, case.expected)
     run([case])
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "strides", "extra"), [((1, 1), (3, 3), (0, 0)), ((2, 1), (3, 2), (1, 0))])
+def test_windows_that_do_not_reach_the_size_of_auto_pad(
+    kernel: tuple[int, int], strides: tuple[int, int], extra: tuple[int, int], mode: str
+) -> None:
+    # ONNX's types and ONNX Runtime end with the last window; the program must not write beyond that.
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 6, 5, 4)).astype(np.float32), rng.standard_normal((6, 2, *kernel)).astype(np.float32)
+    attributes = {"kernel_shape": kernel, "strides": strides, "output_padding": extra, "auto_pad": mode, "group": 3}
+    y = eqsat.op.ConvTranspose(eqsat.input("x", x.shape), w, **attributes)
+    model = eqsat.graph({"y": y})
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x})
+    for backend in ("numpy", "c"):
+        found = eqsat.run(model, {"x": x}, backend=backend)["y"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
