@@ -92,7 +92,7 @@ def _defined(nodes: Iterable[ir.Node]) -> Iterator[ir.Value]:
         yield from node.outputs
         for body in subgraphs(node):
             yield from body.inputs
-            yield from body.initializers.values()
+            yield from tuple(body.initializers.values())  # the caller may rename them
             yield from _defined(body)
 
 

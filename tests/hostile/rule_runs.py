@@ -52,7 +52,7 @@ def run(content: bytes, suffix: str) -> Outcome:
         model.write_text(MODEL, "utf-8")
         given.write_bytes(content)
         said = Path(folder, "said")
-        option = ["-t", str(given)] if suffix == ".target" else ["--no-default-rules", "-r", str(given)]
+        option = ["-t", str(given)] if suffix == ".target" else ["--no-default-rules", "--trust", "-r", str(given)]
         arguments = ["optimize", str(model), *option, "-o", str(out), "--report", str(Path(folder, "report.json"))]
         child = _SERVER.Process(target=_child, args=(arguments, said))
         child.start()

@@ -151,7 +151,6 @@ def test_constants_have_the_range_of_their_values():
         ({"method": "minmx"}, "did you mean `minmax`"),
         ({"activation": "int16"}, "one of uint8, int8 is required; got 'int16'"),
         ({"percentile": 0.1}, "a percentile above 50, at most 100, is required; got 0.1"),
-        ({"skip": "conv1"}, r"option skip: a list of names is required; got 'conv1'\n  hint: \['conv1'\]"),
     ],
 )
 def test_wrong_options(options, message: str):
