@@ -22,6 +22,7 @@ import numpy as np
 
 from eqsat.extract.milp.derivations import NOTHING, Fact, Facts, union
 from eqsat.extract.milp.highs import Rows
+from eqsat.extract.milp.landmarks import add_landmark_rows
 
 LEAST_VIOLATION = 1e-5
 PER_FACT = 10
@@ -38,19 +39,20 @@ class Implications:
         self.graph = graph
         self._below_option: dict[tuple[int, int], frozenset[int]] = {}
 
-    def rows(self, x: np.ndarray) -> Rows:
-        """Rows that a point violates, of the first kind for which there are any."""
+    def rows(self, x: np.ndarray, thorough: bool = False) -> Rows:
+        """Rows that a point violates: of the first kind for which there are any, or, if thorough, of all kinds."""
         values: list[float] = x.tolist()
         facts = self.graph.facts
         activity: list[float] = [sum([values[column] for column in fact.columns]) for fact in facts]
         weights: list[list[float]] = [
             [sum([values[column] for column in option.columns]) for option in fact.options] for fact in facts
         ]
-        for find in (self._need_rows, self._support_rows, self._cut_rows):
-            rows = find(activity, weights)
-            if rows.count:
-                return rows
-        return Rows()
+        found = Rows()
+        for find in (self._need_rows, self._support_rows, self._cut_rows, self._landmark_rows):
+            find(activity, weights, found)
+            if found.count and not thorough:
+                break
+        return found
 
     def _below(self, fact: int, option: int) -> frozenset[int]:
         """The facts that one way to derive a fact needs."""
@@ -61,9 +63,8 @@ class Implications:
             self._below_option[fact, option] = found
         return found
 
-    def _need_rows(self, activity: list[float], weights: list[list[float]]) -> Rows:
+    def _need_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
         needs: Sets = [fact.needs for fact in self.graph.facts]
-        rows = Rows()
         for number, fact in enumerate(self.graph.facts):
             if activity[number] <= LEAST_VIOLATION:
                 continue
@@ -76,12 +77,10 @@ class Implications:
             for other in _nearest(excess, needs):
                 left = [o for o in range(len(fact.options)) if other in self._below(number, o)]
                 _add(rows, fact, left, self.graph.facts[other].columns)
-        return rows
 
-    def _support_rows(self, activity: list[float], weights: list[list[float]]) -> Rows:
+    def _support_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
         facts = self.graph.facts
         needs = self._support_needs(activity, weights)
-        rows = Rows()
         for number, fact in enumerate(facts):
             if activity[number] <= LEAST_VIOLATION:
                 continue
@@ -112,7 +111,6 @@ class Implications:
                 gained = sum(weights[number][o] for o in left) - sum(weights[f][o] for f, o in ways)
                 if len(ways) <= WIDEST and gained > LEAST_VIOLATION + (activity[other] if other != NO_FACT else 0.0):
                     _add(rows, fact, left, [column for columns in right for column in columns])
-        return rows
 
     def _support_needs(self, activity: list[float], weights: list[list[float]]) -> Sets:
         """Needs if only columns above zero can be used; without facts that hold anyway, and from those on upwards.
@@ -170,12 +168,11 @@ class Implications:
                     ways.add((fact, o))
         return ways
 
-    def _cut_rows(self, activity: list[float], weights: list[list[float]]) -> Rows:
+    def _cut_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
         facts = self.graph.facts
         # A cut of options, by (fact, option), and its weight; (fact, -1) stands for the fact's own columns.
         cuts: list[frozenset[tuple[int, int]]] = [frozenset(((number, -1),)) for number in range(len(facts))]
         weight_of = list(activity)
-        rows = Rows()
         for number, fact in enumerate(facts):
             if activity[number] <= LEAST_VIOLATION or not fact.options:
                 continue
@@ -200,7 +197,9 @@ class Implications:
                 )
             elif weight <= activity[number] + LEAST_VIOLATION:
                 cuts[number], weight_of[number] = cut, weight
-        return rows
+
+    def _landmark_rows(self, activity: list[float], weights: list[list[float]], rows: Rows) -> None:
+        add_landmark_rows(self.graph, activity, weights, rows)
 
 
 def _nearest(excess: dict[int, float], needs: Sets) -> list[int]:

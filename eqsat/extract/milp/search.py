@@ -1,7 +1,7 @@
 """Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
 The relaxation is solved repeatedly with the rows that it violates (``eqsat.extract.milp.implied``, ``acyclic``,
-``launches``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise zones and
+``launches``, ``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise zones and
 e-nodes that no program better than the incumbent can use are dropped, and HiGHS branches on the rest. A solution that
 turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on
 the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its
@@ -22,6 +22,7 @@ from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import Outcome, Program, Rows
 from eqsat.extract.milp.implied import Implications
+from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Problem
 from eqsat.extract.programs.greedy import guided
@@ -58,6 +59,7 @@ class Search:
             return self.best.closed(self.gap)
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
+        self.joins = Joins(self.formulation, self.launches.zones)
         self.acyclicity = Acyclicity(self.formulation)
         graphs = [unplaced_facts(self.formulation)]
         if len(self.problem.targets) > 1:
@@ -82,9 +84,10 @@ class Search:
         self._idle: set[int] = set()
         self.seconds["model"] = time.perf_counter() - clock
         clock = time.perf_counter()
-        closed = self._cut()
-        while not closed and self._probe():
-            closed = self._cut()
+        closed = self._cut_and_probe()
+        # The rows that count connected pieces are many, and most networks close without them.
+        if not closed and self._add(self.joins.first_rows()):
+            closed = self._cut_and_probe()
         self.seconds["relaxation"] = time.perf_counter() - clock
         clock = time.perf_counter()
         if not closed:
@@ -95,9 +98,16 @@ class Search:
     def _left(self) -> float:
         return self.deadline - time.perf_counter()
 
+    def _cut_and_probe(self) -> bool:
+        closed = self._cut()
+        while not closed and self._probe():
+            closed = self._cut()
+        return closed
+
     def _cut(self) -> bool:
         """Cutting planes until the relaxation is a program, or they stop helping."""
         history: list[float] = []
+        thorough = False
         while self._left() > 0:
             outcome = self.program.relaxation(self._left())
             if outcome.x is None or outcome.status != "optimal":
@@ -106,7 +116,7 @@ class Search:
             if self.best.closed(self.gap):
                 return True
             self.point = x = outcome.x
-            count = self._violated(x)
+            count = self._violated(x, thorough)
             whole = np.abs(x - np.round(x))[self.formulation.integer].max(initial=0.0) < INTEGRAL
             if whole:
                 # Even if rows were violated: every program found may become the incumbent.
@@ -120,8 +130,11 @@ class Search:
             gain = outcome.value - history[-STALLED_ROUNDS] if len(history) >= STALLED_ROUNDS else np.inf
             least = min(0.1, STALLED_GAIN * self.problem.nodes)
             if gain < least * (self.best.cost * self.scale - outcome.value) and not whole:
-                self._fix(outcome)
-                return False
+                if thorough:
+                    self._fix(outcome)
+                    return False
+                thorough = True
+                history.clear()
         return False
 
     def _add(self, rows: Rows) -> int:
@@ -138,7 +151,7 @@ class Search:
         cost = cost_of(self.problem, choices)
         self.best.offer(step, choices, cost.total)
         idle = [c for c in computed if c not in choices and c not in self._idle]
-        rows = self._add(self.launches.program_rows(x, choices, cost.staging))
+        rows = self._add(self.joins.rows(x)) or self._add(self.launches.program_rows(x, choices, cost.staging))
         if rows and idle:
             self._idle.update(idle)
             rows += self._add(self.acyclicity.unread_rows(idle))
@@ -199,15 +212,22 @@ class Search:
                 return outcome.status == "infeasible"
             if outcome.bound >= cutoff:
                 return True
-            if outcome.value - value < LEAST_PROBE_GAIN * (cutoff - outcome.value) or not self._violated(outcome.x):
+            if outcome.value - value < LEAST_PROBE_GAIN * (cutoff - outcome.value) or not self._violated(
+                outcome.x, False
+            ):
                 return False
             value = outcome.value
         return False
 
-    def _violated(self, x: np.ndarray) -> int:
-        """Add the rows that a point violates; their number."""
-        count = sum(self._add(implications.rows(x)) for implications in self.implications)
-        return count + self._add(self.launches.chain_rows(x)) + self._add(self.acyclicity.cycle_rows(x))
+    def _violated(self, x: np.ndarray, thorough: bool) -> int:
+        """Add the rows that a point violates, the first kinds found or all kinds; their number."""
+        count = sum(self._add(implications.rows(x, thorough)) for implications in self.implications)
+        return (
+            count
+            + self._add(self.launches.chain_rows(x))
+            + self._add(self.joins.rows(x))
+            + self._add(self.acyclicity.cycle_rows(x))
+        )
 
     def _branch(self) -> bool:
         """Branch and cut, again as long as solutions add rows."""
@@ -223,13 +243,18 @@ class Search:
                 return True
             if not rows:
                 return False
+            # With a better incumbent, more columns can be dropped.
+            if self._cut():
+                return True
         return False
 
     def _start(self) -> np.ndarray | None:
         if self.best.choices is None:
             return None
         point = self.formulation.encode(self.best.choices)
-        counts = self.launches.counts(self.best.choices, cost_of(self.problem, self.best.choices).staging)
+        staging = cost_of(self.problem, self.best.choices).staging
+        self.joins.encode(point, self.best.choices, staging)
+        counts = self.launches.counts(self.best.choices, staging)
         for column, count in counts.items():
             point[column] = count
         return point

@@ -115,7 +115,7 @@ class Zones:
         groups: dict[int, list[int]] = {}
         for klass in np.flatnonzero(formulation.made[:, target] >= 0).tolist():
             groups.setdefault(sets.find(klass), []).append(klass)
-        columns = formulation.new(np.full(len(groups), problem.dispatch[target]), upper=np.inf).tolist()
+        columns = formulation.new(np.full(len(groups), problem.dispatch[target]), True, np.inf).tolist()
         for classes, column in zip(groups.values(), columns, strict=True):
             self.of[classes, target] = len(self.all)
             self.all.append(Zone(target, classes, column))

@@ -13,6 +13,7 @@ from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
 from eqsat.extract.milp.formulation import Formulation
 from eqsat.extract.milp.highs import Program, Rows
 from eqsat.extract.milp.implied import Implications
+from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.reduce.dominators import Dominators, least_cost, members
@@ -34,12 +35,15 @@ class Known:
         self.dominators = Dominators(problem)
         self.formulation = Formulation(problem, self.dominators)
         self.launches = Launches(self.formulation)
+        self.joins = Joins(self.formulation, self.launches.zones)
         self.points = np.array([self.point(chosen) for chosen in self.programs])
 
     def point(self, chosen: dict[int, Choice]) -> np.ndarray:
         point = self.formulation.encode(chosen)
-        for column, count in self.launches.counts(chosen, cost_of(self.problem, chosen).staging).items():
+        staging = cost_of(self.problem, chosen).staging
+        for column, count in self.launches.counts(chosen, staging).items():
             point[column] = count
+        self.joins.encode(point, chosen, staging)
         return point
 
     def satisfy(self, rows: Rows) -> None:
@@ -68,6 +72,7 @@ def test_rows_hold_for_all_programs(seed: int) -> None:
         acyclicity = Acyclicity(formulation)
         known.satisfy(acyclicity.pair_rows())
         known.satisfy(acyclicity.unread_rows(range(known.problem.classes)))
+        known.satisfy(known.joins.first_rows())
         graphs = [Implications(unplaced_facts(formulation)), Implications(placed_facts(formulation))]
         program = Program(
             formulation.cost / max(formulation.cost.max(), 1e-9),
@@ -76,11 +81,14 @@ def test_rows_hold_for_all_programs(seed: int) -> None:
             formulation.integer,
             formulation.rows,
         )
-        for _ in range(ROUNDS):
+        for turn in range(ROUNDS):
+            if turn == 2:
+                program.add(known.joins.first_rows())
             outcome = program.relaxation()
             assert outcome.x is not None
-            found = [graph.rows(outcome.x) for graph in graphs]
+            found = [graph.rows(outcome.x, thorough=turn > 2) for graph in graphs]
             found += [acyclicity.cycle_rows(outcome.x), known.launches.chain_rows(outcome.x)]
+            found.append(known.joins.rows(outcome.x))
             chosen = needed(known.problem, formulation.decode(outcome.x))
             if chosen is not None and np.abs(outcome.x - outcome.x.round()).max() < 1e-6:
                 found.append(known.launches.program_rows(outcome.x, chosen, cost_of(known.problem, chosen).staging))
@@ -100,7 +108,10 @@ def test_rows_from_arbitrary_points_hold_too(seed: int) -> None:
         graphs = [Implications(unplaced_facts(formulation)), Implications(placed_facts(formulation))]
         for share in (0.2, 0.5):
             x = rng.choice([0.0, 0.25, 0.5, 1.0], size=formulation.columns, p=[1 - share, *[share / 3] * 3])
-            for rows in (*(graph.rows(x) for graph in graphs), acyclicity.cycle_rows(x), known.launches.chain_rows(x)):
+            found = [graph.rows(x, thorough) for graph in graphs for thorough in (False, True)]
+            known.joins.first_rows()
+            found += [acyclicity.cycle_rows(x), known.launches.chain_rows(x), known.joins.rows(x)]
+            for rows in found:
                 known.satisfy(rows)
 
 
@@ -175,3 +186,67 @@ def test_a_diamond_is_not_halved() -> None:
         formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
     )
     assert program.relaxation().value == pytest.approx(11.0)
+
+
+def test_thirds_of_a_product_are_not_enough() -> None:
+    """A product whose factors come fused or separate: a third of each way takes only two thirds of one factor."""
+    # Classes: 0 input; 1, 2 the factors; 3 a factor with its activation; 4 the product.
+    rows = [(0, (), 0.0), (1, (0,), 9.0), (2, (0,), 9.0), (3, (0,), 9.0), (3, (2,), 1.0)]
+    rows += [(4, (1, 3), 1.0), (4, (0, 3), 9.0), (4, (1, 2), 1.0)]
+    problem = Problem(
+        ("cpu",),
+        5,
+        np.array([row[0] for row in rows]),
+        tuple(row[1] for row in rows),
+        np.array([[row[2]] for row in rows]),
+        np.zeros((5, 1)),
+        np.zeros((5, 1)),
+        np.zeros(1),
+        (4,),
+    )
+    dominators = Dominators(problem)
+    formulation = Formulation(problem, dominators)
+    implications = Implications(unplaced_facts(formulation))
+    program = Program(
+        formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
+    )
+    for _ in range(20):
+        outcome = program.relaxation()
+        assert outcome.x is not None
+        rows_of = implications.rows(outcome.x)
+        if not rows_of.count:
+            break
+        program.add(rows_of)
+    assert outcome.value == pytest.approx(min(cost(problem, chosen) for chosen in programs(problem)))
+
+
+def test_regions_that_wait_for_each_other_are_counted() -> None:
+    """The network of ``eqsat.extract.regions.stages``: with its pieces alone, the count would be one too small."""
+    wide = [(0, ()), (1, (0,)), (2, (0,)), (3, (2,)), (4, (1, 2)), (5, (1, 3)), (6, (4, 5))]
+    price = np.array([[0.0, np.inf], *[[9.0, 1.0]] * 6])
+    price[3] = [1.0, np.inf]
+    problem = Problem(
+        ("cpu", "npu"),
+        7,
+        np.arange(7),
+        tuple(row[1] for row in wide),
+        price,
+        np.zeros((7, 2)),
+        np.zeros((7, 2)),
+        np.array([0.0, 2.0]),
+        (6,),
+    )
+    known = Known(problem)
+    formulation = known.formulation
+    program = Program(
+        formulation.cost, np.zeros(formulation.columns), formulation.upper, formulation.integer, formulation.rows
+    )
+    program.add(known.joins.first_rows())
+    for _ in range(30):
+        outcome = program.integer()
+        assert outcome.x is not None
+        rows = known.joins.rows(outcome.x)
+        if not rows.count:
+            break
+        program.add(rows)
+    assert outcome.value == pytest.approx(min(cost(problem, chosen) for chosen in known.programs))

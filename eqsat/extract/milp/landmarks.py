@@ -1,0 +1,126 @@
+"""Landmarks: sets of columns of which every derivation of a fact takes at least one, found by maximum flow.
+
+Take any set S of facts that contains a fact c. Whoever derives c and follows, from fact to fact, an input that is in S,
+comes in the end to an option none of whose inputs is in S: those options are a landmark of c, so the activity of c is
+at most theirs. If each option may be left by one input only, the cheapest S is a minimum cut (Helmert and Domshlak
+2009, "Landmarks, critical paths and abstractions"); which input that is, is tried in several ways. Where a product
+has two factors, and each of them comes fused or separate, the relaxation takes a third of each way, and only landmarks
+of one factor say that this is too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from eqsat.extract.milp.derivations import Facts
+from eqsat.extract.milp.highs import Rows
+
+LEAST_VIOLATION = 1e-3
+PRESENT = 1e-6
+LARGEST = 300
+"""Facts of one flow."""
+WIDEST = 40
+SINK = -1
+
+Choose = Callable[[list[int]], int]
+
+
+def add_landmark_rows(graph: Facts, activity: Sequence[float], weights: Sequence[Sequence[float]], rows: Rows) -> None:
+    """Add rows that a point violates, at most one for each fact.
+
+    Args:
+        graph: The facts.
+        activity: Per fact.
+        weights: Per fact and option.
+        rows: To be extended.
+    """
+    seen: set[tuple[int, ...]] = set()
+    choices: list[Choose] = [
+        lambda reads: reads[0],
+        lambda reads: reads[-1],
+        lambda reads: min(reads, key=lambda other: (activity[other], other)),
+        lambda reads: max(reads, key=lambda other: (activity[other], other)),
+        min,
+        max,
+    ]
+    for number, fact in enumerate(graph.facts):
+        used = sum(weight > PRESENT for weight in weights[number])
+        if activity[number] <= LEAST_VIOLATION or used < 2:
+            continue
+        for choose in choices:
+            reached = _source_side(graph, number, activity, weights, choose)
+            if reached is None:
+                continue
+            left = [
+                (f, o)
+                for f in sorted(reached)
+                for o, option in enumerate(graph.facts[f].options)
+                if not any(other in reached for other in option.reads)
+            ]
+            if len(left) > WIDEST or sum(weights[f][o] for f, o in left) > activity[number] - LEAST_VIOLATION:
+                continue
+            columns = sorted(column for f, o in left for column in graph.facts[f].options[o].columns)
+            key = (number, *columns)
+            if key not in seen:
+                seen.add(key)
+                values = np.concatenate([np.ones(len(fact.columns)), -np.ones(len(columns))])
+                rows.add([*fact.columns, *columns], values, -np.inf, 0.0)
+            break
+
+
+def _source_side(
+    graph: Facts, source: int, activity: Sequence[float], weights: Sequence[Sequence[float]], choose: Choose
+) -> set[int] | None:
+    """The facts on the source's side of a minimum cut; None if the flow is the activity of the source.
+
+    Facts that are as active as the source are sinks, for a cut beyond them is a landmark of theirs.
+    """
+    enough = activity[source] - LEAST_VIOLATION
+    room: dict[int, dict[int, float]] = {source: {}}
+    todo = [source]
+    while todo:
+        fact = todo.pop()
+        for option, weight in zip(graph.facts[fact].options, weights[fact], strict=True):
+            if weight <= PRESENT:
+                continue
+            inner = [r for r in option.reads if r != source and not graph.always[r] and activity[r] < enough]
+            to = choose(inner) if inner else SINK
+            if to not in room:
+                if len(room) > LARGEST:
+                    return None
+                room[to] = {}
+                if to != SINK:
+                    todo.append(to)
+            room[fact][to] = room[fact].get(to, 0.0) + weight
+            room[to].setdefault(fact, 0.0)
+    total = 0.0
+    while total < enough:
+        path, reached = _augmenting(room, source)
+        if not path:
+            return reached
+        amount = min(room[a][b] for a, b in path)
+        for a, b in path:
+            room[a][b] -= amount
+            room[b][a] = room[b].get(a, 0.0) + amount
+        total += amount
+    return None
+
+
+def _augmenting(room: dict[int, dict[int, float]], source: int) -> tuple[list[tuple[int, int]], set[int]]:
+    """A shortest path with room to the sink, or none, and the facts that have been reached."""
+    come: dict[int, int] = {source: source}
+    queue = [source]
+    for fact in queue:
+        for to, left in room[fact].items():
+            if left > PRESENT and to not in come:
+                come[to] = fact
+                if to == SINK:
+                    path = []
+                    while to != source:
+                        path.append((come[to], to))
+                        to = come[to]
+                    return path, set()
+                queue.append(to)
+    return [], set(come)
