@@ -113,7 +113,8 @@ def optimize(
             operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
-        time_limit: Seconds for saturation and extraction; then the best so far is the result.
+        time_limit: Seconds for saturation and extraction; then the best so far is the result. Extraction does the
+            work of a third of them, so that a busy machine finds the same program.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of the memory that the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.

@@ -71,7 +71,7 @@ class Result:
         cost: Seconds by the cost model: kernels, copies and the dispatch of regions.
         baseline_cost: Seconds of the input as it stands, wholly on the host.
         bound: No program in the e-graph costs less.
-        stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ``"size limit"``, ...
+        stop_reason: Of the extraction: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ...
         regions: In execution order, host pieces too.
         seconds: CPU seconds by stage.
         summary: The contents of a report.

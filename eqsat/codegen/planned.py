@@ -169,7 +169,7 @@ class Bodies:
             first.conversions + sum(chosen.conversions for chosen, _ in self._executed),
             first.cost - rest + sum(times * chosen.cost for chosen, times in self._executed),
             max(first.bound - rest, 0.0) + sum(times * chosen.bound for chosen, times in self._executed),
-            "time limit" if "time limit" in stopped else first.stop_reason,
+            next((reason for reason in ("time limit", "work limit") if reason in stopped), first.stop_reason),
         )
 
 

@@ -50,7 +50,8 @@ class Selection:
         conversions: How many tensors are converted from one layout to the other, by a pass over memory each.
         cost: Seconds by the host's file, of all that runs on it.
         bound: No program in the e-graph costs less; 0 where the model came with the choice.
-        stop_reason: ``"optimal"``, ``"time limit"``, or ``"given"``: the model was optimized for this host.
+        stop_reason: ``"optimal"``, ``"work limit"``, ``"time limit"``, or ``"given"``: the model was optimized
+            for this host.
     """
 
     kernels: Mapping[str, int]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from eqsat.extract.cost import needed, program_cost
+from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Choice, Problem
@@ -30,14 +31,14 @@ class PartwiseSearch:
         self,
         problem: Problem,
         start: Mapping[int, Choice] | None,
-        deadline: float,
+        effort: Effort,
         gap: float,
         seed: int,
         best: Incumbent,
     ) -> None:
         self.problem = problem
         self.start = start
-        self.deadline = deadline
+        self.effort = effort
         self.gap = gap
         self.seed = seed
         self.best = best
@@ -62,22 +63,21 @@ class PartwiseSearch:
         self.seconds["split"] = time.perf_counter() - clock
         for number, part in enumerate(parts, 1):
             for target in targets_of(self.problem, self.dominators, part):
-                # Easy parts leave their time to the others; a hard one may take three times its share.
-                left = self.deadline - time.perf_counter()
-                share = left if part.root is None else left * min(0.6, 3 * len(part.classes) / work)
+                # Easy parts leave their work to the others; a hard one may take three times its share.
+                share = 1.0 if part.root is None else min(0.6, 3 * len(part.classes) / work)
                 work -= len(part.classes)
-                self._solve(part, target, time.perf_counter() + share)
+                self._solve(part, target, self.effort.share(share))
             if len(parts) > 1:
                 self.best.tell(f"part {number} of {len(parts)}")
 
-    def _solve(self, part: Part, target: int, deadline: float) -> None:
+    def _solve(self, part: Part, target: int, effort: Effort) -> None:
         problem, nodes = part_problem(self.problem, self.dominators, part, target, self._value)
         final = part.root is None
         start = dict(self.start) if final and not part.leaves and self.start is not None else greedy(problem)
         cost = INF if start is None else program_cost(problem, start)
         whole = final and not part.leaves
         local = Incumbent(start, cost, 0.0, self._report if whole else None)
-        search = Search(problem, local, deadline, self.gap, self.seed)
+        search = Search(problem, local, effort, self.gap, self.seed)
         search.run()
         for step, seconds in search.seconds.items():
             self.seconds[step] = self.seconds.get(step, 0.0) + seconds

@@ -80,7 +80,8 @@ class Solution:
         choices: Class -> choice, only classes that are needed, in a topological order (children first).
         cost: Seconds: e-nodes, copies and the dispatch of the regions of an optimal staging.
         bound: No program costs less than this, under the same definition of cost.
-        stop_reason: ``"optimal"``, ``"time limit"``, ``"greedy"``, ``"worst"`` or ``"random"``.
+        stop_reason: ``"optimal"``, ``"work limit"``, ``"time limit"``, ``"size limit"``, ``"greedy"``,
+            ``"worst"`` or ``"random"``.
         seconds: By step of the solver (``"reduce"``, ``"greedy"``, ``"milp"``, ...).
     """
 

@@ -1,8 +1,8 @@
 """Chooses the program: reduces the problem, finds a good program fast, and proves how far from optimal it is.
 
 One function serves all objectives. The best program is searched part by part if the problem falls into parts
-(``eqsat.extract.split``), each by integer programming. The result never costs more than a known program. When the time
-is over, the result is the best program found, with its gap.
+(``eqsat.extract.split``), each by integer programming. The result never costs more than a known program. When the work
+is done, or the time is over, the result is the best program found, with its gap.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, needed, program_cost
+from eqsat.extract.effort import Effort
 from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
@@ -32,6 +33,7 @@ def solve(
     problem: Problem,
     *,
     time_limit: float = 30.0,
+    work: float | None = None,
     objective: Literal["best", "worst", "random", "greedy"] = "best",
     seed: int = 0,
     incumbent: Mapping[int, Choice] | None = None,
@@ -42,9 +44,9 @@ def solve(
 
     Args:
         problem: The problem.
-        time_limit: Seconds; only this can make two runs differ. A problem that is still too large after reduction is
-        not
-            searched.
+        time_limit: Seconds, the last guard; only this can make two runs differ. A problem that is still too large after
+            reduction is not searched.
+        work: What may be done, in units (``eqsat.extract.effort``); by default what goes with the time limit.
         objective: The cheapest program; an expensive or a random one, for tests of the rules; or a quick one.
         seed: Of the random choices and of the solver.
         incumbent: A known program, such as the input's own; the result of ``"best"`` and ``"greedy"`` costs no more.
@@ -60,7 +62,8 @@ def solve(
         if known is None:
             raise OptimizationError("the given program must be complete and acyclic")
         check(problem, known)
-    clock = _Clock(time_limit)
+    effort = Effort(time_limit, work)
+    clock = _Clock()
     if objective in ("worst", "random"):
         found = (costly_program if objective == "worst" else random_program)(problem, seed)
         if found is None:
@@ -81,9 +84,9 @@ def solve(
         best.offer("greedy", reduced.expand(start), program_cost(reduced.problem, start))
     clock.lap("greedy")
     fits = reduced.problem.classes <= LARGEST
-    if objective == "best" and fits and not clock.is_over():
-        kept = SHARE * time_limit if len(problem.targets) > 1 else 0.0
-        search = PartwiseSearch(reduced.problem, start, clock.deadline - kept, gap, seed, best)
+    if objective == "best" and fits and not effort.is_over:
+        kept = SHARE if len(problem.targets) > 1 else 0.0
+        search = PartwiseSearch(reduced.problem, start, effort.share(1.0 - kept), gap, seed, best)
         search.run()
         if search.choices is not None:
             best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
@@ -91,11 +94,12 @@ def solve(
             best.raise_bound("parts", search.bound)
         clock.seconds.update(search.seconds)
         if not best.closed(gap):
-            _offer_fewer_targets(problem, best, clock, gap, seed)
+            _offer_fewer_targets(problem, best, effort, gap, seed)
+            clock.lap("fewer targets")
         if best.choices is None and search.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
-                actual=f"none in {time_limit:g} s",
+                actual=f"none in {time_limit:g} s, or the work that goes with them",
                 hint="raise the time limit",
             )
     else:
@@ -105,37 +109,34 @@ def solve(
         raise _infeasible(problem)
     check(problem, best.choices)
     cost = program_cost(problem, best.choices)
-    late = "time limit" if fits else "size limit"
+    late = "size limit" if not fits else "time limit" if effort.is_late else "work limit"
     reason = "greedy" if objective == "greedy" else "optimal" if best.closed(gap) else late
     return Solution(best.choices, cost, min(best.bound, cost), reason, clock.seconds)
 
 
-def _offer_fewer_targets(problem: Problem, best: Incumbent, clock: _Clock, gap: float, seed: int) -> None:
-    """Offers the programs of problems with fewer targets, within the time that is left."""
+def _offer_fewer_targets(problem: Problem, best: Incumbent, effort: Effort, gap: float, seed: int) -> None:
+    """Offers the programs of problems with fewer targets, within what is left."""
     waiting = list(selections(problem)) if len(problem.targets) > 1 else []
-    while waiting and not clock.is_over():
+    while waiting and not effort.is_over:
         targets = waiting.pop(0)
-        share = (clock.deadline - time.perf_counter()) / (len(waiting) + 1)
+        share = effort.share(1 / (len(waiting) + 1))
         try:
-            found = solve(restricted(problem, targets), time_limit=share, gap=gap, seed=seed)
+            found = solve(restricted(problem, targets), time_limit=share.seconds, work=share.work, gap=gap, seed=seed)
         except OptimizationError:
             # Without the other targets, there may be no program.
             continue
+        finally:
+            effort.spend(share.work)
         choices = widened(found.choices, targets)
         best.offer("fewer targets", choices, program_cost(problem, choices))
-    clock.lap("fewer targets")
 
 
 class _Clock:
     """Seconds by step."""
 
-    def __init__(self, time_limit: float) -> None:
+    def __init__(self) -> None:
         self._last = time.perf_counter()
-        self.deadline = self._last + time_limit
         self.seconds: dict[str, float] = {}
-
-    def is_over(self) -> bool:
-        return time.perf_counter() > self.deadline
 
     def lap(self, step: str) -> None:
         now = time.perf_counter()

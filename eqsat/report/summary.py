@@ -290,7 +290,7 @@ class Summary:
     before: The input model, wholly on the host.
     bound: No program in the e-graph costs less than this many seconds.
     gap: ``(after.cost - bound) / after.cost``.
-    stop_reason: Of the extraction: ``"optimal"``, ``"time limit"``, ...
+    stop_reason: Of the extraction: ``"optimal"``, ``"work limit"``, ``"time limit"``, ...
     seconds: CPU time by stage, in order.
     kernels: In execution order.
     regions: In execution order.

@@ -19,15 +19,18 @@ class Clock:
     Args:
         limit: Seconds from now on.
         progress: Receives the events.
+        nominal: Seconds whose work may be done, whatever the time; by default the limit.
 
     Attributes:
         limit: As given.
+        nominal: As given.
         seconds: CPU seconds by stage.
         guard: Gives up even an e-graph that is not finished.
     """
 
-    def __init__(self, limit: float, progress: Progress | None = None) -> None:
+    def __init__(self, limit: float, progress: Progress | None = None, nominal: float | None = None) -> None:
         self.limit = limit
+        self.nominal = limit if nominal is None else nominal
         self.seconds: dict[str, float] = {}
         self.guard = LastGuard(limit)
         self._deadline = time.perf_counter() + limit
@@ -44,7 +47,7 @@ class Clock:
 
     def share(self, part: float) -> Clock:
         """A clock for a part of the time that is left; it tells nobody of its stages."""
-        return Clock(max(part * self.left, LEAST_TIME))
+        return Clock(max(part * self.left, LEAST_TIME), nominal=max(part * self.nominal, LEAST_TIME))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

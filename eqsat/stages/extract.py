@@ -8,6 +8,7 @@ from typing import get_args
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import needed, program_cost
+from eqsat.extract.effort import WORK_PER_SECOND
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.programs.ties import settle_ties
@@ -70,6 +71,7 @@ def extract(
         solution = solve(
             problem if priced is None else priced.solved,
             time_limit=max(share * clock.left, LEAST_TIME),
+            work=max(share * clock.nominal, LEAST_TIME) * WORK_PER_SECOND,
             objective=objective,
             seed=seed,
             # Where programs are restricted, the input's own need not be one of them.

@@ -6,9 +6,11 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ import pytest
 from eqsat.errors import OptimizationError
 from eqsat.extract import parts
 from eqsat.extract.cost import check, needed
+from eqsat.extract.effort import Effort
 from eqsat.extract.fewer_targets import restricted, selections
+from eqsat.extract.milp.highs import Program, Rows
 from eqsat.extract.parts import PartwiseSearch
 from eqsat.extract.problem import Problem
 from eqsat.extract.solve import solve
@@ -112,6 +116,49 @@ def test_out_of_time_leaves_a_program_and_a_valid_bound() -> None:
     unlucky = solve(problem, incumbent=host, time_limit=0.0)
     assert unlucky.stop_reason == "time limit"
     assert 0 < unlucky.gap < 1
+
+
+def test_a_busy_machine_finds_the_same_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work ends the search, wherever the time goes."""
+    problem, host = residual_network(12, host_only=0.4, targets=3, branches=2, seed=3)
+    reasons = set()
+    for work in (0.001, 0.003, 0.01, 0.03):
+        idle = solve(problem, incumbent=host, work=work, time_limit=600)
+        with monkeypatch.context() as patch:
+            relaxation = Program.relaxation
+
+            def slowly(program: Program, *limits: Any, usual: Any = relaxation) -> Any:
+                time.sleep(0.01)
+                return usual(program, *limits)
+
+            patch.setattr(Program, "relaxation", slowly)
+            busy = solve(problem, incumbent=host, work=work, time_limit=500)
+        assert (busy.choices, busy.cost, busy.bound, busy.stop_reason) == (
+            idle.choices,
+            idle.cost,
+            idle.bound,
+            idle.stop_reason,
+        )
+        reasons.add(idle.stop_reason)
+    assert "work limit" in reasons
+
+
+def test_branch_and_cut_stops_after_its_work() -> None:
+    """A knapsack with near equal values, on which branch and cut takes many nodes."""
+    count = 60
+    rng = np.random.default_rng(1)
+    weight = rng.integers(1000, 2000, count).astype(float)
+    rows = Rows()
+    rows.add(np.arange(count), weight, weight.sum() / 2 + 0.5, np.inf)
+    found = []
+    for work in (1e-3, 1e-3, 2e-3):
+        program = Program(weight, np.zeros(count), np.ones(count), np.ones(count, dtype=bool), rows)
+        effort = Effort(600.0, work)
+        outcome = program.integer(effort)
+        assert effort.work < work and not effort.is_late
+        found.append((outcome.status, outcome.bound, effort.work == 0.0))
+    assert found[0] == found[1]
+    assert found[0][2] == (found[0][0] == "limit")
 
 
 def test_more_targets_never_make_a_program_worse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A linear or integer program for HiGHS, kept as arrays so that rows can be appended in bulk.
 
-HiGHS runs on one thread with a fixed seed: only the time limit can make two runs differ.
+HiGHS runs on one thread with a fixed seed, and counts its work (``eqsat.extract.effort``): only a deadline can make two
+runs differ.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
+from eqsat.extract.effort import Effort
+
 _STATUS = highspy.HighsModelStatus
+PIVOT = 1e-8
+"""Units of work of a pivot, by row."""
+ROUND = 6e-7
+"""Of a relaxation and of the search for rows that it violates, by non-zero."""
+CHECK = 2e-6
+"""Between two checks of its limits by branch and cut, by non-zero."""
 
 
 @dataclass(frozen=True)
@@ -140,14 +149,14 @@ class Program:
                 np.asarray(upper, dtype=np.float64),
             )
 
-    def relaxation(self, time_limit: float = np.inf) -> Outcome:
+    def relaxation(self, effort: Effort | None = None) -> Outcome:
         """Solve without integrality, from the last basis if there is one."""
         self._set_integral(False)
-        return self._run(time_limit)
+        return self._run(effort)
 
     def integer(
         self,
-        time_limit: float = np.inf,
+        effort: Effort | None = None,
         gap: float = 0.0,
         start: np.ndarray | None = None,
         node_limit: int | None = None,
@@ -155,10 +164,10 @@ class Program:
         """Solve by branch and cut.
 
         Args:
-            time_limit: Seconds.
+            effort: What may be done, by default everything.
             gap: Relative gap at which to stop.
             start: Shape (columns,), a feasible point.
-            node_limit: Limit on the search tree, which, unlike time, is the same in each run.
+            node_limit: Limit on the search tree.
         """
         self._set_integral(True)
         self._highs.setOptionValue("mip_rel_gap", gap)
@@ -169,7 +178,7 @@ class Program:
             solution.col_value = start.tolist()
             solution.value_valid = True
             self._highs.setSolution(solution)
-        return self._run(time_limit)
+        return self._run(effort)
 
     def _set_integral(self, wanted: bool) -> None:
         if wanted != self._integral:
@@ -178,13 +187,33 @@ class Program:
             self._highs.changeColsIntegrality(len(kinds), columns, kinds)
             self._integral = wanted
 
-    def _run(self, time_limit: float) -> Outcome:
-        if time_limit <= 0:
+    def _run(self, effort: Effort | None) -> Outcome:
+        if effort is not None and effort.is_over:
             return Outcome(None, np.inf, -np.inf, "limit")
         highs = self._highs
-        # HiGHS measures its limit from the creation of the object, across solves.
-        highs.setOptionValue("time_limit", highs.getRunTime() + time_limit if np.isfinite(time_limit) else np.inf)
+        pivots, seconds = 2**31 - 1, np.inf
+        if effort is not None:
+            # HiGHS measures its limit from the creation of the object, across solves.
+            seconds = highs.getRunTime() + effort.seconds
+            if not self._integral:
+                pivots = min(pivots, 1 + int(effort.work / (PIVOT * max(1, highs.getNumRow()))))
+        highs.setOptionValue("time_limit", seconds)
+        highs.setOptionValue("simplex_iteration_limit", pivots)
+
+        def check(event: highspy.HighsCallbackEvent) -> None:
+            if effort is not None:
+                effort.spend(CHECK * highs.getNumNz())
+                if effort.work <= 0.0 and event.data_in is not None:
+                    event.data_in.user_interrupt = True
+
+        if effort is not None and self._integral:
+            # HiGHS asks at the same points of its search in each run.
+            highs.cbMipInterrupt.subscribe(check)
         highs.run()
+        highs.cbMipInterrupt.unsubscribe(check)
+        if effort is not None and not self._integral:
+            done = highs.getInfo().simplex_iteration_count
+            effort.spend(PIVOT * highs.getNumRow() * max(0, done) + ROUND * highs.getNumNz())
         status = highs.getModelStatus()
         if status in (_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible):
             return Outcome(None, np.inf, np.inf, "infeasible")

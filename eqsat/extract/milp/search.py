@@ -1,11 +1,11 @@
 """Extraction and placement to proven optimality: cutting planes first, then branch and cut.
 
 The relaxation is solved repeatedly with the rows that it violates (``eqsat.extract.milp.implied``, ``acyclic``,
-``launches``, ``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise zones and
-e-nodes that no program better than the incumbent can use are dropped, and HiGHS branches on the rest. A solution that
-turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on. Every program on
-the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a program and its
-gap.
+``launches``, ``joins``). On networks its solution mostly becomes a program, and that program is optimal. Otherwise
+zones and e-nodes that no program better than the incumbent can use are dropped, and HiGHS branches on the rest. A
+solution that turns out cyclic, or whose launches cost more than the rows knew, adds rows, and the search goes on. Every
+program on the way is priced exactly and every bound is one of the true cost, so that a stop at any time leaves a
+program and its gap.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.extract.cost import cost_of, needed
+from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.milp.acyclic import Acyclicity
 from eqsat.extract.milp.derivations import placed_facts, unplaced_facts
@@ -45,7 +46,7 @@ class Search:
 
     problem: Problem
     best: Incumbent
-    deadline: float
+    effort: Effort
     gap: float
     seed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Search:
         clock = time.perf_counter()
         self.dominators = Dominators(self.problem)
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
-        if self.best.closed(self.gap) or self._left() <= 0:
+        if self.best.closed(self.gap) or self.effort.is_over:
             return self.best.closed(self.gap)
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
@@ -95,9 +96,6 @@ class Search:
             self.seconds["branch"] = time.perf_counter() - clock
         return closed
 
-    def _left(self) -> float:
-        return self.deadline - time.perf_counter()
-
     def _cut_and_probe(self) -> bool:
         closed = self._cut()
         while not closed and self._probe():
@@ -108,8 +106,8 @@ class Search:
         """Cutting planes until the relaxation is a program, or they stop helping."""
         history: list[float] = []
         thorough = False
-        while self._left() > 0:
-            outcome = self.program.relaxation(self._left())
+        while not self.effort.is_over:
+            outcome = self.program.relaxation(self.effort)
             if outcome.x is None or outcome.status != "optimal":
                 return False
             self.best.raise_bound("relaxation", outcome.bound / self.scale)
@@ -191,7 +189,7 @@ class Search:
             own = self.formulation.x[np.isin(self.formulation.klass, zone.classes), zone.target]
             own = own[own >= 0]
             is_paid = self.point[zone.column] > 1 - INTEGRAL
-            if is_paid or self._left() <= 0 or not self.upper[own].any():
+            if is_paid or self.effort.is_over or not self.upper[own].any():
                 continue
             column = np.array([zone.column])
             self.program.bound_columns(column, np.ones(1), np.full(1, np.inf))
@@ -206,8 +204,8 @@ class Search:
     def _exceeds(self, cutoff: float) -> bool:
         """Whether cutting planes raise the relaxation to a cutoff."""
         value = -np.inf
-        while self._left() > 0:
-            outcome = self.program.relaxation(self._left())
+        while not self.effort.is_over:
+            outcome = self.program.relaxation(self.effort)
             if outcome.status != "optimal" or outcome.x is None:
                 return outcome.status == "infeasible"
             if outcome.bound >= cutoff:
@@ -231,8 +229,8 @@ class Search:
 
     def _branch(self) -> bool:
         """Branch and cut, again as long as solutions add rows."""
-        while self._left() > 0:
-            outcome = self.program.integer(self._left(), self.gap / 2, self._start())
+        while not self.effort.is_over:
+            outcome = self.program.integer(self.effort, self.gap / 2, self._start())
             if outcome.status == "infeasible":
                 # There is no better program than the incumbent, or no program.
                 self.best.raise_bound("branch", self.best.cost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eqsat.extract.effort import Effort
 from eqsat.extract.milp.highs import Program, Rows
 
 
@@ -53,7 +54,7 @@ def test_entries_of_one_place_add_up_and_empty_rows_stay() -> None:
 
 
 def test_no_time_is_no_answer() -> None:
-    outcome = triangle().integer(time_limit=0.0)
+    outcome = triangle().integer(Effort(0.0))
     assert outcome.status == "limit"
     assert outcome.x is None
     assert outcome.bound == -np.inf
