@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eqsat.backends import Backend
     from eqsat.check.checked import check_rules
     from eqsat.codegen.compiled import CompiledModel
+    from eqsat.discover.rules import discover_rules
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
     from eqsat.quantization.result import QuantizationResult
@@ -35,6 +36,7 @@ __all__ = [
     "compare",
     "compile",
     "declarations",
+    "discover_rules",
     "errors",
     "graph",
     "input",
@@ -59,6 +61,7 @@ _HOME = {
     "compare": "eqsat.api",
     "compile": "eqsat.api",
     "declarations": "eqsat.rules.operators",
+    "discover_rules": "eqsat.discover.rules",
     "errors": "eqsat.errors",
     "graph": "eqsat.model.builder",
     "input": "eqsat.model.builder",

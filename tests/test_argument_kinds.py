@@ -27,6 +27,7 @@ PUBLIC: list[Callable[..., Any]] = [
     eqsat.write_c,
     eqsat.compare,
     eqsat.save,
+    eqsat.discover_rules,
     eqsat.Result.run,
     eqsat.Result.save,
     eqsat.Result.codegen,

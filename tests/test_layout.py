@@ -42,6 +42,7 @@ ROOMS = (
     "control",
     "search",
     "quantization",
+    "discover",
     "api",
     "cli",
     "__main__",

@@ -261,3 +261,31 @@ def test_an_attention_of_the_input_can_be_taken_apart() -> None:
     g (float[2, 4, 64, 32] q, float[2, 4, 64, 32] k, float[2, 4, 64, 32] v) => (float[2, 4, 64, 32] y)
     { y = Attention <scale = 0.5> (q, k, v) }"""
     assert _kinds(model, targets=["dnnl"], host="c").keys() >= {"MatMul", "Softmax"}
+
+
+# ---- rectifiers, absolute values and truth values --------------------------------------------------------------------
+
+RECTIFIERS = {
+    "where greater": "c = Greater(x, zero) y = Where(c, x, zero)",
+    "where less": "c = Less(x, zero) y = Where(c, zero, x)",
+    "where not less": "n = Less(zero, x) y = Where(n, x, zero)",
+    "max": "y = Max(x, zero)",
+    "max twice": "m = Max(x, zero) y = Max(m, x)",
+    "max of min": "l = Min(x, a) m = Max(x, l) y = Relu(m)",
+}
+ABSOLUTES = {
+    "max": "n = Neg(x) y = Max(n, x)",
+    "sign": "s = Sign(x) y = Mul(s, x)",
+    "root": "q = Mul(x, x) y = Sqrt(q)",
+    "where": "n = Neg(x) c = Less(x, n) y = Where(c, n, x)",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "kernel"),
+    [*((body, "Relu") for body in RECTIFIERS.values()), *((body, "Abs") for body in ABSOLUTES.values())],
+    ids=[*(f"relu by {name}" for name in RECTIFIERS), *(f"abs by {name}" for name in ABSOLUTES)],
+)
+def test_one_kernel(body: str, kernel: str) -> None:
+    model = f"{HEAD} g (float[2, 8] x, float[2, 8] a) => (float[2, 8] y) <float zero = {{0}}> {{ {body} }}"
+    assert _kinds(model) == {kernel: 1}

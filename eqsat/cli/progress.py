@@ -27,6 +27,7 @@ _DOING = {
     "generate": "writing the model as C",
     "compile": "compiling",
     "execute": "executing the model",
+    "discover": "executing rules",
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
+from eqsat.cli.discover import discover
 from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 
 if TYPE_CHECKING:
@@ -143,6 +144,9 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
     counts = [f"{verdict}: {n}" for verdict in _COLOURS if (n := sum(c.verdict == verdict for c in found))]
     echo(f"rules: {len(found)}{''.join(f', {count}' for count in counts)}")
     return 1 if refuted else 0
+
+
+rules.add_command(discover)
 
 
 @rules.command("format", short_help="Put rule and target files into canonical form.")

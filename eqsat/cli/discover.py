@@ -1,0 +1,93 @@
+"""``eqsat rules discover``: finds rules over some operators that no rule implies yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from eqsat.cli.console import echo, echo_json
+from eqsat.cli.options import MODEL, debug_option, json_option, quiet_option, seed_option
+from eqsat.cli.progress import showing_progress
+
+_FILES = click.Path(path_type=Path)
+
+
+@click.command(short_help="Find rules that nobody wrote.")
+@click.option("--ops", "operators", metavar="NAMES", help="Elementwise operators, as in `Relu,Min,Max`.")
+@click.option("--model", type=MODEL, metavar="MODEL", help="Take the model's operators, and order by use in it.")
+@click.option("--type", "dtype", default="float32", show_default=True, help="float32, int32, int64 or bool.")
+@click.option("--size", type=click.IntRange(1, 5), default=2, show_default=True, help="Most operators of a side.")
+@click.option("--variables", type=click.IntRange(1, 4), default=2, show_default=True, help="Different variables.")
+@click.option("--constants", default="0,1", show_default=True, metavar="NUMBERS", help="Numbers that may occur.")
+@click.option("--rules", "rules", multiple=True, type=_FILES, metavar="FILE", help="Rules that are known as well.")
+@click.option("--no-default-rules", is_flag=True, help="Do not take the shipped rules as known.")
+@seed_option("the samples")
+@click.option("-o", "--output", type=_FILES, metavar="FILE", help="Where to write the rules.")
+@json_option()
+@quiet_option()
+@debug_option
+def discover(
+    operators: str | None,
+    model: Path | None,
+    dtype: str,
+    size: int,
+    variables: int,
+    constants: str,
+    rules: tuple[Path, ...],
+    no_default_rules: bool,
+    seed: int,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Compare all small terms of some elementwise operators by their values, and print what is equal as rules.
+
+    Each rule has been executed on random instances. Rules that the known ones imply are left out.
+
+    \b
+    eqsat rules discover --ops Relu,Min,Max,Neg
+    eqsat rules discover --model model.onnx --size 3 -o found.rules
+    """
+    from eqsat.discover.rules import discover_rules
+
+    numbers = _numbers(constants)
+    names = [name.strip() for name in (operators or "").split(",") if name.strip()]
+    if not names and model is None:
+        raise click.UsageError("operators are required: give --ops Relu,Min,Max or --model MODEL")
+    with showing_progress(quiet or as_json) as progress:
+        found = discover_rules(
+            names,
+            model=model,
+            dtype=dtype,
+            size=size,
+            variables=variables,
+            constants=numbers,
+            rules=rules,
+            default_rules=not no_default_rules,
+            seed=seed,
+            progress=progress,
+        )
+    if output is not None:
+        from eqsat.files import replacing
+
+        with replacing(output) as file:
+            file.write(found.text.encode())
+    if as_json:
+        echo_json(found.as_dict())
+        return 0
+    if output is None and found.text:
+        echo(found.text)
+    if not quiet:
+        for line in found.notes:
+            echo(line, err=True)
+    return 0
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise click.BadParameter(
+            f"numbers between commas are required, as in `0,1`, not {text!r}", param_hint="'--constants'"
+        ) from None

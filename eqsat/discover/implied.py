@@ -1,0 +1,70 @@
+"""Which pairs of terms known rules join: one e-graph for many pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from eqsat.discover.terms import Pair, Term
+from eqsat.egraph.saturate import Limits, Saturation
+from eqsat.egraph.snapshot import snapshot
+from eqsat.model.load import load
+from eqsat.rules.ast import Rule
+
+SHAPE = (2, 3)
+TOGETHER = 30
+"""Pairs of one e-graph."""
+_LIMITS = Limits(iterations=6, nodes=20_000, seconds=1e9)
+
+
+def not_implied(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) -> list[Pair]:
+    """The pairs that rules do not join, in their order."""
+    left: list[Pair] = []
+    for start in range(0, len(pairs), TOGETHER):
+        chunk = pairs[start : start + TOGETHER]
+        joined = _joined(chunk, rules, dtype)
+        left += [pair for pair, is_joined in zip(chunk, joined, strict=True) if not is_joined]
+    return left
+
+
+def _joined(pairs: Sequence[Pair], rules: Sequence[Rule], dtype: ir.DataType) -> list[bool]:
+    import onnx
+    from onnx import helper
+
+    nodes: list[onnx.NodeProto] = []
+    numbers: dict[float, str] = {}
+    known: dict[str, str] = {}
+
+    def name_of(term: Term) -> str:
+        if term.name:
+            return term.name
+        if term.text not in known:
+            if term.number is not None:
+                known[term.text] = numbers[term.number] = f"number{len(numbers)}"
+            else:
+                operands = [name_of(operand) for operand in term.operands]
+                known[term.text] = f"value{len(nodes)}"
+                nodes.append(helper.make_node(term.op, operands, [known[term.text]]))
+        return known[term.text]
+
+    sides: list[str] = []
+    for pair in pairs:
+        for term in (pair.left, pair.right):
+            # An output is a value of its own, also where a term is a variable.
+            sides.append(f"side{len(sides)}")
+            nodes.append(helper.make_node("Identity", [name_of(term)], [sides[-1]]))
+    kind = int(dtype)
+    variables = sorted({name for pair in pairs for name in pair.left.variables})
+    inputs = [helper.make_tensor_value_info(name, kind, SHAPE) for name in variables]
+    constants = [helper.make_tensor(name, kind, [], [number]) for number, name in numbers.items()]
+    outputs = [onnx.ValueInfoProto(name=side) for side in sides]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "pairs", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 22)]
+    )
+    model = load(onnx.shape_inference.infer_shapes(proto))
+    saturation = Saturation(model, rules, [], _LIMITS)
+    saturation.run()
+    refs = snapshot(saturation).refs
+    classes = [refs[value] for value in model.graph.outputs]
+    return [a == b for a, b in zip(classes[::2], classes[1::2], strict=True)]

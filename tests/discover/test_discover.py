@@ -1,0 +1,138 @@
+"""Rules that nobody wrote: what is found is right, new and minimal, and what was removed is found again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from click.testing import CliRunner
+
+import eqsat
+from eqsat.check.checked import check_rules
+from eqsat.cli import cli
+from eqsat.discover.implied import not_implied
+from eqsat.discover.rules import Discovery, discover_rules
+from eqsat.discover.terms import Enumeration, Pair, Term
+from eqsat.errors import RuleError
+from eqsat.rules.reader import read_text
+
+X, Y = Term(name="x"), Term(name="y")
+
+
+def texts(found: Discovery) -> list[str]:
+    return [line.strip() for line in found.text.splitlines() if "=>" in line]
+
+
+def test_terms_are_compared_over_all_values() -> None:
+    pairs = Enumeration(["Relu", "Abs", "Neg"], ir.DataType.FLOAT, 1, [], 2).pairs
+    found = {(pair.left.text, pair.right.text) for pair in pairs}
+    assert found == {
+        ("Abs(Abs(x))", "Abs(x)"),
+        ("Abs(Neg(x))", "Abs(x)"),
+        ("Abs(Relu(x))", "Relu(x)"),
+        ("Neg(Neg(x))", "x"),
+        ("Relu(Abs(x))", "Abs(x)"),
+        ("Relu(Relu(x))", "Relu(x)"),
+    }
+
+
+def test_a_difference_at_a_single_number_is_seen() -> None:
+    # 1/(1/x) is x everywhere but at 0; Sqrt(x)*Sqrt(x) only where x is not negative.
+    found = Enumeration(["Reciprocal", "Sqrt", "Mul", "Abs"], ir.DataType.FLOAT, 1, [], 3).pairs
+    assert ("Sqrt(Mul(x, x))", "Abs(x)") in {(pair.left.text, pair.right.text) for pair in found}
+    assert "x" not in {pair.right.text for pair in found if pair.left.text.startswith("Mul(Sqrt")}
+
+
+def test_what_was_removed_is_found_again() -> None:
+    """Without any rules, the rules about the operators are found, each in its numerics class."""
+    found = discover_rules(["Relu", "Neg", "Abs", "Max"], size=2, constants=[0.0], default_rules=False)
+    said = texts(found)
+    assert "Neg(Neg(x))  =>  x" in said
+    assert "Abs(Neg(x))  =>  Abs(x)" in said
+    assert found.implied == 0 < len(found.rules)
+    numerics = {rule.name: str(rule.numerics) for rule in found.rules}
+    assert numerics["neg_of_neg"] == "exact"
+    # Which zero Max(-x, x) gives is open.
+    assert numerics["max_of_neg"] == "real"
+
+
+def test_found_rules_hold_and_none_implies_another(tmp_path: Path) -> None:
+    found = discover_rules(["Min", "Max", "Neg"], size=2, constants=[])
+    path = tmp_path / "found.rules"
+    path.write_text(found.text)
+    checked = check_rules(path, samples=60, seed=7)
+    assert {c.verdict for c in checked} == {"holds"}
+    assert [c.rule.name for c in checked] == [rule.name for rule in found.rules]
+    assert "Max(x, Min(x, y))  =>  x" in texts(found)
+    assert not any("grows" in lint for c in checked for lint in c.lints)
+    # With them as known rules, nothing is left to find.
+    again = discover_rules(["Min", "Max", "Neg"], size=2, constants=[], rules=[path])
+    assert not again.rules
+    assert again.implied == again.equal
+
+
+def test_truth_values_and_integers() -> None:
+    found = discover_rules(["And", "Or", "Not"], size=2, dtype="bool", default_rules=False)
+    assert {"And(x, Or(x, y))  =>  x", "Not(Not(x))  =>  x"} <= set(texts(found))
+    found = discover_rules(["Add", "Neg", "Sub"], size=2, dtype="int32", constants=[], default_rules=False)
+    assert "Sub(x, Neg(y))  =>  Add(x, y)" in texts(found)
+
+
+def test_known_rules_join_pairs() -> None:
+    pairs = [Pair(Term("Neg", (Term("Neg", (X,)),)), X), Pair(Term("Add", (X, Y)), Term("Sub", (X, Term("Neg", (Y,)))))]
+    (rule,) = read_text("rule double : exact\n    Neg(Neg(x))  =>  x", "double.rules").rules
+    assert not_implied(pairs, [rule], ir.DataType.FLOAT) == pairs[1:]
+    assert not_implied(pairs, [], ir.DataType.FLOAT) == pairs
+
+
+def test_a_model_gives_the_operators_and_the_order() -> None:
+    x = eqsat.input("x", (4,))
+    y = eqsat.input("y", (4,))
+    op = eqsat.op
+    model = eqsat.graph(op.Max(x, op.Min(x, y)) * np.float32(2) + op.Max(y, op.Min(y, x)))
+    found = discover_rules(model=model, size=2, constants=[])
+    first = found.rules[0]
+    assert found.uses[first.name] == max(found.uses.values()) >= 2
+    assert "Max(x, Min(x, y))  =>  x" in texts(found)
+    counts = [found.uses[rule.name] for rule in found.rules]
+    assert counts == sorted(counts, reverse=True)
+    # The rule is of use: the model becomes cheaper with it.
+    better = eqsat.optimize(model, rules=[rule for rule in found.rules if found.uses[rule.name]])
+    assert better.cost < eqsat.optimize(model).cost
+
+
+def test_the_same_each_time() -> None:
+    runs = {discover_rules(["Min", "Abs", "Relu"], size=2, seed=3).text for _ in range(2)}
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"operators": []}, "operators are required"),
+        ({"operators": ["Minn"]}, "elementwise operator of ONNX is required; got `Minn`"),
+        ({"operators": ["Conv"]}, "elementwise operator of ONNX is required; got `Conv`"),
+        ({"operators": ["Cast"]}, "that needs no attributes is required; got `Cast`"),
+        ({"operators": ["Relu"], "size": 9}, "size: a whole number from 1 to 5 is required; got 9"),
+        ({"operators": ["Relu"], "variables": 0}, "variables: a whole number from 1 to 4"),
+        ({"operators": ["Relu"], "dtype": "int9"}, "dtype: an element type is required; got 'int9'"),
+    ],
+)
+def test_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(RuleError, match=message):
+        discover_rules(**arguments)  # type: ignore[arg-type]
+
+
+def test_command(tmp_path: Path) -> None:
+    path = tmp_path / "found.rules"
+    run = CliRunner().invoke(cli, ["rules", "discover", "--ops", "Min,Max", "--constants", "", "-o", str(path)])
+    assert run.exit_code == 0, run.output
+    assert "new rules" in run.stderr
+    assert check_rules(path)
+    run = CliRunner().invoke(cli, ["rules", "discover", "--ops", "Min,Max", "--constants", "", "--json"])
+    found = json.loads(run.stdout)
+    assert [rule["text"] for rule in found["rules"]] == path.read_text().strip().split("\n\n")
+    assert CliRunner().invoke(cli, ["rules", "discover"]).exit_code == 2
