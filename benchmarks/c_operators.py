@@ -37,7 +37,7 @@ from benchmarks.operator_settings import Setting, feeds_of, keep, kept, of_model
 from benchmarks.output import write_json
 from benchmarks.own_settings import own
 from benchmarks.peer import session
-from benchmarks.timing import in_turn
+from benchmarks.timing import Run, in_turn
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.predict import predict
 from eqsat.codegen.runtime import CModel
@@ -62,16 +62,15 @@ def runs_of(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> tuple[CM
     return compiled, lambda: compiled.run(feeds, out), session(model)
 
 
-def idle(repeat: int) -> tuple[float, float]:
-    """Microseconds of a call of C and of ONNX Runtime that do nothing."""
+def idle() -> tuple[Run, Run]:
+    """Calls of C and of ONNX Runtime that do nothing."""
     text = '<ir_version: 10, opset_import: ["": 21]> g (float[1] x) => (float[1] y) {y = Neg(x)}'
     feeds = {"x": np.ones(1, np.float32)}
     _, ours, theirs = runs_of(onnx.parser.parse_model(text), feeds)
-    c, ort = in_turn([ours, lambda: theirs.run(None, feeds)], repeat, least=LEAST_SECONDS)
-    return 1e6 * min(c), 1e6 * min(ort)
+    return ours, lambda: theirs.run(None, feeds)
 
 
-def measure(setting: Setting, host: Target, repeat: int, overhead: tuple[float, float]) -> Row:
+def measure(setting: Setting, host: Target, repeat: int, nothing: tuple[Run, Run]) -> Row:
     """One row."""
     model = with_weights(setting.model)
     feeds = feeds_of(model)
@@ -82,8 +81,9 @@ def measure(setting: Setting, host: Target, repeat: int, overhead: tuple[float, 
     except Exception as error:  # whatever refuses a setting is a finding
         return row | {"problem": " ".join(str(error).split())[:200]}
     actual = list(compiled.run(feeds).values())
-    samples = in_turn([ours, lambda: theirs.run(None, feeds)], repeat, least=LEAST_SECONDS)
-    c, ort = (max(1e6 * min(s) - less, _EMPTY) for s, less in zip(samples, overhead, strict=True))
+    runs: list[Run] = [ours, lambda: theirs.run(None, feeds), *nothing]
+    least = [1e6 * min(samples) for samples in in_turn(runs, repeat, least=LEAST_SECONDS)]
+    c, ort = (max(taken - less, _EMPTY) for taken, less in zip(least[:2], least[2:], strict=True))
     costs = predicted(compiled.emitted.kernels, host)
     largest = max(setting.shares, key=lambda name: setting.shares[name], default="")
     return row | {
@@ -160,9 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             keep(settings, given.keep)
         settings += list(kept(sorted(given.kept.glob("*.onnx")))) if given.kept is not None else []
         settings += [] if given.no_own else own()
-        overhead = idle(given.repeat)
+        nothing = idle()
         for setting in chosen(settings, given.only):
-            row = measure(setting, host, given.repeat, overhead)
+            row = measure(setting, host, given.repeat, nothing)
             if given.family in row.get("family", given.family):
                 rows.append(row)
     report(rows, given.top)

@@ -18,6 +18,7 @@ from eqsat.codegen.kernel import Family, Kernel, Task, View
 from eqsat.codegen.kernels.loops.reductions import reduced_axes
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue, load, store
+from eqsat.codegen.kernels.vectors.passes import Axis, Part, merged, passes
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 
@@ -61,38 +62,6 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Axes of the input whose elements are evenly spaced in all operands.
-
-    Attributes:
-        size: Elements.
-        steps: From one to the next, by parameter; only ``x0`` for reduced axes.
-        axis: Of the result, the last of several; -1 for reduced axes.
-    """
-
-    size: int
-    steps: Mapping[str, int]
-    axis: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Vectors of the innermost axis that share a loop.
-
-    Attributes:
-        first: Number of the element where they begin.
-        count: Of passes.
-        step: Elements of a pass.
-        vectors: For each vector of a pass the number of its first element within the pass, and its lanes in use.
-    """
-
-    first: int
-    count: int
-    step: int
-    vectors: tuple[tuple[int, int], ...]
-
-
 def _axes(task: Task) -> tuple[int, ...] | None:
     if task.operator.name.startswith("Global"):
         return tuple(range(2, task.view(0).rank))
@@ -109,46 +78,21 @@ def _accepts(task: Task) -> bool:
     return bool(_axes(task)) and is_vector_epilogue(task.epilogue)
 
 
-def _split(task: Task, strides: Mapping[str, Sequence[int]]) -> tuple[list[_Axis], list[_Axis]]:
+def _split(task: Task, strides: Mapping[str, Sequence[int]]) -> tuple[list[Axis], list[Axis]]:
     """Kept and reduced axes, each from the outermost to the innermost one in the input."""
     x, reduced = task.view(0), _axes(task) or ()
     keeps = task.output.rank == x.rank
-    kept: list[_Axis] = []
-    summed: list[_Axis] = []
+    kept: list[Axis] = []
+    summed: list[Axis] = []
     place = 0
     for axis, (size, step) in enumerate(zip(x.shape, x.strides, strict=True)):
         if axis in reduced:
-            summed.append(_Axis(size, {"x0": step}))
+            summed.append(Axis(size, {"x0": step}))
         else:
             at = axis if keeps else place
-            kept.append(_Axis(size, {"x0": step, **{name: s[at] for name, s in strides.items()}}, at))
+            kept.append(Axis(size, {"x0": step, **{name: s[at] for name, s in strides.items()}}, at))
         place += axis not in reduced
-    return _merged(kept), _merged(sorted(summed, key=lambda a: -abs(a.steps["x0"])))
-
-
-def _merged(axes: Sequence[_Axis]) -> list[_Axis]:
-    """Axes without those of one element; neighbours that are as evenly spaced as one axis are one."""
-    found: list[_Axis] = []
-    for axis in axes:
-        if axis.size == 1:
-            continue
-        last = found[-1] if found else None
-        if last is not None and all(last.steps[name] == axis.size * step for name, step in axis.steps.items()):
-            found[-1] = _Axis(last.size * axis.size, axis.steps, axis.axis)
-        else:
-            found.append(axis)
-    return found
-
-
-def _parts(size: int, lanes: int, most: int) -> list[_Part]:
-    """An axis in passes of so many vectors, a pass of the whole vectors that remain, the last one filled in part."""
-    step = lanes * most
-    whole, rest = size // step, size % step
-    found = [_Part(0, whole, step, tuple((k * lanes, lanes) for k in range(most)))] if whole else []
-    left = [(k, min(lanes, rest - k)) for k in range(0, rest, lanes)]
-    if left:
-        found.append(_Part(whole * step, 1, rest, tuple(left)))
-    return found
+    return merged(kept), merged(sorted(summed, key=lambda a: -abs(a.steps["x0"])))
 
 
 class _Writer:
@@ -167,9 +111,9 @@ class _Writer:
             self.along = kept[-1]
         self.kept = kept[:-1] if self.along is not None else kept
         self.reduced = reduced
-        self.inner = reduced[-1] if reduced else _Axis(1, {"x0": 1})
+        self.inner = reduced[-1] if reduced else Axis(1, {"x0": 1})
 
-    def _axes(self) -> tuple[list[_Axis], list[_Axis]]:
+    def _axes(self) -> tuple[list[Axis], list[Axis]]:
         kept, reduced = _split(self.task, {**self.epilogue.strides, "y0": self.task.output.strides})
         innermost = next((k for k, a in enumerate(kept) if a.steps["x0"] == 1), None)
         if innermost is not None:
@@ -204,10 +148,10 @@ class _Writer:
         """Rows of elements that lie side by side, or at least evenly."""
         # A scalar sum of many elements would lose more than the lanes of a vector.
         sums = 4 if self.isa.lanes() > 1 else 16
-        parts = _parts(self.inner.size, self.isa.lanes(), sums)
+        parts = passes(self.inner.size, self.isa.lanes(), sums)
         most = max(len(p.vectors) for p in parts)
 
-        def element(part: _Part, first: int, live: int) -> str:
+        def element(part: Part, first: int, live: int) -> str:
             at = f"p + i * {part.step * self.inner.steps['x0']} + {(part.first + first) * self.inner.steps['x0']}"
             return self._padded(at, self.inner.steps["x0"], live)
 
@@ -230,19 +174,19 @@ class _Writer:
         """Elements of the result that lie side by side in the input."""
         along = self.along
         assert along is not None
-        parts = _parts(along.size, self.isa.lanes(), 8 if self.isa.registers >= 32 else 4)
+        parts = passes(along.size, self.isa.lanes(), 8 if self.isa.registers >= 32 else 4)
 
-        def address(part: _Part, first: int) -> Callable[[str], str]:
+        def address(part: Part, first: int) -> Callable[[str], str]:
             def pointer(name: str) -> str:
                 step = along.steps[name]
                 return f"{name}p + i * {part.step * step} + {(part.first + first) * step}"
 
             return pointer
 
-        def element(part: _Part, first: int, live: int) -> str:
+        def element(part: Part, first: int, live: int) -> str:
             return load(f"p + {first}", 1, live, self.isa)
 
-        def finished(part: _Part, first: int, live: int) -> str:
+        def finished(part: Part, first: int, live: int) -> str:
             return self._finished(address(part, first), live, along.steps["y0"])
 
         return {"along": along, "parts": parts, "element": element, "finished": finished}
