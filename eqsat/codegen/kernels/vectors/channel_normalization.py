@@ -59,7 +59,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         given = task.inputs[number]
         if isinstance(given, View):
             factors.append(f"x{number}[c * {given.strides[0]}]")
-        else:
+        elif given is not None:
             factors.append(f"w{len(constants)}[c]")
             constants.append(np.ascontiguousarray(given, np.float32))
     epilogue, axes = _rows(task, isa, len(constants))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import SANITIZERS, UNIT, Case, run, step
 
 _ALL = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
-_NUMPY = {
+_NUMPY: dict[str, Callable[..., Any]] = {
     "ReduceSum": np.sum,
     "ReduceMean": np.mean,
     "GlobalAveragePool": np.mean,
