@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Expr, Family, Target
 from eqsat.rules.evaluation import TensorFacts
+from eqsat.schema.size_questions import any_free, typical
 from eqsat.schema.types import Attrs, OpKey, TensorType
 from eqsat.targets.cost import priced, roofline
 from eqsat.targets.families import Work, family_entry, rates
@@ -35,7 +37,7 @@ _LINE = 64
 def predict(kernel: KernelInfo, target: Target) -> float:
     """Seconds that a run spends in a kernel, on the host that generated code runs on.
 
-    Within control flow these are the seconds of all its calls.
+    Within control flow these are the seconds of all its calls. Free sizes have their typical values.
 
     Args:
         kernel: As generating the program gave it.
@@ -44,7 +46,7 @@ def predict(kernel: KernelInfo, target: Target) -> float:
     Raises:
         TargetError: The file's expression gives no cost.
     """
-    return kernel.times * Prediction(kernel.task, kernel.family, target).seconds()
+    return kernel.times * Prediction(_at_typical_sizes(kernel.task), kernel.family, target).seconds()
 
 
 class Prediction:
@@ -110,6 +112,17 @@ def work(task: Task) -> Work:
 def attributes(task: Task) -> Attrs:
     """The anchor's attributes in the form of the cost model, without tensors."""
     return tuple((n, v) for n, v in sorted(task.attributes.items()) if not isinstance(v, np.ndarray))
+
+
+def _at_typical_sizes(task: Task) -> Task:
+    def fixed(x: Any) -> Any:
+        if not isinstance(x, View) or not (any_free(x.shape) or any_free(x.strides)):
+            return x
+        return replace(x, shape=tuple(map(typical, x.shape)), strides=tuple(map(typical, x.strides)))
+
+    epilogue = replace(task.epilogue, operands=tuple(map(fixed, task.epilogue.operands)))
+    inputs, outputs = (tuple(map(fixed, views)) for views in (task.inputs, task.outputs))
+    return replace(task, inputs=inputs, outputs=outputs, epilogue=epilogue)
 
 
 def _macs(op: OpKey, attrs: Attrs, inputs: list[TensorType | None], outputs: list[TensorType | None]) -> int:

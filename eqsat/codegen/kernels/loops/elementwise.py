@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.codegen.kernel import Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Shape, Step, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import loops
 from eqsat.codegen.loops import LoopWriter, broadcast_strides
-from eqsat.codegen.program import Node
+from eqsat.codegen.program import IDENTITY, Node, Tensor
 from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.schema.size_questions import magnitude
 from eqsat.schema.types import OpKey
 
 _Operand = View | np.ndarray
+_MULTIPLY = OpKey("", "Mul")
 
 
 def _wants(task: Task) -> Wants:
@@ -93,3 +95,17 @@ def _cast_like(node: Node) -> list[Node]:
         attributes["round_mode"] = node.attributes["round_mode"]
     cast = Node(node.name, OpKey("", "Cast"), attributes, node.inputs[:1], list(node.outputs), node.dtype)
     return [as_chain(cast) or cast]
+
+
+@spelled("Pow")
+def _square(node: Node) -> list[Node]:
+    """A product in the place of a square: it is as exact, and vectors have it."""
+    x, exponent = node.inputs
+    square = isinstance(exponent, np.ndarray) and exponent.size > 0 and bool((exponent == 2).all())
+    if square and isinstance(x, Tensor) and x.dtype in FLOATS and _is_like(x, node.output):
+        return [Node(node.name, IDENTITY, {}, [x], [node.output], x.dtype, [], [Step(_MULTIPLY, {}, (0, 0), x.dtype)])]
+    return [as_chain(node) or node]
+
+
+def _is_like(x: Tensor, y: Tensor) -> bool:
+    return x.shape == y.shape and x.dtype == y.dtype

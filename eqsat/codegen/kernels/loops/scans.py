@@ -97,16 +97,18 @@ def hardmax(task: Task) -> Kernel:
 
 @loops("largest elements", "TopK", accepts=lambda task: are(task, NUMBERS, 0), epilogue=False)
 def top_k(task: Task) -> Kernel:
-    """The first places of a stable order, by insertion; NaN comes last either way."""
+    """The first places of a stable order; NaN comes last either way."""
     template = Template(task)
     x = template.operand(0)
     y = next(v for v in template.y if v is not None)
     axis = _axis(task)
     count = y.shape[axis]
     symbol = ">" if task.attributes.get("largest", 1) else "<"
-    before = f"a {symbol} b"
-    if x.dtype in FLOATS:
-        before = f"({before} || (a == a && b != b))"
+
+    def before(a: str, b: str) -> str:
+        numbers = f"{a} {symbol} {b}"
+        return f"({numbers} || ({a} == {a} && {b} != {b}))" if x.dtype in FLOATS else f"({numbers})"
+
     return template.fill(
         "loops/top_k.c.jinja",
         axis=axis,
@@ -114,5 +116,7 @@ def top_k(task: Task) -> Kernel:
         count=count,
         taken="filled" if any_free((count, x.shape[axis])) else count,
         before=before,
-        scratch=8 * (count or 1),
+        no_better=f"{'<' if symbol == '>' else '>'}=",
+        c=x.c,
+        scratch=16 * (count or 1),
     )

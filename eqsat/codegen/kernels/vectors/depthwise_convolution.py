@@ -1,4 +1,4 @@
-"""Depthwise convolution of float32 in NHWC: each channel has its own window, vectors are channels."""
+"""Depthwise convolution of float32 in NHWC: each channel has its own windows, vectors are channels of the result."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _ROW = 16
 """Rows of weights are a multiple of this, so that they are aligned for every instruction set."""
 _UNROLLED = 25
 """Taps that are unrolled at most; further ones are loops."""
+_MULTIPLES = (1, 2, 4)
+"""Windows that a channel may have: so many neighbouring lanes read the same input."""
 _NEAR = 256 * 1024
 """Bytes of input that stay in the second cache while all its pixels are visited for a vector of channels."""
 
@@ -53,7 +55,8 @@ def _accepts(task: Task) -> bool:
         return False
     w = task.constant(1)
     assert w is not None
-    return w.shape[1] == 1 and w.shape[0] == task.view(0).shape[1] > 1
+    channels = task.view(0).shape[1]
+    return w.shape[1] == 1 and channels > 1 and w.shape[0] in [channels * n for n in _MULTIPLES]
 
 
 def _wants(task: Task) -> Wants:
@@ -72,6 +75,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     assert w is not None
     at = convolution.geometry(task)
     lanes, channels = isa.lanes(), w.shape[0]
+    many = channels // x.shape[1]
     row = -(-channels // _ROW) * _ROW
     epilogue = VectorEpilogue(task.epilogue, task.output.shape, 1, isa, first_constant=1)
     made = convolution.results(task, epilogue)
@@ -103,13 +107,12 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:
                 step = x.strides[1] if name == "x0" else made[name][1]
                 moves = [f" + {p.name} * {p.strides[name]}" for p in (*outer, *nest) if p.strides.get(name)]
-                moves += [f" + c * {lanes * step}"] if step else []
-                base = (
-                    start * columns.stride(name) + first * step + (convolution.corner(task, at) if name == "x0" else 0)
-                )
+                moves += [_channel(step, lanes, many if name == "x0" else 1)] if step else []
+                base = start * columns.stride(name) + first // (many if name == "x0" else 1) * step
+                base += convolution.corner(task, at) if name == "x0" else 0
                 pointers.append((name, "".join(moves) + (f" {base:+d}" if base else "")))
             pixels = [m * columns.stride("x0") for m in range(size)]
-            loads = {p + t: load(f"xr + {p + t}", 1, live, isa) for p in pixels for t in window}
+            loads = {p + t: _repeated(f"xr + {p + t}", live, many, isa) for p in pixels for t in window}
             stores = []
             for m in range(size):
 
@@ -138,6 +141,19 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     return Kernel(
         body, (_pack(w, convolution.bias(task, channels), row), *epilogue.constants), 0, (*epilogue.helpers, *helpers)
     )
+
+
+def _channel(step: int, lanes: int, many: int) -> str:
+    """What the number of a vector of channels adds to a pointer of which so many lanes share an element."""
+    return f" + c * {lanes // many * step}" if lanes % many == 0 else f" + c * {lanes} / {many} * {step}"
+
+
+def _repeated(pointer: str, live: int, many: int, isa: Isa) -> str:
+    """Channels of the input, each in so many neighbouring lanes."""
+    if isa.lanes() < many or many == 1:
+        return load(pointer, 1, live, isa)
+    half = _repeated(pointer, -(-live // 2), many // 2, isa)
+    return f"zip_low@({half}, {half})"
 
 
 def _pack(w: np.ndarray, bias: np.ndarray, row: int) -> np.ndarray:

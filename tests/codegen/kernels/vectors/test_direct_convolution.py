@@ -117,6 +117,17 @@ def test_depthwise(gaps):
     run(cases, rng=np.random.default_rng(2) if gaps else None)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("many", [2, 4])
+def test_several_windows_of_a_channel(gaps: bool, many: int):
+    rng = np.random.default_rng(4)
+    cases = [
+        conv_case(rng, shape, many * shape[1], kernel, group=shape[1], rank=20, **rest)
+        for shape, kernel, rest in DEPTHWISE.values()
+    ]
+    run(cases, rng=np.random.default_rng(5) if gaps else None)
+
+
 NARROW = {
     "image": ((1, 16, 9, 40), 3, (3, 3), dict(pads=(1, 1, 1, 1))),
     "mask": ((2, 10, 5, 67), 1, (1, 1), {}),

@@ -1,0 +1,63 @@
+"""Axes that operands share, and how vectors pass over the innermost one: for kernels of many shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Axes of the input whose elements are evenly spaced in all operands.
+
+    Attributes:
+        size: Elements.
+        steps: From one to the next, by parameter; only ``x0`` for reduced axes.
+        axis: Of the result, the last of several; -1 for reduced axes.
+    """
+
+    size: int
+    steps: Mapping[str, int]
+    axis: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Vectors of the innermost axis that share a loop.
+
+    Attributes:
+        first: Number of the element where they begin.
+        count: Of passes.
+        step: Elements of a pass.
+        vectors: For each vector of a pass the number of its first element within the pass, and its lanes in use.
+    """
+
+    first: int
+    count: int
+    step: int
+    vectors: tuple[tuple[int, int], ...]
+
+
+def merged(axes: Sequence[Axis]) -> list[Axis]:
+    """Axes without those of one element; neighbours that are as evenly spaced as one axis are one."""
+    found: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        last = found[-1] if found else None
+        if last is not None and all(last.steps[name] == axis.size * step for name, step in axis.steps.items()):
+            found[-1] = Axis(last.size * axis.size, axis.steps, axis.axis)
+        else:
+            found.append(axis)
+    return found
+
+
+def passes(size: int, lanes: int, most: int) -> list[Part]:
+    """An axis in passes of so many vectors, a pass of the whole vectors that remain, the last one filled in part."""
+    step = lanes * most
+    whole, rest = size // step, size % step
+    found = [Part(0, whole, step, tuple((k * lanes, lanes) for k in range(most)))] if whole else []
+    left = [(k, min(lanes, rest - k)) for k in range(0, rest, lanes)]
+    if left:
+        found.append(Part(whole * step, 1, rest, tuple(left)))
+    return found
