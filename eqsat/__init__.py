@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
+    from eqsat.prove.proved import prove_rules
     from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
     from eqsat.schema.types import TensorType
@@ -42,6 +43,7 @@ __all__ = [
     "op",
     "operator",
     "optimize",
+    "prove_rules",
     "quantize",
     "run",
     "save",
@@ -66,6 +68,7 @@ _HOME = {
     "op": "eqsat.model.builder",
     "operator": "eqsat.rules.operators",
     "optimize": "eqsat.api",
+    "prove_rules": "eqsat.prove.proved",
     "quantize": "eqsat.api",
     "run": "eqsat.api",
     "save": "eqsat.api",

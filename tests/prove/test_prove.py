@@ -1,0 +1,106 @@
+"""Rules that are true are proven, those that are wrong never are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eqsat.prove.proved import prove_rules
+from eqsat.prove.prover import prove_every_rank
+from eqsat.rules.ast import Rule
+from eqsat.rules.reader import read_file, read_text
+
+INSTANCES = Path(__file__).parents[1] / "rule_instances"
+WRONG = [r for name in ("wrong", "plausible_wrong") for r in read_file(INSTANCES / f"{name}.rules").rules]
+RIGHT_BUT_FOR_TYPES = ("any_one_is_neutral", "concat_of_transposes", "relu_of_any_type", "contradiction")
+"""Wrong only in that their two sides have different types where they do not apply, or that they never apply."""
+
+
+def rule(text: str) -> Rule:
+    return read_text(f"rule r : {text}").rules[0]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda r: r.name)
+def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
+    if wrong.name not in RIGHT_BUT_FOR_TYPES:
+        assert not prove_every_rank(wrong).proven
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "real\n x + 0  =>  x",
+        "exact\n x - 0  =>  x\n where x.dtype in integers",
+        "exact\n Neg(Neg(x))  =>  x",
+        "exact\n x * 2  =>  x + x\n where x.dtype in floats",
+        "exact\n Relu(Transpose(x, perm=p)) + y  =>  Transpose(Relu(x), perm=p) + y",
+        "real\n (x + y) * (x + y)  =>  x * x + 2 * (x * y) + y * y\n where x.dtype in floats",
+        "real\n Max(x, y) + Min(x, y)  =>  x + y\n where x.dtype in floats",
+        "real\n Exp(x) / Exp(y)  =>  Exp(x - y)",
+        "real\n Sigmoid(-x)  =>  1 - Sigmoid(x)",
+        "real\n Tanh(Neg(x))  =>  Neg(Tanh(x))",
+        "real\n Clip(x, 0, 6) / 6  =>  Clip(x / 6, 0, 1)\n where x.dtype in floats",
+        "exact\n r: Squeeze(Unsqueeze(x, _), _)  =>  x\n where r.shape == x.shape",
+        "exact\n Gather(Abs(x), i, axis=a)  =>  Abs(Gather(x, i, axis=a))",
+        "exact\n Where(c, Neg(x), Neg(y))  =>  Neg(Where(c, x, y))\n where x.dtype in floats",
+        "exact\n n: Relu(Concat(x, y, axis=a))  =>  Concat(Relu(x), Relu(y), axis=a)",
+        "real\n Max(x, c)  =>  x\n where c.value < 0, x.dtype == float32, c.rank == 0, x.value > 1",
+    ],
+)
+def test_a_true_rule_is_proven(text: str) -> None:
+    found = prove_every_rank(rule(text))
+    assert found.proven, found.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exact\n x + 0  =>  x\n where x.dtype in floats",  # -0.0 + 0.0 is 0.0
+        "exact\n x - 0  =>  x\n where x.dtype in floats",  # the constant may be -0.0
+        "exact\n x - x  =>  0\n where x.dtype in floats",  # of infinities a NaN
+        "exact\n x * y / y  =>  x\n where x.dtype in floats",
+        "exact\n (x + y) + z  =>  x + (y + z)\n where x.dtype in floats",
+        "exact\n x * 5  =>  x + x + x + x + x\n where x.dtype == float16",
+        "exact\n Max(x, 0)  =>  Relu(x)\n where x.dtype in floats",  # which zero is open
+        "exact\n -(x - y)  =>  y - x\n where x.dtype in floats",
+        "real\n x  * 2 / 2  =>  x\n where x.dtype in integers",  # overflows
+        "real\n x / y * y  =>  x",  # of integers it rounds
+        "real\n Sqrt(x * x)  =>  x",
+        "real\n Log(x * x)  =>  Log(x) * 2",  # the right side may be undefined
+        "real\n x  + y - y =>  x * y / y\n where x.dtype in floats",
+        "real\n Relu(x) + Relu(y)  =>  Relu(x + y)",
+        "real\n Clip(x, a, b)  =>  Max(Min(x, b), a)\n where x.dtype in floats, a.rank == 0, b.rank == 0",
+        "exact\n Transpose(x, perm=p) + Transpose(y, perm=p)  =>  Transpose(x + y, perm=p)",  # of different ranks
+        "exact\n Transpose(Transpose(x, perm=p), perm=q)  =>  Transpose(x, perm=[q[i] for i in p])",
+        "exact\n Relu(Concat(x, y, axis=a))  =>  Concat(Relu(y), Relu(x), axis=a)",
+        "exact\n Softmax(Transpose(x, perm=p), axis=a)  =>  Transpose(Softmax(x, axis=a), perm=p)",
+        "exact\n Gather(x, i, axis=0) + Gather(x, j, axis=0)  =>  Gather(x, i, axis=0) + Gather(x, i, axis=0)",
+        "exact\n (f: Relu | Softmax)(Transpose(x, perm=p))  =>  Transpose(f(x), perm=p)",
+        "exact\n r: Reshape(x, _) + y =>  Reshape(x + y, r.shape)\n where x.shape == y.shape",
+        "exact\n n: LeakyRelu(Transpose(x, perm=p))  =>  Transpose(LeakyRelu(x), perm=p)",  # another alpha
+        "exact\n Identity(RandomNormalLike(x))  =>  RandomNormalLike(x)",
+    ],
+)
+def test_what_is_wrong_somewhere_is_not_proven(text: str) -> None:
+    assert not prove_every_rank(rule(text)).proven
+
+
+def test_the_strongest_verdict() -> None:
+    found = prove_rules(
+        [
+            rule("exact\n Abs(Neg(x))  =>  Abs(x)"),
+            rule("real\n Relu(x) - Relu(y)  =>  Relu(x - y)"),
+            rule("exact\n Relu(Softmax(x, axis=a))  =>  Softmax(x, axis=a)"),
+        ]
+    )
+    assert [p.trust for p in found] == ["proven", "refuted", "executed"]
+    assert found[0].words == "proven for all ranks and sizes"
+    assert "first [" in found[1].detail
+    assert found[2].words == "executed 24 times"
+    assert found[2].why_not
+
+
+def test_integers_of_any_class_are_to_the_bit() -> None:
+    assert prove_every_rank(rule("real\n x * c + y * c  =>  (x + y) * c\n where x.dtype in integers")).proven
+    assert not prove_every_rank(rule("real\n (x + y) / c  =>  x / c + y / c\n where x.dtype in integers")).proven
