@@ -13,7 +13,7 @@ from eqsat.check.checked import verdict_of, why_undecided
 from eqsat.check.outcome import Outcome
 from eqsat.check.rule import check_rule
 from eqsat.errors import EqsatError, RuleError, reason
-from eqsat.prove.prover import Attempted, prove_every_rank
+from eqsat.prove.prover import Attempted, Within, prove_bounded, prove_every_rank
 from eqsat.rules import kept
 from eqsat.rules.ast import Rule, RuleFile
 from eqsat.rules.operators import Declaration
@@ -81,7 +81,7 @@ class ProvenRule:
         lines = [f"{self.trust:9}  {self.rule.name} : {self.rule.numerics}  ({self.words})"]
         lines += [f"    {line}" for line in self.detail.splitlines()]
         if self.why_not:
-            lines.append(f"    not proven: {self.why_not}")
+            lines.append(f"    not proven for all ranks: {self.why_not}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -155,6 +155,10 @@ def _proven(rule: Rule) -> ProvenRule:
     attempt = _attempted(rule)
     if attempt.proven:
         return ProvenRule(rule, "proven", _HOW[attempt.how])
+    within = _bounded(rule)
+    if within.bounds is not None:
+        count = f"{within.tried:,} combination{'' if within.tried == 1 else 's'} of shapes and attributes"
+        return ProvenRule(rule, "bounded", f"{within.bounds}: {count}, {_HOW[within.how]}", attempt.reason)
     outcome = _executed(rule)
     if isinstance(outcome, str):
         return ProvenRule(rule, "undecided", outcome, attempt.reason)
@@ -172,6 +176,13 @@ def _attempted(rule: Rule) -> Attempted:
         return prove_every_rank(rule)
     except EqsatError as error:  # an expression that takes more steps than it may
         return Attempted(False, reason=reason(error))
+
+
+def _bounded(rule: Rule) -> Within:
+    try:
+        return prove_bounded(rule)
+    except (EqsatError, ValueError, IndexError, TypeError) as error:  # an operator that refuses what was tried
+        return Within(reason=reason(error))
 
 
 def _executed(rule: Rule) -> Outcome | str:

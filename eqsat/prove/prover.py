@@ -10,6 +10,9 @@ import onnx_ir as ir
 
 from eqsat.prove import conditions
 from eqsat.prove.assumptions import elements_of
+from eqsat.prove.bounded import Left, TooMuch
+from eqsat.prove.bounded_right import NoAnswer, Right
+from eqsat.prove.choices import LEVELS, Bounds
 from eqsat.prove.equal import Decision, Question
 from eqsat.prove.every_rank import EveryRank
 from eqsat.prove.polynomial import Ring
@@ -20,6 +23,10 @@ from eqsat.rules.tensor_types import possible_types
 from eqsat.schema.functions import declared
 
 _Group = tuple[frozenset[str], frozenset[str]]
+ENOUGH = 200
+"""Combinations within a bound after which no wider one is tried."""
+MOST_TRIED = 3_000
+"""Combinations of shapes and attributes of one clause within one bound."""
 MOST_TYPES = 400
 """Combinations of element types of one clause."""
 
@@ -126,3 +133,102 @@ def _dtype(name: str) -> ir.DataType | None:
     """The element type of ``tensor(float)``; None for what is no tensor."""
     text = name.removeprefix("tensor(").removesuffix(")")
     return ir.DataType.__members__.get({"float": "FLOAT", "double": "DOUBLE"}.get(text, text.upper()))
+
+
+# ---- bounded ranks and sizes ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Within:
+    """What a proof at bounded sizes covers.
+
+    Attributes:
+        tried: How many combinations of shapes and attributes were compared.
+    """
+
+    bounds: Bounds | None = None
+    tried: int = 0
+    how: str = "same"
+    reason: str = ""
+
+
+def prove_bounded(rule: Rule) -> Within:
+    """Tries to prove a rule for all values, at all shapes and attributes within bounds, as wide as the work allows."""
+    if rule.numerics.kind not in ("exact", "real"):
+        return Within(reason=f"a rule of class {rule.numerics} changes values")
+    best = Within(reason="no shapes within the bounds meet its conditions")
+    with declared(rule.operators):
+        for bounds in LEVELS:
+            if best.tried >= ENOUGH:
+                break
+            try:
+                found = _within(rule, bounds)
+            except NotModelled as reason:
+                return Within(reason=str(reason))
+            except TooMuch:
+                found = Within(reason="too many shapes and attributes to try")
+            if found.bounds is None:
+                if best.bounds is None and found.reason:
+                    best = found
+                if found.reason and found.reason not in _UNDECIDED:
+                    return found
+                if found.reason == _UNDECIDED[0]:
+                    break
+            else:
+                best = found
+    return best
+
+
+_UNDECIDED = ("too many shapes and attributes to try", "no shapes within the bounds meet its conditions")
+
+
+def _within(rule: Rule, bounds: Bounds) -> Within:
+    tried, how = 0, "same"
+    for clause in expand(rule.left):
+        parts = conditions.assumed(rule, clause)
+        groups = None if conditions.is_contradiction(parts) else possible_types(clause, rule.right, parts)
+        if groups is None:
+            continue
+        count = 0
+        for dtypes in _types_to_try(rule, groups):
+            forget()
+            left = Left(rule, clause, bounds, dtypes)
+            ring = Ring()
+            for state in left.states():
+                ring.work = 0
+                right = Right(left, state)
+                try:
+                    pairs = list(dict.fromkeys(right.pairs()))
+                except NoAnswer:
+                    continue
+                count += 1
+                if count > MOST_TRIED:
+                    raise TooMuch
+                for a, b in pairs:
+                    if a is b:
+                        continue
+                    root = dtypes.get(".0", ir.DataType.FLOAT)
+                    positive = conditions.positive(parts)
+                    decision = Question(rule.numerics, left.parts, dtypes, root, positive, ring).decide(a, b)
+                    if not decision.proven:
+                        return Within(reason=decision.reason)
+                    how = max(how, decision.how, key=_STRENGTH.index)
+        if not count:
+            return Within(reason=_UNDECIDED[1])
+        tried += count
+    if how in ("reals", "bits") and _may_be_integer(rule):
+        return Within(reason="its integers are not modelled at bounded sizes")
+    return Within(bounds, tried, how)
+
+
+def _types_to_try(rule: Rule, groups: Sequence[_Group]) -> Iterator[dict[str, ir.DataType]]:
+    """One combination of element types: shapes and places do not depend on them, and what does is refused."""
+    yield next(_assignments(groups, ()))
+
+
+def _may_be_integer(rule: Rule) -> bool:
+    for clause in expand(rule.left):
+        for names, allowed in possible_types(clause, rule.right, conditions.assumed(rule, clause)) or ():
+            if any(name.startswith(".") for name in names) and any("int" in t for t in allowed):
+                return True
+    return False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eqsat.prove.proved import prove_rules
-from eqsat.prove.prover import prove_every_rank
+from eqsat.prove.prover import prove_bounded, prove_every_rank
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file, read_text
 
@@ -104,3 +104,59 @@ def test_the_strongest_verdict() -> None:
 def test_integers_of_any_class_are_to_the_bit() -> None:
     assert prove_every_rank(rule("real\n x * c + y * c  =>  (x + y) * c\n where x.dtype in integers")).proven
     assert not prove_every_rank(rule("real\n (x + y) / c  =>  x / c + y / c\n where x.dtype in integers")).proven
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exact\n Transpose(Transpose(x, perm=p), perm=q)  =>  Transpose(x, perm=[p[i] for i in q])",
+        "real\n MatMul(Neg(x), y)  =>  Neg(MatMul(x, y))\n where x.rank == 2, y.rank == 2, x.dtype in floats",
+        "real\n Softmax(x + c, axis=a)  =>  Softmax(x, axis=a)\n where c.rank == 0",
+        "real\n ReduceSum(x * c, axes, keepdims=k)  =>  ReduceSum(x, axes, keepdims=k) * c\n"
+        " where c.rank == 0, x.dtype in floats",
+    ],
+)
+def test_a_rule_is_proven_within_bounds(text: str) -> None:
+    found = prove_bounded(rule(text))
+    assert found.bounds is not None, found.reason
+    assert found.tried
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exact\n Transpose(Transpose(x, perm=p), perm=q)  =>  Transpose(x, perm=[q[i] for i in p])",
+        "real\n MatMul(x, y)  =>  MatMul(y, x)\n where x.rank == 2, y.rank == 2, x.dtype in floats",
+        "real\n Softmax(x + c, axis=a)  =>  Softmax(x, axis=a)\n where c.rank == 1",
+        "real\n ReduceSum(x * c, axes, keepdims=k)  =>  ReduceSum(x, axes, keepdims=k) * c\n where x.dtype in floats",
+        "real\n ReduceMean(x, axes, keepdims=k) => ReduceSum(x, axes, keepdims=k)\n where x.dtype in floats",
+        "exact\n MatMul(x, Neg(y))  =>  MatMul(Neg(x), y)\n where x.dtype in floats, x.rank == 2, y.rank == 2",
+    ],
+)
+def test_a_wrong_rule_is_not_proven_within_bounds(text: str) -> None:
+    assert prove_bounded(rule(text)).bounds is None
+
+
+def test_what_is_not_modelled_is_named() -> None:
+    found = prove_every_rank(rule("real\n x * x  =>  Gelu(x)\n where x.dtype == float32"))
+    assert found.reason == "Gelu: not modelled over the reals (float)"
+
+
+def test_tables_keep_the_type_of_what_they_replace() -> None:
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    import eqsat
+
+    constants = {"s": np.float32(0.0371), "z": np.int8(3), "t": np.float32(0.00771)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"], output_dtype=TensorProto.FLOAT16),
+        helper.make_node("Tanh", ["d"], ["e"]),
+        helper.make_node("QuantizeLinear", ["e", "t", "z"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.INT8, [256]) for n in ("x", "y")]
+    tensors = [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+    x = np.arange(-128, 128).astype(np.int8)
+    np.testing.assert_array_equal(eqsat.optimize(model).run({"x": x})["y"], eqsat.run(model, {"x": x})["y"])
