@@ -16,6 +16,8 @@ from eqsat.rules.selection import select_rules
 
 SHIPPED = select_rules((), "approximate", default_rules=True).rules
 FILES = sorted({rule.place.file for rule in SHIPPED})
+LONG = "quantize.rules"
+"""Takes many minutes."""
 
 
 def mutants(rule: Rule) -> list[Rule]:
@@ -29,7 +31,11 @@ def mutants(rule: Rule) -> list[Rule]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.rsplit("/", 1)[-1])
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(f, marks=pytest.mark.heavy) if f.endswith(LONG) else f for f in FILES],
+    ids=lambda f: f.rsplit("/", 1)[-1],
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_refuted_mutant_is_proven(file: str) -> None:
     believed = [m for rule in SHIPPED if rule.place.file == file for m in mutants(rule) if prove_every_rank(m).proven]
