@@ -34,6 +34,7 @@ ROOMS = (
     "execute",
     "stages",
     "check",
+    "prove",
     "audit",
     "codegen",
     "report",

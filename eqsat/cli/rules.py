@@ -1,4 +1,4 @@
-"""``eqsat rules``: lists rules, shows one and the program that it compiles to, executes rules, and formats files."""
+"""``eqsat rules``: lists rules, shows one and its program, executes and proves rules, and formats files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 _FILES = click.Path(path_type=Path)
 SAMPLES = 40
 """As in ``eqsat.check.checked``, which takes long to import; a test compares."""
+_TRUST_COLOURS = {"proven": "green", "bounded": "green", "decided": "green", "refuted": "red"}
 _COLOURS = {"holds": "green", "undecided": "yellow", "refuted": "red"}
 
 
-@click.group(short_help="List, show, check and format rules.")
+@click.group(short_help="List, show, check, prove and format rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
 
@@ -147,6 +148,36 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
 
 
 rules.add_command(discover)
+
+
+@rules.command(short_help="Prove rules, and execute those that are not proven.")
+@click.argument("files", nargs=-1, type=_FILES, metavar="[FILE]...")
+@click.option("--rule", "names", multiple=True, metavar="NAME", help="Prove this rule only. May be repeated.")
+@declarations_option
+@json_option()
+@debug_option
+def prove(files: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> int:
+    """Print the strongest statement about each rule of FILES, or of the shipped ones.
+
+    A rule is proven for all ranks and sizes, proven for all values at bounded ranks and sizes, decided by exact
+    arithmetic, executed, or refuted. The exit code is 1 if a rule is refuted.
+
+    \b
+    eqsat rules prove my.rules
+    eqsat rules prove --rule unary_of_transpose
+    """
+    from eqsat.prove.proved import WORDS, prove_rules
+
+    found = prove_rules(files or None, names=names)
+    if as_json:
+        echo_json([proven.as_dict() for proven in found])
+        return int(any(proven.trust == "refuted" for proven in found))
+    for proven in found:
+        head, _, text = str(proven).partition(" ")
+        echo(f" {text}", head=head, colour=_TRUST_COLOURS.get(proven.trust, "yellow"))
+    counts = [f"{trust}: {n}" for trust in WORDS if (n := sum(p.trust == trust for p in found))]
+    echo(f"rules: {len(found)}{''.join(f', {count}' for count in counts)}")
+    return int(any(proven.trust == "refuted" for proven in found))
 
 
 @rules.command("format", short_help="Put rule and target files into canonical form.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, RuleError
 from eqsat.rules import ast
 from eqsat.rules.callee import known
 from eqsat.rules.constness import conjuncts
@@ -70,6 +70,45 @@ def check_conditions(clauses: Sequence[Clause], conditions: Sequence[ast.Conditi
         raise contradiction
 
 
+def possible_types(
+    clause: Clause, right: Sequence[ast.Template], conditions: Sequence[ast.Expr]
+) -> list[tuple[frozenset[str], frozenset[str]]] | None:
+    """The element types that the names of one clause may have where a rule applies.
+
+    Args:
+        right: The right side, which has the types of the left.
+        conditions: What is required besides.
+
+    Returns:
+        Groups of names that have one type, each with the types it may be (``tensor(float)``), by the first name; None
+        if no types are possible. ``.0`` stands for the first root, ``.1`` for the second.
+    """
+    checker = _Checker(clause, _Silent())
+    try:
+        roots = [checker.pattern(root) for root in clause.roots]
+        for root, template in zip(roots, right, strict=True):
+            checker.unify(root, checker.template(template), template.place, "the right side")
+        for number, root in enumerate(roots):
+            if root is not None:
+                checker.by_name[f".{number}"] = root
+        for term, wanted in (pair for expr in conditions for pair in _required(expr)):
+            checker.require(term, wanted)
+    except EqsatError:
+        return None
+    groups: dict[int, tuple[set[str], frozenset[str]]] = {}
+    for name, found in checker.by_name.items():
+        kind = _root(found)
+        groups.setdefault(id(kind), (set(), _TENSORS if kind.allowed is None else kind.allowed))[0].add(name)
+    return sorted(((frozenset(names), allowed) for names, allowed in groups.values()), key=lambda g: min(g[0]))
+
+
+class _Silent:
+    """Stands for a rule that has been read, where a contradiction means only that a clause never applies."""
+
+    def error(self, place: ast.Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
+        return RuleError(requirement, place=str(place), actual=actual, hint=hint)
+
+
 def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
     """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
     for part in conjuncts(expr):
@@ -101,10 +140,10 @@ def _types_of(term: ast.Expr) -> frozenset[str] | None:
 
 
 class _Checker:
-    def __init__(self, clause: Clause, context: Context) -> None:
+    def __init__(self, clause: Clause, context: Context | _Silent) -> None:
         self.clause = clause
         self.context = context
-        self._by_name: dict[str, _Type] = {}
+        self.by_name: dict[str, _Type] = {}
 
     def pattern(self, pattern: ast.Pattern | None) -> _Type | None:
         match pattern:
@@ -156,7 +195,7 @@ class _Checker:
 
     def _named(self, name: str, place: ast.Place) -> _Type:
         name = self.clause.aliases.get(name, name)
-        return self._by_name.setdefault(name, _Type(None, place))
+        return self.by_name.setdefault(name, _Type(None, place))
 
     def _applied(self, op: OpKey, args: Sequence, output: int, place: ast.Place, visit) -> _Type:
         signature = known(op)

@@ -1,0 +1,232 @@
+"""Conditions on contents as formulas about the elements that a proof is about.
+
+A condition holds for every element, so that it holds for each that occurs. What cannot be translated is left out: less
+is assumed then, and a proof remains one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.prove import conditions
+from eqsat.prove.bits import Bits
+from eqsat.prove.reals import Reals
+from eqsat.prove.shapes import SOLE
+from eqsat.prove.terms import Term, walk
+from eqsat.rules import ast
+from eqsat.rules.element_types import DTYPES, limits
+from eqsat.rules.tree import walk as walk_terms
+
+_SIGNS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+class _Untranslated(Exception):
+    pass
+
+
+def of_reals(
+    solver: Reals, parts: Sequence[ast.Expr], terms: Iterable[Term], dtypes: Mapping[str, ir.DataType]
+) -> list[Any]:
+    """What is known of the numbers in some terms: conditions, and that they are in the range of their types."""
+    elements = elements_of(terms)
+    found: list[Any] = []
+    for name, symbols in elements.items():
+        if name in dtypes and dtypes[name] != ir.DataType.BOOL:
+            low, high = (solver.z3.RealVal(Fraction(v)) for v in limits(dtypes[name]))
+            for symbol in symbols:
+                found += [solver.formula(symbol) >= low, solver.formula(symbol) <= high]
+    attributes = {t.data[1]: t for t in walk(*terms) if t.op == "symbol" and t.data[0] == "attribute"}
+    translate = _RealTranslation(solver, elements, attributes, dtypes)
+    for part in parts:
+        try:
+            found.append(translate.truth(part))
+        except _Untranslated:
+            continue
+    return found
+
+
+def of_bits(
+    solver: Bits, parts: Sequence[ast.Expr], terms: Iterable[Term], dtypes: Mapping[str, ir.DataType]
+) -> list[Any]:
+    """The same for elements of known types, in their own arithmetic: comparisons of them, and with numbers."""
+    z3 = solver.z3
+    elements = elements_of(terms)
+    found: list[Any] = []
+    for left, sign, right in conditions.comparisons(list(parts)):
+        names = [_contents_of(left), _contents_of(right)]
+        sole = [None if n is None or len(elements.get(n, [])) != 1 else elements[n][0] for n in names]
+        types = {dtypes[n] for n in names if n is not None and n in dtypes}
+        if len(types) != 1 or sign not in _SIGNS or not _meet(left, right, elements):
+            continue
+        (dtype,) = types
+        sides: list[Any] = []
+        for symbol, expr in zip(sole, (left, right), strict=True):
+            if symbol is not None:
+                sides.append(solver.symbol(symbol.data, dtype))
+            elif (value := _plain(expr, dtypes)) is not None:
+                sides.append(_number(solver, value, dtype))
+        if len(sides) != 2 or any(side is None for side in sides):
+            continue
+        if z3.is_fp(sides[0]):
+            relation = {"<": z3.fpLT, "<=": z3.fpLEQ, ">": z3.fpGT, ">=": z3.fpGEQ, "==": z3.fpEQ, "!=": z3.fpNEQ}
+            found.append(relation[sign](*sides))
+        elif dtype.name.startswith("UINT"):
+            relation = {"<": z3.ULT, "<=": z3.ULE, ">": z3.UGT, ">=": z3.UGE}
+            found.append(relation[sign](*sides) if sign in relation else _compared(sides[0], sign, sides[1]))
+        else:
+            found.append(_compared(sides[0], sign, sides[1]))
+    return found
+
+
+def elements_of(terms: Iterable[Term]) -> dict[str, list[Term]]:
+    """The elements that occur, by the name of their tensor."""
+    found: dict[str, list[Term]] = {}
+    for part in walk(*terms):
+        if part.op == "symbol" and isinstance(part.data, tuple) and part.data[0] == "element":
+            found.setdefault(part.data[1], []).append(part)
+    return found
+
+
+def _meet(left: ast.Expr, right: ast.Expr, elements: Mapping[str, Sequence[Term]]) -> bool:
+    """Whether the elements of which two sides of a comparison speak are compared with each other.
+
+    Whole tensors are compared place by place; elements that were moved come from other places.
+    """
+    names = {conditions.member(part, "value") for side in (left, right) for part in walk_terms(side)} - {None}
+    if len(names) < 2:
+        return True
+    places = {symbol.data[2] for name in names for symbol in elements.get(str(name), ())}
+    return all(place == SOLE or _is_direct(place) for place in places)
+
+
+def _is_direct(place: Hashable) -> bool:
+    if not isinstance(place, tuple):
+        return False
+    return place[0] == "at" or (place[0] == "fit" and isinstance(place[2], tuple) and place[2][0] == "at")
+
+
+def _number(solver: Bits, value: Fraction, dtype: ir.DataType) -> Any:
+    low, high = limits(dtype)
+    if not Fraction(low) <= value <= Fraction(high):
+        return None
+    if dtype.is_floating_point() and Fraction(float(dtype.numpy().type(float(value)))) != value:
+        return None  # A comparison with what the type does not hold.
+    return solver.number(value, dtype) if dtype.is_floating_point() or value.denominator == 1 else None
+
+
+def _plain(expr: ast.Expr, dtypes: Mapping[str, ir.DataType]) -> Fraction | None:
+    """A number that does not depend on contents."""
+    if isinstance(expr, ast.Number):
+        return Fraction(expr.value) if abs(expr.value) != float("inf") else None
+    if isinstance(expr, ast.Unary) and expr.op == "-":
+        inner = _plain(expr.operand, dtypes)
+        return None if inner is None else -inner
+    if isinstance(expr, ast.Apply) and expr.function in ("lowest", "highest") and len(expr.args) == 1:
+        name = conditions.member(expr.args[0], "dtype")
+        if name is not None and name in dtypes:
+            return Fraction(limits(dtypes[name])[expr.function == "highest"])
+    return None
+
+
+def _contents_of(expr: ast.Expr) -> str | None:
+    return conditions.member(expr, "value")
+
+
+def _compared(a: Any, sign: str, b: Any) -> Any:
+    match sign:
+        case "<":
+            return a < b
+        case "<=":
+            return a <= b
+        case ">":
+            return a > b
+        case ">=":
+            return a >= b
+        case "==":
+            return a == b
+        case "!=":
+            return a != b
+    return True
+
+
+class _RealTranslation:
+    """Expressions over contents as numbers of z3."""
+
+    def __init__(
+        self,
+        solver: Reals,
+        elements: Mapping[str, Sequence[Term]],
+        attributes: Mapping[str, Term],
+        dtypes: Mapping[str, ir.DataType],
+    ) -> None:
+        self.solver = solver
+        self.elements = elements
+        self.attributes = attributes
+        self.dtypes = dtypes
+
+    def truth(self, expr: ast.Expr) -> Any:
+        """A condition, or what it implies."""
+        z3 = self.solver.z3
+        match expr:
+            case ast.Binary(op="or"):
+                return z3.Or(self.truth(expr.left), self.truth(expr.right))
+            case ast.Binary(op="and"):
+                found = []
+                for side in (expr.left, expr.right):
+                    with contextlib.suppress(_Untranslated):
+                        found.append(self.truth(side))
+                return z3.And(*found)
+            case ast.Compare(rest=((sign, right),)) if conditions.member(expr.first, "dtype") in self.dtypes:
+                given = self.dtypes[conditions.member(expr.first, "dtype") or ""]
+                if isinstance(right, ast.Name) and right.name in DTYPES and sign in ("==", "!="):
+                    return z3.BoolVal((given == DTYPES[right.name]) == (sign == "=="))
+            case ast.Compare():
+                found, left = [], expr.first
+                for sign, right in expr.rest:
+                    if sign not in _SIGNS or not _meet(left, right, self.elements):
+                        raise _Untranslated
+                    found.append(_compared(self.number(left), sign, self.number(right)))
+                    left = right
+                return z3.And(*found)
+        raise _Untranslated
+
+    def number(self, expr: ast.Expr) -> Any:
+        plain = _plain(expr, self.dtypes)
+        if plain is not None:
+            return self.solver.z3.RealVal(plain)
+        name = _contents_of(expr)
+        if name is not None and len(self.elements.get(name, ())) == 1:
+            return self.solver.formula(self.elements[name][0])
+        match expr:
+            case ast.Name() if expr.name in self.attributes:
+                return self.solver.formula(self.attributes[expr.name])
+            case ast.Unary(op="-"):
+                return -self.number(expr.operand)
+            case ast.Binary(op="+" | "-" | "*"):
+                a, b = self.number(expr.left), self.number(expr.right)
+                return a + b if expr.op == "+" else a - b if expr.op == "-" else a * b
+            case ast.Apply() if expr.function == "abs":
+                inner = self.number(expr.args[0])
+                return self.solver.z3.If(inner >= 0, inner, -inner)
+            case ast.Apply() if expr.function in ("min", "max") and len(expr.args) == 1:
+                return self._extreme(expr.function, expr.args[0])
+        raise _Untranslated
+
+    def _extreme(self, function: str, of: ast.Expr) -> Any:
+        """The least or greatest of all elements: no further than any that occurs."""
+        name = _contents_of(of)
+        if name is None or not self.elements.get(name):
+            raise _Untranslated
+        bound = self.solver.real((function, name))
+        for symbol in self.elements[name]:
+            element = self.solver.formula(symbol)
+            self.solver.facts.append(bound <= element if function == "min" else bound >= element)
+        return bound
+
+
+__all__ = ["elements_of", "of_bits", "of_reals"]

@@ -1,0 +1,335 @@
+"""Equality of two terms to the bit, in one element type: IEEE arithmetic or integers modulo 2^n, decided by z3.
+
+Floats: rounding to nearest even, subnormals, infinities, signed zeros; all NaN are one. Which of two zeros of different
+signs a maximum or minimum gives is open in ONNX, and open here: an unknown choice that is made the same way for the
+same operands. Elementary functions are symbols: equal bits give equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import onnx_ir as ir
+
+from eqsat.prove.reals import MEMORY
+from eqsat.prove.terms import NotModelled, Term, walk
+
+WORK = 8_000_000
+"""Of the solver, in its own unit, for one pair of elements of one type."""
+_EXPONENTS = {
+    ir.DataType.FLOAT16: (5, 11),
+    ir.DataType.BFLOAT16: (8, 8),
+    ir.DataType.FLOAT: (8, 24),
+    ir.DataType.DOUBLE: (11, 53),
+}
+_INTEGERS = {ir.DataType[f"{sign}INT{width}"]: (width, sign == "") for sign in ("", "U") for width in (8, 16, 32, 64)}
+
+
+def is_modelled(dtype: ir.DataType) -> bool:
+    """Whether elements of a type have bits here."""
+    return dtype in _EXPONENTS or dtype in _INTEGERS or dtype == ir.DataType.BOOL
+
+
+class Bits:
+    """Terms as formulas of z3, in known element types.
+
+    Args:
+        types: Element type by symbol.
+    """
+
+    def __init__(self, types: Mapping[Hashable, ir.DataType]) -> None:
+        import z3
+
+        self.z3: Any = z3
+        self.types = types
+        self.facts: list[Any] = []
+        self.defined: list[Any] = []
+        self._symbols: dict[Hashable, Any] = {}
+        self._signed: dict[int, bool] = {}
+
+    def sort(self, dtype: ir.DataType) -> Any:
+        """The sort of an element type.
+
+        Raises:
+            NotModelled: It has none.
+        """
+        if dtype in _EXPONENTS:
+            return self.z3.FPSort(*_EXPONENTS[dtype])
+        if dtype in _INTEGERS:
+            return self.z3.BitVecSort(_INTEGERS[dtype][0])
+        if dtype == ir.DataType.BOOL:
+            return self.z3.BoolSort()
+        raise NotModelled(f"elements of type {dtype.name.lower()}: not modelled")
+
+    # ---- formulas ---------------------------------------------------------------------------------
+
+    def formula(self, term: Term, root: ir.DataType) -> Any:
+        """A term of an element type, as a formula."""
+        types = _types(term, root, self.types)
+        found: dict[Term, Any] = {}
+        for part in walk(term):
+            found[part] = self._translate(part, [found[a] for a in part.args], types)
+        return found[term]
+
+    def symbol(self, key: Hashable, dtype: ir.DataType) -> Any:
+        """A symbol of an element type."""
+        if (key, dtype) not in self._symbols:
+            self._symbols[key, dtype] = self.z3.Const(f"s{len(self._symbols)}", self.sort(dtype))
+        return self._symbols[key, dtype]
+
+    def number(self, value: Fraction, dtype: ir.DataType) -> Any:
+        """A number, rounded to an element type."""
+        z3 = self.z3
+        if dtype in _EXPONENTS:
+            return z3.fpToFP(z3.RNE(), z3.RealVal(value), self.sort(dtype))
+        if dtype in _INTEGERS and value.denominator == 1:
+            return z3.BitVecVal(int(value), _INTEGERS[dtype][0])
+        if dtype == ir.DataType.BOOL and value in (0, 1):
+            return z3.BoolVal(bool(value))
+        raise NotModelled(f"{value} as {dtype.name.lower()}")
+
+    def _translate(self, term: Term, args: list[Any], types: Mapping[Term, ir.DataType]) -> Any:
+        dtype = types[term]
+        if term.op == "symbol":
+            return self.symbol(term.data, dtype)
+        if term.op == "zero":
+            return self._zero(term, dtype)
+        if term.value is not None:
+            return self.number(term.value, dtype)
+        of = types[term.args[0]] if term.args else dtype
+        if of in _EXPONENTS:
+            found = self._of_floats(term, args, of)
+        elif of in _INTEGERS:
+            found = self._of_integers(term, args, of)
+        else:
+            found = self._of_truths(term, args)
+        return self._function(term, args, dtype) if found is None else found
+
+    def _zero(self, term: Term, dtype: ir.DataType) -> Any:
+        found = self.symbol(("zero", term.data), dtype)
+        zero = self.number(Fraction(0), dtype)
+        self.facts.append(self.z3.fpEQ(found, zero) if dtype in _EXPONENTS else found == zero)
+        return found
+
+    def _of_floats(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+        z3, rounding = self.z3, self.z3.RNE()
+        match term.op:
+            case "Add":
+                return z3.fpAdd(rounding, *args)
+            case "Sum" if len(args) <= 2:
+                return args[0] if len(args) == 1 else z3.fpAdd(rounding, *args)
+            case "Sub":
+                return z3.fpSub(rounding, *args)
+            case "Mul":
+                return z3.fpMul(rounding, *args)
+            case "Div":
+                return z3.fpDiv(rounding, *args)
+            case "Reciprocal":
+                return z3.fpDiv(rounding, self.number(Fraction(1), dtype), args[0])
+            case "Neg":
+                return z3.fpNeg(args[0])
+            case "Abs":
+                return z3.fpAbs(args[0])
+            case "Max" | "Min":
+                return self._extreme(term.op, args)
+            case "Mean" if len(args) == 1:
+                return args[0]
+            case "Relu":
+                return self._extreme("Max", [args[0], self.number(Fraction(0), dtype)])
+            case "Clip":
+                return self._clipped(term, args, self._extreme)
+            case "Less":
+                return z3.fpLT(*args)
+            case "LessOrEqual":
+                return z3.fpLEQ(*args)
+            case "Greater":
+                return z3.fpGT(*args)
+            case "GreaterOrEqual":
+                return z3.fpGEQ(*args)
+            case "Equal":
+                return z3.fpEQ(*args)
+            case "IsNaN":
+                return z3.fpIsNaN(args[0])
+        return None
+
+    def _extreme(self, op: str, args: list[Any]) -> Any:
+        """The greatest or least; a NaN among them is the result."""
+        z3, best = self.z3, args[0]
+        for arg in args[1:]:
+            first = z3.fpGT(best, arg) if op == "Max" else z3.fpLT(best, arg)
+            choice = self._choice(best.sort())(best, arg)
+            either = z3.If(best == arg, best, z3.If(choice, best, arg))
+            ordered = z3.If(first, best, z3.If(z3.fpEQ(best, arg), either, arg))
+            best = z3.If(z3.fpIsNaN(best), best, z3.If(z3.fpIsNaN(arg), arg, ordered))
+        return best
+
+    def _clipped(self, term: Term, args: list[Any], extreme: Any) -> Any:
+        """The greatest of x and the lower bound, and the least of that and the upper one."""
+        low, high = dict(term.data)["present"]
+        found, bounds = args[0], list(args[1:])
+        if low:
+            found = extreme("Max", [found, bounds.pop(0)])
+        return extreme("Min", [found, bounds.pop(0)]) if high else found
+
+    def _choice(self, sort: Any) -> Any:
+        return self.z3.Function(f"choice_{sort.ebits()}_{sort.sbits()}", sort, sort, self.z3.BoolSort())
+
+    def _of_integers(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+        z3 = self.z3
+        width, signed = _INTEGERS[dtype]
+        less = (lambda a, b: a < b) if signed else z3.ULT
+        at_most = (lambda a, b: a <= b) if signed else z3.ULE
+
+        def extreme(op: str, of: list[Any]) -> Any:
+            best = of[0]
+            for arg in of[1:]:
+                best = z3.If(less(best, arg) if op == "Max" else less(arg, best), arg, best)
+            return best
+
+        match term.op:
+            case "Add" | "Sum":
+                return sum(args[1:], args[0])
+            case "Sub":
+                return args[0] - args[1]
+            case "Mul":
+                return args[0] * args[1]
+            case "Neg":
+                return -args[0]
+            case "Abs" if signed:
+                return z3.If(args[0] < 0, -args[0], args[0])
+            case "Abs":
+                return args[0]
+            case "Div":
+                self.defined.append(args[1] != 0)
+                if signed:
+                    least = z3.BitVecVal(1 << (width - 1), width)
+                    self.defined.append(z3.Not(z3.And(args[0] == least, args[1] == -1)))
+                    return args[0] / args[1]
+                return z3.UDiv(*args)
+            case "Max" | "Min":
+                return extreme(term.op, args)
+            case "Relu" if signed:
+                return z3.If(args[0] < 0, z3.BitVecVal(0, width), args[0])
+            case "Clip":
+                return self._clipped(term, args, extreme)
+            case "Pow" if (power := term.args[1].value) is not None and power.denominator == 1 and 1 <= power <= 3:
+                total = args[0]
+                for _ in range(int(power) - 1):
+                    total = total * args[0]
+                return total
+            case "Less":
+                return less(*args)
+            case "LessOrEqual":
+                return at_most(*args)
+            case "Greater":
+                return less(args[1], args[0])
+            case "GreaterOrEqual":
+                return at_most(args[1], args[0])
+            case "Equal":
+                return args[0] == args[1]
+        return None
+
+    def _of_truths(self, term: Term, args: list[Any]) -> Any:
+        z3 = self.z3
+        match term.op:
+            case "Where":
+                return z3.If(*args)
+            case "Not":
+                return z3.Not(args[0])
+            case "And":
+                return z3.And(*args)
+            case "Or":
+                return z3.Or(*args)
+            case "Xor":
+                return z3.Xor(*args)
+            case "Equal":
+                return args[0] == args[1]
+        return None
+
+    def _function(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
+        """A symbol that is the same for the same operands."""
+        name = f"{term.op} {term.data!r} {dtype.name}"
+        if not args:
+            return self.symbol(("value", name), dtype)
+        return self.z3.Function(name, *(a.sort() for a in args), self.sort(dtype))(*args)
+
+    # ---- proof ------------------------------------------------------------------------------------
+
+    def equal(self, left: Term, right: Term, root: ir.DataType, assumptions: Iterable[Any] = ()) -> bool | None:
+        """Whether two terms have equal bits where the left one is defined; None if the solver gives up."""
+        z3 = self.z3
+        self.defined = []
+        a = self.formula(left, root)
+        defined, self.defined = self.defined, []
+        b = self.formula(right, root)
+        solver = z3.Solver()
+        solver.set("rlimit", WORK)
+        solver.set("max_memory", MEMORY)
+        solver.add(*self.facts, *assumptions, *defined, z3.Not(z3.And(*self.defined, a == b)))
+        found = solver.check()
+        return True if found == z3.unsat else False if found == z3.sat else None
+
+
+_COMPARING = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf")
+_OF_NUMBERS = """
+    Add Sub Mul Div Neg Abs Max Min Sum Mean Relu Clip Reciprocal Sqrt Exp Log Sigmoid Tanh Erf PRelu LeakyRelu
+    HardSigmoid HardSwish Elu Celu Selu Gelu Mish Swish Softplus Softsign Floor Ceil Round Sign Sin Cos
+    ThresholdedRelu Identity Mod
+"""
+_SAME = frozenset(_OF_NUMBERS.split())
+"""Operators whose operands and results have one element type."""
+
+
+def _types(term: Term, root: ir.DataType, known: Mapping[Hashable, ir.DataType]) -> dict[Term, ir.DataType]:
+    """The element type of each part: of symbols as given, of numbers that of what stands beside them.
+
+    Raises:
+        NotModelled: It is not known, or one number stands for two types.
+    """
+    found: dict[Term, ir.DataType] = {}
+
+    def give(part: Term, dtype: ir.DataType) -> None:
+        if found.setdefault(part, dtype) != dtype:
+            raise NotModelled("a number of two element types")
+
+    parts = list(walk(term))
+    for part in parts:
+        if part.op == "symbol":
+            if part.data not in known:
+                raise NotModelled("a value of unknown element type")
+            give(part, known[part.data])
+        elif part.op in _COMPARING or part.op in ("Not", "And", "Or", "Xor"):
+            give(part, ir.DataType.BOOL)
+        elif part.op == "Where" and (typed := [a for a in part.args[1:] if a in found]):
+            give(part, found[typed[0]])
+        elif part.op == "Pow" and part.args[0] in found:
+            give(part, found[part.args[0]])
+        elif part.op in _SAME and (typed := [a for a in part.args if a in found]):
+            give(part, found[typed[0]])
+    if term not in found:
+        give(term, root)
+    for part in reversed(parts):
+        if part.op in ("Not", "And", "Or", "Xor"):
+            operands, wanted = part.args, ir.DataType.BOOL
+        elif part.op == "Where":
+            operands, wanted = part.args[1:], found.get(part)
+            give(part.args[0], ir.DataType.BOOL)
+        elif part.op == "Pow":
+            operands, wanted = part.args, found.get(part)
+        elif part.op in _COMPARING:
+            operands = part.args
+            wanted = next((found[a] for a in part.args if a in found), None)
+        elif part.op in _SAME:
+            operands, wanted = part.args, found.get(part)
+        else:
+            if any(a not in found for a in part.args):
+                raise NotModelled(f"{part.op}: not modelled to the bit")
+            continue
+        for operand in operands:
+            if operand not in found and wanted is not None:
+                give(operand, wanted)
+    if any(part not in found for part in parts):
+        raise NotModelled("a number of unknown element type")
+    return found

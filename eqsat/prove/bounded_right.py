@@ -1,0 +1,215 @@
+"""The right side of a rule for one left side of known shapes, and the comparison of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.prove import arrays, choices, conditions
+from eqsat.prove.bounded import Left, Rejected, State, Tensor
+from eqsat.prove.terms import NotModelled, Term, apply, number
+from eqsat.rules import ast
+from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
+from eqsat.schema.attributes import default_attrs
+from eqsat.schema.opset import find_schema
+from eqsat.schema.types import OpKey, TensorType
+
+
+class NoAnswer(Exception):
+    """The rule does not apply here: an expression of its right side has no value, or the sides have other types."""
+
+
+class Right:
+    """The right side of one left side."""
+
+    def __init__(self, left: Left, state: State) -> None:
+        self.left = left
+        self.state = state
+        self.env = dict(state.env)
+        self._built: dict[Any, list[Tensor]] = {}
+        self._outputs: dict[Any, int] = {}
+        for template in left.rule.right:
+            self._count(template)
+
+    def pairs(self) -> Iterator[tuple[Term, Term]]:
+        """All elements of both sides.
+
+        Raises:
+            NoAnswer: The rule does not apply.
+            NotModelled: See there.
+        """
+        for root, template in zip(self.left.clause.roots, self.left.rule.right, strict=True):
+            want = self.state.results[self.left.key(root)][root.output]
+            found = self._template(template, want.type.dtype)
+            if found is None:
+                raise NoAnswer
+            array = arrays.terms(found.array)
+            if isinstance(template, ast.Number | ast.Tensor):
+                array = np.broadcast_to(array, want.array.shape)
+            elif found.type != want.type:
+                raise NoAnswer
+            yield from zip(arrays.terms(want.array).ravel().tolist(), array.ravel().tolist(), strict=True)
+
+    def _count(self, template: ast.Template | None) -> None:
+        if isinstance(template, ast.Build):
+            self._outputs[template.node] = max(self._outputs.get(template.node, 1), template.output + 1)
+            for arg in template.args:
+                self._count(arg)
+
+    def _template(self, template: ast.Template | None, dtype: ir.DataType) -> Tensor | None:
+        match template:
+            case None:
+                return None
+            case ast.Name():
+                name = self.left.clause.aliases.get(template.name, template.name)
+                return None if name in self.left.clause.absent else self.state.names[name]
+            case ast.Number():
+                return self._constant(template.value, dtype)
+            case ast.Tensor():
+                given = dtype if template.dtype is None else self._evaluated(template.dtype)
+                if not isinstance(given, ir.DataType):
+                    raise NoAnswer
+                return self._constant(self.value(template.value), given)
+            case ast.Build():
+                return self._build(template, dtype)
+        raise NotModelled(f"{type(template).__name__.lower()} as an operand: not modelled")
+
+    def _constant(self, value: Any, dtype: ir.DataType) -> Tensor:
+        if isinstance(value, Term):
+            array = arrays.filled((), lambda _: value)
+        else:
+            array = np.asarray(value)
+            if array.dtype == object or array.dtype.kind not in "iufb":
+                raise NotModelled("a constant of this kind")
+            array = array.astype(np.int64) if dtype.is_integer() and array.dtype.kind in "iu" else arrays.terms(array)
+        return Tensor(TensorType(dtype, array.shape), array)
+
+    def _build(self, template: ast.Build, dtype: ir.DataType) -> Tensor | None:
+        if template.node in self._built:
+            return self._built[template.node][template.output]
+        op = template.op if isinstance(template.op, OpKey) else self.left.clause.operators[template.op]
+        given = self._operands(op, template, dtype)
+        if not op.domain and op.name in ("Add", "Sub", "Mul", "Div", "Neg") and None in given:
+            return self._neutral(op.name, given)
+        while given and given[-1] is None:
+            given.pop()
+        attrs: dict[str, Any] = dict(default_attrs(op))
+        schema = find_schema(op)
+        for name in template.spread:
+            node = self.state.nodes[self.left.clause.aliases.get(name, name)]
+            attrs |= {k: v for k, v in node.items() if schema is None or k in schema.attributes}
+        for name, expr in template.attrs:
+            value = self.value(expr)
+            attrs[name] = list(value) if isinstance(value, tuple) else value
+        symbols = {k: v for k, v in attrs.items() if isinstance(v, Term)}
+        plain = {k: 1.0 if isinstance(v, Term) else _plain(v) for k, v in attrs.items() if v is not None}
+        try:
+            _, results = self.left.apply(op, plain, symbols, given, self._outputs[template.node])
+        except Rejected:
+            raise NoAnswer from None
+        self._built[template.node] = results
+        found = results[template.output]
+        if template.name is not None:
+            self.env[template.name] = TensorFacts(found.type)
+        return found
+
+    def _operands(self, op: OpKey, template: ast.Build, dtype: ir.DataType) -> list[Tensor | None]:
+        shaping = choices.SHAPING.get(op.name, ()) if not op.domain else ()
+        found: list[Tensor | None] = [None] * len(template.args)
+        literal = (ast.Number, ast.Tensor)
+        for late in (False, True):
+            for i, arg in enumerate(template.args):
+                if isinstance(arg, ast.Rest):
+                    raise NotModelled("an operator of any number of operands: not modelled")
+                if isinstance(arg, literal) == late:
+                    near = next((t.type.dtype for t in found if t is not None), dtype)
+                    found[i] = self._template(arg, ir.DataType.INT64 if i in shaping else near)
+        return found
+
+    def _neutral(self, name: str, given: list[Tensor | None]) -> Tensor | None:
+        if name in ("Mul", "Div", "Neg"):
+            return None
+        left, right = given
+        if right is None or name == "Add":
+            return left if right is None else right
+        return self.left.apply(OpKey("", "Neg"), {}, {}, [right], 1)[1][0]
+
+    # ---- expressions ------------------------------------------------------------------------------
+
+    def _evaluated(self, expr: ast.Expr) -> Any:
+        try:
+            return evaluate(expr, self.env)
+        except Unknown:
+            raise NoAnswer from None
+
+    def value(self, expr: ast.Expr) -> Any:
+        """The value of an expression; a term where it depends on contents or attributes that are terms."""
+        expr = conditions.decided(expr, self.left.clause)
+        if isinstance(expr, ast.Conditional):
+            return self.value(expr.then if self._decides(expr.condition) else expr.otherwise)
+        term = self._term(expr)
+        if term is not None:
+            return term
+        if self._needs_terms(expr):
+            raise NotModelled("an expression over contents: not modelled")
+        return self._evaluated(expr)
+
+    def _decides(self, condition: ast.Expr) -> bool:
+        if isinstance(condition, ast.Member) and condition.name == "is_present":
+            of = condition.of
+            if isinstance(of, ast.Member) and isinstance(of.of, ast.Name) and of.of.name in self.state.nodes:
+                return self.state.nodes[of.of.name].get(of.name) is not None
+        return bool(self._evaluated(condition))
+
+    def _needs_terms(self, expr: ast.Expr) -> bool:
+        from eqsat.rules.dependencies import uses
+
+        asked = uses(expr)
+        contents = [self.state.names.get(name) for name in asked.values]
+        return any(t is not None and t.array.dtype == object for t in contents) or any(
+            name in self.state.symbols for name in asked.names
+        )
+
+    def _term(self, expr: ast.Expr) -> Term | None:
+        match expr:
+            case ast.Name() if expr.name in self.state.symbols:
+                return self.state.symbols[expr.name]
+            case ast.Member(name="value") if isinstance(expr.of, ast.Name):
+                return self._sole(expr.of.name)
+            case ast.Member() if isinstance(expr.of, ast.Name) and isinstance(self.env.get(expr.of.name), NodeFacts):
+                found = self.state.nodes[expr.of.name].get(expr.name)
+                return found if isinstance(found, Term) else None
+            case ast.Index() if isinstance(expr.of, ast.Member) and expr.of.name == "value":
+                return self._term(expr.of)
+            case ast.Apply() if expr.function in ("max", "min") and len(expr.args) == 1:
+                return self._term(expr.args[0])
+            case ast.Unary(op="-"):
+                inner = self._term(expr.operand)
+                return None if inner is None else apply("Neg", (inner,))
+            case ast.Binary(op="+" | "-" | "*" | "/"):
+                sides = [self._term(expr.left), self._term(expr.right)]
+                if all(side is None for side in sides):
+                    return None
+                whole = [
+                    number(self._evaluated(part)) if side is None else side
+                    for side, part in zip(sides, (expr.left, expr.right), strict=True)
+                ]
+                return apply({"+": "Add", "-": "Sub", "*": "Mul", "/": "Div"}[expr.op], whole)
+        return None
+
+    def _sole(self, name: str) -> Term | None:
+        tensor = self.state.names.get(self.left.clause.aliases.get(name, name))
+        if tensor is None or tensor.array.dtype != object:
+            return None
+        if tensor.array.size != 1:
+            raise NotModelled(f"the contents of `{name}`: not modelled")
+        return tensor.array.ravel()[0]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, ir.DataType) else value

@@ -1,0 +1,233 @@
+"""The strongest statement about each rule: proven, decided, executed, or refuted."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from eqsat.check.checked import verdict_of, why_undecided
+from eqsat.check.outcome import Outcome
+from eqsat.check.rule import check_rule
+from eqsat.errors import EqsatError, RuleError, reason
+from eqsat.prove.prover import Attempted, Within, prove_bounded, prove_every_rank
+from eqsat.rules import kept
+from eqsat.rules.ast import Rule, RuleFile
+from eqsat.rules.operators import Declaration
+from eqsat.rules.operators import declarations as declaring
+from eqsat.rules.reader import read_files
+from eqsat.rules.stored import to_text
+from eqsat.rules.tree import Span, without_places
+from eqsat.schema.opset import did_you_mean
+
+INSTANCES = 24
+"""Executions of a rule that is not proven."""
+ATTEMPTS = 1_500
+"""To draw them."""
+MOST_KEPT = 4_096
+"""Verdicts in the cache."""
+_ROOMS = ("prove", "check", "egraph", "execute")
+
+Trust = Literal["proven", "bounded", "decided", "executed", "refuted", "undecided"]
+WORDS: dict[Trust, str] = {
+    "proven": "proven for all ranks and sizes",
+    "bounded": "proven for all values at bounded ranks and sizes",
+    "decided": "decided by exact arithmetic",
+    "executed": "executed",
+    "refuted": "refuted",
+    "undecided": "not executed, since no instance was found",
+}
+"""From the strongest to the weakest."""
+_HOW = {
+    "same": "both sides apply the same operators to the same elements",
+    "ring": "both sides are the same sums of products",
+    "reals": "over the real numbers",
+    "bits": "in the arithmetic of each element type",
+}
+
+
+@dataclass(frozen=True)
+class ProvenRule:
+    """What is known of a rule.
+
+    Attributes:
+        trust: The verdict: ``"proven"``, ``"bounded"``, ``"decided"``, ``"executed"``, ``"refuted"``, ``"undecided"``.
+        detail: How it was proven; what the bounds are; the counterexample of a refuted rule.
+        why_not: What keeps it from being proven.
+        instances: How many were executed, of a rule that is not proven.
+    """
+
+    rule: Rule = field(repr=False)
+    trust: Trust
+    detail: str = ""
+    why_not: str = ""
+    instances: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+    @property
+    def words(self) -> str:
+        """The verdict as a sentence has it."""
+        if self.trust == "executed":
+            return f"executed {self.instances} time{'' if self.instances == 1 else 's'}"
+        return WORDS[self.trust]
+
+    def __str__(self) -> str:
+        lines = [f"{self.trust:9}  {self.rule.name} : {self.rule.numerics}  ({self.words})"]
+        lines += [f"    {line}" for line in self.detail.splitlines()]
+        if self.why_not:
+            lines.append(f"    not proven for all ranks: {self.why_not}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.rule.name,
+            "numerics": str(self.rule.numerics),
+            "place": str(self.rule.place),
+            "verdict": self.trust,
+            "words": self.words,
+            "detail": self.detail,
+            "not_proven": self.why_not,
+            "instances": self.instances,
+        }
+
+
+def prove_rules(
+    sources: str | Path | Rule | Sequence[str | Path | Rule] | None = None,
+    *,
+    names: Sequence[str] = (),
+    declarations: Sequence[Declaration] = (),
+) -> list[ProvenRule]:
+    """Proves rules as far as it can, and executes the others.
+
+    The work is bounded by counts of steps, so that a rule always gets the same verdict. Verdicts are kept in the user's
+    cache by what a rule says.
+
+    Args:
+        sources: Rule files, target files, whose own rules are proven, or single rules; the shipped rules by default.
+        names: Of the rules to prove; all of them by default.
+        declarations: Files and operators that declare operators that the rules name.
+
+    Returns:
+        One entry a rule, in order; a rule ``<=>`` is two, the second named ``NAME.reverse``.
+
+    Raises:
+        RuleError: A file cannot be read, there is no rule of a name, or the solver is not installed.
+    """
+    from eqsat.rules.selection import shipped_rules
+
+    given = shipped_rules() if sources is None else [sources] if isinstance(sources, str | Path | Rule) else sources
+    _require_solver()
+    with declaring(*declarations):
+        rules = _rules(given)
+        known = list(dict.fromkeys(n for r in rules for n in (r.name, r.name.removesuffix(".reverse"))))
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known) or "`eqsat rules list FILE` lists them"
+                raise RuleError("the name of a rule is required", actual=f"`{name}`", hint=hint)
+        return [prove(r) for r in rules if not names or r.name in names or r.name.removesuffix(".reverse") in names]
+
+
+def prove(rule: Rule) -> ProvenRule:
+    """The verdict on one rule, from the cache if it is there."""
+    key = _key(rule)
+    text = None if key is None else kept.find_text("proven", key)
+    if text is not None:
+        found = _restored(rule, text)
+        if found is not None:
+            return found
+    found = _proven(rule)
+    if key is not None:
+        entry = json.dumps([found.trust, found.detail, found.why_not, found.instances])
+        kept.keep_text("proven", key, entry, MOST_KEPT)
+    return found
+
+
+def _proven(rule: Rule) -> ProvenRule:
+    if any(rule.name == str(operator.op) for operator in rule.operators):
+        return ProvenRule(rule, "proven", "the body of an operator is its meaning")
+    attempt = _attempted(rule)
+    if attempt.proven:
+        return ProvenRule(rule, "proven", _HOW[attempt.how])
+    within = _bounded(rule)
+    if within.bounds is not None:
+        count = f"{within.tried:,} combination{'' if within.tried == 1 else 's'} of shapes and attributes"
+        return ProvenRule(rule, "bounded", f"{within.bounds}: {count}, {_HOW[within.how]}", attempt.reason)
+    outcome = _executed(rule)
+    if isinstance(outcome, str):
+        return ProvenRule(rule, "undecided", outcome, attempt.reason)
+    verdict = verdict_of(outcome)
+    if verdict == "refuted":
+        text = str(outcome.counterexamples[0]).removeprefix(f"{rule.place}: ")
+        return ProvenRule(rule, "refuted", text, instances=outcome.instances)
+    if verdict == "undecided":
+        return ProvenRule(rule, "undecided", why_undecided(outcome), attempt.reason)
+    return ProvenRule(rule, "executed", why_not=attempt.reason, instances=outcome.instances)
+
+
+def _attempted(rule: Rule) -> Attempted:
+    try:
+        return prove_every_rank(rule)
+    except EqsatError as error:  # an expression that takes more steps than it may
+        return Attempted(False, reason=reason(error))
+
+
+def _bounded(rule: Rule) -> Within:
+    try:
+        return prove_bounded(rule)
+    except (EqsatError, ValueError, IndexError, TypeError) as error:  # an operator that refuses what was tried
+        return Within(reason=reason(error))
+
+
+def _executed(rule: Rule) -> Outcome | str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
+        try:
+            return check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS, pointed=True)
+        except Exception as error:  # functions of users are among what is executed
+            return f"it cannot be executed: {reason(error)}"
+
+
+def _rules(sources: Sequence[str | Path | Rule]) -> list[Rule]:
+    files = read_files([Path(s) for s in sources if not isinstance(s, Rule)])
+    further = list(dict.fromkeys(path for file in files for target in file.targets for path in target.rules))
+    read = [*files, *(read_files([Path(p) for p in further]) if further else ())]
+    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]
+
+
+def _require_solver() -> None:
+    try:
+        import z3  # noqa: F401
+    except ImportError:
+        raise RuleError(
+            "the solver z3 is required to prove rules",
+            actual="it is not installed",
+            hint="pip install 'eqsat[prove]'; `eqsat rules check` executes rules and does not need it",
+        ) from None
+
+
+def _key(rule: Rule) -> str | None:
+    """The name in the cache; None for rules about operators that are functions of this process."""
+    import z3
+
+    nowhere = Span(1, 1)
+    plain: Rule = replace(
+        without_places(rule), span=nowhere, doc="", where=tuple(replace(c, span=nowhere) for c in rule.where)
+    )
+    text = to_text([RuleFile("", (without_places(plain),))])
+    given = (INSTANCES, ATTEMPTS, *z3.get_version())
+    return None if text is None else kept.key_of([("rule", text)], given, rooms=_ROOMS)
+
+
+def _restored(rule: Rule, text: str) -> ProvenRule | None:
+    try:
+        trust, detail, why_not, instances = json.loads(text)
+    except ValueError:
+        return None
+    return ProvenRule(rule, trust, detail, why_not, instances) if trust in WORDS else None

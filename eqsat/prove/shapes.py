@@ -1,0 +1,134 @@
+"""Shapes and positions without numbers: what is known of them for tensors of any rank and size.
+
+A shape is a name; conditions of a rule make names equal. A position says which element of a tensor is meant, from the
+position in the result on: fitted to an operand that is stretched, through a view, or through a map that an operator's
+attributes and shapes decide, whatever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+Shape = Hashable
+Position = tuple[Hashable, ...]
+SOLE: Position = ("sole",)
+"""Of a tensor that has one element."""
+SCALAR: Shape = ("scalar",)
+
+
+class Shapes:
+    """Which shapes, sizes and ranks are known to be equal.
+
+    Attributes:
+        not_empty: Shapes of which the size is known to be above zero.
+        within: Pairs of shapes of which the first has no greater rank.
+    """
+
+    def __init__(self) -> None:
+        self._parents: dict[Hashable, Hashable] = {}
+        self.not_empty: set[Shape] = set()
+        self.within: set[tuple[Shape, Shape]] = set()
+
+    # ---- what is equal ----------------------------------------------------------------------------
+
+    def find(self, key: Hashable) -> Hashable:
+        """The name that stands for all equal ones."""
+        while key in self._parents:
+            key = self._parents[key]
+        return key
+
+    def unite(self, a: Hashable, b: Hashable) -> None:
+        """States that two shapes, or two of ``("size", shape)`` or ``("rank", shape)``, are equal."""
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            # What is stretched is named by its parts.
+            a, b = (b, a) if _weight(b) < _weight(a) else (a, b)
+            self._parents[b] = a
+
+    def same_size(self, a: Shape, b: Shape) -> bool:
+        return self.find(self.size(a)) == self.find(self.size(b))
+
+    def size(self, shape: Shape) -> Hashable:
+        """The number of elements; a view has that of its operand."""
+        shape = self.find(shape)
+        while isinstance(shape, tuple) and shape[0] == "view":
+            shape = self.find(shape[1])
+        return self.find(("size", shape))
+
+    def same_rank(self, a: Shape, b: Shape) -> bool:
+        return self.find(("rank", self.find(a))) == self.find(("rank", self.find(b)))
+
+    # ---- shapes -----------------------------------------------------------------------------------
+
+    def stretched(self, *shapes: Shape) -> Shape:
+        """The shape of what tensors of these shapes make together, element by element."""
+        parts: set[Shape] = set()
+        for shape in map(self.find, shapes):
+            if isinstance(shape, tuple) and shape[0] == "stretched":
+                assert isinstance(shape[1], frozenset)
+                parts |= {self.find(part) for part in shape[1]}
+            elif shape != SCALAR:
+                parts.add(shape)
+        if not parts:
+            return SCALAR
+        if len(parts) == 1:
+            return next(iter(parts))
+        return self.find(("stretched", frozenset(parts)))
+
+    # ---- positions --------------------------------------------------------------------------------
+
+    def whole(self, shape: Shape) -> Position:
+        """Any position in a tensor of a shape."""
+        return SOLE if self.find(shape) == SCALAR else ("at", self.find(shape))
+
+    def fit(self, shape: Shape, position: Position) -> Position:
+        """The position of an operand of a shape from that in the result, which it is stretched to."""
+        shape = self.find(shape)
+        if shape == SCALAR or position == SOLE:
+            return SOLE
+        of = self.shape_of(position)
+        if of == shape:
+            return position
+        if position[0] == "fit":
+            inner = position[2]
+            assert isinstance(inner, tuple)
+            return self.fit(shape, inner)
+        if self.same_size(shape, of) and self.find(self.size(of)) in {self.size(s) for s in self.not_empty}:
+            # Nothing is repeated: there are further dimensions of size 1 at most.
+            return self.view(shape, of, position)
+        return ("fit", shape, position)
+
+    def view(self, shape: Shape, of: Shape, position: Position) -> Position:
+        """The position in a tensor of ``shape`` of the element at a position of its view of shape ``of``."""
+        shape, of = self.find(shape), self.find(of)
+        if shape == of:
+            return position
+        if shape == SCALAR:
+            return SOLE
+        if position[0] == "view":
+            inner = position[3]
+            assert isinstance(inner, tuple)
+            return self.view(shape, self.find(position[1]), inner)
+        return ("view", of, shape, position)
+
+    def through(self, key: Hashable, shape: Shape, position: Position) -> Position:
+        """The position in an operand of a shape, by a map that ``key`` decides."""
+        return ("through", key, self.find(shape), position)
+
+    def shape_of(self, position: Position) -> Shape:
+        """The shape of the tensor in which a position lies."""
+        match position:
+            case (
+                ("at", shape)
+                | ("fit", shape, _)
+                | ("entry", shape, _)
+                | ("view", _, shape, _)
+                | ("through", _, shape, _)
+            ):
+                return self.find(shape)
+            case _:
+                return SCALAR
+
+
+def _weight(key: Hashable) -> tuple[int, str]:
+    return (1 if isinstance(key, tuple) and key[0] in ("stretched", "view") else 0, repr(key))

@@ -1,0 +1,124 @@
+"""Scalar terms: what an element of a tensor is computed from.
+
+Equal terms are one object, so that comparing them takes no time however large they are. Two terms that are the same
+object compute the same bits: the same operators on the same elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from eqsat.ops.properties import is_commutative
+from eqsat.schema.types import OpKey
+
+Attributes = tuple[tuple[str, Hashable], ...]
+"""By name, sorted; a value that the rule computes from elements is a term."""
+
+
+class NotModelled(Exception):
+    """Something whose meaning is not stated here, so that nothing about it is proven."""
+
+
+class Term:
+    """An element: a number, a symbol, or an operator on other elements.
+
+    Attributes:
+        op: ``"number"``, ``"zero"`` (either zero), ``"symbol"``, or the name of an operator.
+        data: The number, what identifies the symbol, or the operator's attributes.
+        number: In order of creation, so that sorting does not depend on addresses.
+    """
+
+    __slots__ = ("args", "data", "number", "op")
+
+    def __init__(self, op: str, args: tuple[Term, ...], data: Any, number: int) -> None:
+        self.op = op
+        self.args = args
+        self.data = data
+        self.number = number
+
+    def __repr__(self) -> str:
+        if self.op in ("number", "symbol", "zero"):
+            return str(self.data)
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    @property
+    def value(self) -> Fraction | None:
+        """The number that it is."""
+        if self.op == "zero":
+            return Fraction(0)
+        return self.data if self.op == "number" and isinstance(self.data, Fraction) else None
+
+
+_all: dict[tuple[str, tuple[Term, ...], Hashable], Term] = {}
+
+
+def forget() -> None:
+    """Frees all terms; those that are still referred to must not meet new ones."""
+    _all.clear()
+
+
+def size() -> int:
+    """How many terms there are."""
+    return len(_all)
+
+
+def _make(op: str, args: tuple[Term, ...], data: Hashable) -> Term:
+    key = (op, args, data)
+    found = _all.get(key)
+    if found is None:
+        found = _all[key] = Term(op, args, data, len(_all))
+    return found
+
+
+def number(value: float | Fraction) -> Term:
+    """A number, exact.
+
+    Raises:
+        NotModelled: It is not finite.
+    """
+    try:
+        return _make("number", (), Fraction(value))
+    except (OverflowError, ValueError):
+        raise NotModelled(f"the number {value}") from None
+
+
+def either_zero(name: Hashable) -> Term:
+    """A constant that equals zero, of which the sign is not known."""
+    return _make("zero", (), name)
+
+
+def symbol(*identity: Hashable) -> Term:
+    """Any value; the same for the same identity."""
+    return _make("symbol", (), identity)
+
+
+def apply(op: str, args: Iterable[Term], attributes: Attributes = ()) -> Term:
+    """An operator on elements; operands of a commutative one are sorted."""
+    operands = tuple(args)
+    if len(operands) == 2 and not attributes and is_commutative(OpKey("", op)):
+        operands = tuple(sorted(operands, key=lambda t: t.number))
+    return _make(op, operands, attributes)
+
+
+def walk(*roots: Term) -> Iterator[Term]:
+    """All parts of terms, each once, operands first."""
+    seen: set[int] = set()
+    stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        term, done = stack.pop()
+        if done:
+            yield term
+        elif id(term) not in seen:
+            seen.add(id(term))
+            stack.append((term, True))
+            parts = [*term.args, *(v for v in parameters(term) if isinstance(v, Term))]
+            stack += [(part, False) for part in reversed(parts)]
+
+
+def parameters(term: Term) -> list[Hashable]:
+    """The values of a term's attributes."""
+    if term.op in ("number", "symbol", "zero") or not isinstance(term.data, tuple):
+        return []
+    return [pair[1] for pair in term.data if isinstance(pair, tuple) and len(pair) == 2]
