@@ -13,7 +13,7 @@ from eqsat.version import __version__
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
+    from eqsat.api import Result, compare, compile, load, optimize, prove, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.check.checked import check_rules
     from eqsat.codegen.compiled import CompiledModel
@@ -42,6 +42,7 @@ __all__ = [
     "op",
     "operator",
     "optimize",
+    "prove",
     "quantize",
     "run",
     "save",
@@ -66,6 +67,7 @@ _HOME = {
     "op": "eqsat.model.builder",
     "operator": "eqsat.rules.operators",
     "optimize": "eqsat.api",
+    "prove": "eqsat.api",
     "quantize": "eqsat.api",
     "run": "eqsat.api",
     "save": "eqsat.api",

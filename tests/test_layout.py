@@ -38,6 +38,7 @@ ROOMS = (
     "codegen",
     "report",
     "verify",
+    "equivalence",
     "result",
     "control",
     "search",
