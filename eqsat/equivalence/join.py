@@ -11,12 +11,18 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model.load import Source
+from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import rename_symbols
+from eqsat.partition.emit import is_ours
+from eqsat.partition.saved import inline
+from eqsat.rules.location import rules_dir
 from eqsat.schema.functions import declared
 from eqsat.schema.types import TensorType, type_of
 from eqsat.stages.load import Loaded, load
 from eqsat.stages.options import SearchOptions
 
+PROOFS = "proofs"
+"""The folder of shipped rules that only proofs use."""
 Pairs = tuple[tuple[str, str], ...]
 """Names that belong together: of the first model and of the second."""
 
@@ -52,26 +58,34 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
         ModelError: One is broken, or they differ in inputs or outputs.
         RuleError: A rule file is wrong.
     """
-    first = load(a, options)
+    options = replace(options, rules=(*options.rules, *sorted((rules_dir() / PROOFS).glob("*.rules"))))
+    first = _plain(load(a, options))
     with declared(first.operators):
         plain = replace(options, dims=None, values=None, rules=(), default_rules=False)
-        second = load(b, plain)
+        second = _plain(load(b, plain))
         given = {n: v for n, v in (options.values or {}).items() if n in {i.name for i in second.model.graph.inputs}}
         if given:
             plain = replace(plain, values=given)
-            second = load(b, plain)
+            second = _plain(load(b, plain))
         inputs, said = _paired(_inputs(first.model), _inputs(second.model), "input")
         left, right = _bound(first.model, second.model, inputs)
         if left:
-            first = load(a, replace(options, dims={**(options.dims or {}), **left}))
+            first = _plain(load(a, replace(options, dims={**(options.dims or {}), **left})))
             said += [f"`{name}` of the first model is {size}, as in the second" for name, size in left.items()]
         if right:
-            second = load(b, replace(plain, dims=right))
+            second = _plain(load(b, replace(plain, dims=right)))
         rename_symbols(second.model, _renamed(first.model, second.model, inputs))
     for pair in inputs:
         _require_same_type(first.model, second.model, pair)
     outputs, more = _paired(list(first.model.graph.outputs), list(second.model.graph.outputs), "output")
     return Joined(first, second, inputs, outputs, (*said, *more))
+
+
+def _plain(loaded: Loaded) -> Loaded:
+    """Without eqsat's own operators: what they mean is proven, and not how they are called."""
+    if not any(is_ours(node.domain) for node in ir.traversal.RecursiveGraphIterator(loaded.model.graph)):
+        return loaded
+    return replace(loaded, model=load_model(inline(loaded.model)))
 
 
 def _inputs(model: ir.Model) -> list[ir.Value]:

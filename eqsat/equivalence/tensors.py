@@ -107,6 +107,9 @@ class Tensors:
         for k in sorted(made.initial):
             first = known.setdefault(content(made.values[k]), k)
             made.joined.join(first, k)
+        for operation in made.operations:
+            if operation.op == OpKey("", "Identity") and operation.operands[0] is not None:
+                made.joined.join(operation.operands[0], operation.results[0])
         made.spread()
         return made
 

@@ -235,3 +235,37 @@ def test_sizes_of_one_model_bind_those_of_the_other() -> None:
 def test_models_that_cannot_be_compared_are_one_message(b: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         eqsat.prove(text("y = Relu(x)"), b)
+
+
+FUSED = {
+    "Relu": ("Relu(c)", ""),
+    "LeakyRelu": ("LeakyRelu<alpha = 0.25>(c)", ", activation_params = [0.25]"),
+    "HardSigmoid": ("HardSigmoid<alpha = 0.25, beta = 0.5>(c)", ", activation_params = [0.25, 0.5]"),
+}
+
+
+@pytest.mark.parametrize("activation", FUSED)
+def test_fused_operators_of_onnx_runtime_are_what_they_fuse(activation: str) -> None:
+    plain, parameters = FUSED[activation]
+    inputs, outputs = "float[1, 2, 5, 5] x, float[3, 2, 3, 3] w, float[3] b, float[1, 3, 3, 3] z", "float[1, 3, 3, 3] y"
+    a = text(f"c = Conv(x, w, b) \n y = {plain}", inputs, outputs)
+    body = f'y = com.microsoft.FusedConv<activation = "{activation}"{parameters}>(x, w, b)'
+    b = text(body, inputs, outputs).replace('"": 18', '"": 18, "com.microsoft": 1')
+    found = eqsat.prove(a, b)
+    # The values agree too: those of the fused operator come from a kernel of its own.
+    assert found.verdict == "equal" and found.samples == 3 and not found.notes
+
+
+def test_a_fused_sum_is_what_it_fuses() -> None:
+    inputs, outputs = "float[1, 2, 5, 5] x, float[3, 2, 3, 3] w, float[3] b, float[1, 3, 3, 3] z", "float[1, 3, 3, 3] y"
+    a = text("c = Conv(x, w, b) \n s = Add(c, z) \n y = Relu(s)", inputs, outputs)
+    body = 'y = com.microsoft.FusedConv<activation = "Relu">(x, w, b, z)'
+    b = text(body, inputs, outputs).replace('"": 18', '"": 18, "com.microsoft": 1')
+    assert eqsat.prove(a, b).verdict == "equal"
+    assert eqsat.prove(a, b.replace("Relu", "Tanh")).verdict == "different"
+
+
+def test_results_for_generated_c_are_proven() -> None:
+    source = network(2, folded=False)
+    result = eqsat.optimize(source, host="c", dims={"N": 1})
+    assert eqsat.prove(source, result.model, dims={"N": 1}).verdict == "equal"
