@@ -204,9 +204,12 @@ def _is_finite(*values: Any) -> bool:
 
 def _weakest(used: Iterable[str], numerics: Mapping[str, str]) -> NumericsClass:
     """The weakest class of some rules; constants that were computed with other roundings are equal over the reals."""
+    found: NumericsClass = "exact"
     order: tuple[NumericsClass, ...] = get_args(NumericsClass)
-    classes = [numerics.get(name, "real" if name == ROUNDED else "exact") for name in used]
-    return max((c for c in order if c in classes), key=order.index, default="exact")
+    classes = {numerics.get(name, "real" if name == ROUNDED else "exact") for name in used}
+    for kind in order:
+        found = kind if kind in classes else found
+    return found
 
 
 def _joints(proof: Proof, numerics: Mapping[str, str]) -> tuple[Joint, ...]:

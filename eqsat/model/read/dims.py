@@ -316,7 +316,9 @@ def rename_symbols(model: ir.Model, names: Mapping[str, str]) -> None:
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
 
     def renamed(d: int | ir.SymbolicDim) -> int | str | None:
-        return d if isinstance(d, int) or d.value is None else pattern.sub(lambda m: names[m[0]], d.value)
+        if isinstance(d, int):
+            return d
+        return None if d.value is None else pattern.sub(lambda match: names[match[0]], d.value)
 
     for value in _values(model):
         if value.shape is not None and not value.shape.is_static():
