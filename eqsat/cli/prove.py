@@ -23,11 +23,11 @@ from eqsat.cli.options import (
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import numerics_option, rules_options
 from eqsat.errors import EqsatError
-from eqsat.rules.selection import NumericsClass
 from eqsat.text import name_of
 
 if TYPE_CHECKING:
     from eqsat.equivalence.verdict import Equivalence
+    from eqsat.rules.selection import NumericsClass
 
 MOST_JOINTS = 20
 """Tensors that are listed without ``--verbose``."""

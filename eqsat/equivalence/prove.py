@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.audit.unions import FIRST_OUTPUT, FOLDING, Unions
+from eqsat.audit.unions import Unions
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.equivalence.candidates import Group
-from eqsat.equivalence.closure import CONGRUENT, FOLDED, ROUNDED, Closure
+from eqsat.equivalence.closure import Closure
 from eqsat.equivalence.piece import Cutter, Goal, Pieces
 from eqsat.equivalence.tensors import Tensors
 from eqsat.rules.ast import Rule
@@ -35,8 +35,6 @@ LEAST_GROWTH = (400, 1000, 2500, 5000)
 """E-nodes by depth that rules may add at least."""
 OPERATORS = 400
 """Operators of one e-graph: more groups go into the next one."""
-WITHOUT_RULE = (CONGRUENT, FOLDED, ROUNDED, FOLDING, FIRST_OUTPUT)
-"""Steps that need no rule."""
 
 
 @dataclass(frozen=True, slots=True)

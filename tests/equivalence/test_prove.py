@@ -135,7 +135,7 @@ def test_models_that_differ_are_told_apart_at_the_first_tensor(a: str, b: str, p
     # What is said of the input is true.
     left, right = eqsat.run(text(a), dict(example.inputs)), eqsat.run(text(b), dict(example.inputs))
     at = example.difference.index
-    assert str(left["y"][at]), str(right["y"][at]) == example.difference.values
+    assert (str(left["y"][at]), str(right["y"][at])) == example.difference.values
     assert left["y"][at] != right["y"][at]
 
 
