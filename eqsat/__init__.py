@@ -13,7 +13,7 @@ from eqsat.version import __version__
 
 if TYPE_CHECKING:
     from eqsat import errors
-    from eqsat.api import Result, compare, compile, load, optimize, quantize, run, save, write_c
+    from eqsat.api import Result, compare, compile, load, optimize, prove, quantize, run, save, write_c
     from eqsat.backends import Backend
     from eqsat.check.checked import check_rules
     from eqsat.codegen.compiled import CompiledModel
@@ -46,6 +46,7 @@ __all__ = [
     "operator",
     "optimize",
     "prove_rules",
+    "prove",
     "quantize",
     "run",
     "save",
@@ -72,6 +73,7 @@ _HOME = {
     "operator": "eqsat.rules.operators",
     "optimize": "eqsat.api",
     "prove_rules": "eqsat.prove.proved",
+    "prove": "eqsat.api",
     "quantize": "eqsat.api",
     "run": "eqsat.api",
     "save": "eqsat.api",

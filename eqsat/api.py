@@ -11,6 +11,7 @@ from eqsat.arguments import checks_arguments
 from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.codegen.public import compile, write_c
+from eqsat.equivalence.verdict import Equivalence
 from eqsat.execute.compare import Comparison
 from eqsat.execute.compare import compare as compare_models
 from eqsat.model.load import Source
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """How many times the time limit a quantization may take: its stages execute the samples again and again."""
 
-__all__ = ["Result", "compare", "compile", "load", "optimize", "quantize", "run", "save", "write_c"]
+__all__ = ["Result", "compare", "compile", "load", "optimize", "prove", "quantize", "run", "save", "write_c"]
 
 
 @checks_arguments
@@ -379,3 +380,65 @@ def compare(
         left = {name: x for name, x in (values or {}).items() if name in {v.name for v in b.graph.inputs}}
         b = load_model(second, values=left) if left else b
         return compare_models(a, b, inputs, dims=dims, seed=seed, numerics=numerics, rtol=rtol, atol=atol)
+
+
+@checks_arguments
+@within_bounds(lambda seconds: 2 * seconds + GRACE)
+def prove(
+    first: Source,
+    second: Source,
+    *,
+    rules: Sequence[str | Path | Rule] = (),
+    default_rules: bool = True,
+    dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
+    numerics: NumericsClass = "real",
+    samples: int = 3,
+    seed: int = 0,
+    time_limit: float = 60.0,
+    memory_limit: int | str | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
+) -> Equivalence:
+    """Proves by rules that two models are equal, or finds an input on which they differ.
+
+    Args:
+        first: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
+        second: The same. Its inputs and outputs belong to those of the first with the same name, the others by
+            position.
+        rules: Rule files, or rules, besides the shipped ones.
+        default_rules: Whether the shipped rules are used.
+        dims: Sizes, or ranges of sizes, for symbolic dimensions of the first model; others stay free, and what is
+            proven is true for all of them.
+        values: Values for inputs, by name; these become constants.
+        declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
+            operators of domains of your own.
+        numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
+        samples: Inputs on which both models are executed.
+        seed: Of these inputs.
+        time_limit: Seconds for the proof.
+        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
+            half of the memory that the machine, its container or the limits of the process allow.
+        progress: Receives events.
+        trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
+
+    Raises:
+        ModelError: A model is broken, or the two differ in inputs or outputs.
+        RuleError: A rule file is, or executing a rule shows that it is wrong.
+        LimitError: A model takes more memory or work than it may.
+    """
+    from eqsat.equivalence.run import equivalence
+
+    options = SearchOptions(
+        rules=rules,
+        default_rules=default_rules,
+        dims=dims,
+        values=values,
+        free_sizes=True,
+        numerics=numerics,
+        time_limit=time_limit,
+        declarations=declarations,
+        trust=trust,
+    )
+    return equivalence(first, second, options, samples=samples, seed=seed, progress=progress)

@@ -39,6 +39,7 @@ ROOMS = (
     "codegen",
     "report",
     "verify",
+    "equivalence",
     "result",
     "control",
     "search",

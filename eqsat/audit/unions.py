@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import onnx_ir as ir
+
 from eqsat.egraph.compile import CompiledClause
+from eqsat.egraph.encode import node_constructor, operands
 from eqsat.egraph.language import Constructor
 from eqsat.egraph.query import Site
 from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
@@ -76,6 +79,24 @@ class Unions:
                     came[there] = (here, edge)
                     waiting.append(there)
         return []
+
+    def edges(self, node: int) -> list[tuple[int, Edge]]:
+        """The e-nodes that rules united with this one."""
+        return self._neighbours.get(node, [])
+
+    def node_of(self, value: ir.Value) -> int | None:
+        """The e-node by which the model itself computes a value."""
+        encoding = self.saturation.encoding
+        if value in encoding.inputs:
+            return self._index.get(("input", encoding.inputs.index(value)))
+        made = value.producer()
+        if made is None:
+            members = self.snapshot.classes[self.snapshot.refs[value]]
+            return next((n for n in members if self.snapshot.nodes[n].kind == "const"), None)
+        read, attrs = operands(made)
+        constructor = node_constructor(made, len(read))
+        children = [None if v is None else self.snapshot.refs[v] for v in read]
+        return self._node(constructor, attrs, children, value.index() or 0)
 
     # ---- matches ----------------------------------------------------------------------------------
 

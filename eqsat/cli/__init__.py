@@ -1,7 +1,8 @@
 """The command line, and the only place that prints.
 
 Each command is a file of its own and imports what it needs when it runs, so that ``eqsat --help`` is instant.
-Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison failed, 2 wrong usage, 130 interrupted
+Exit codes: 0 done, 1 the input is wrong (one message on stderr) or a comparison failed, 2 wrong usage
+(``eqsat prove`` has codes of its own), 130 interrupted
 (143 and 129 by the signals TERM and HUP).
 """
 
@@ -24,6 +25,7 @@ from eqsat.cli.console import echo, never_fail
 from eqsat.cli.doctor import doctor
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
+from eqsat.cli.prove import prove
 from eqsat.cli.quantize import quantize
 from eqsat.cli.rules import rules
 from eqsat.cli.run import run
@@ -39,7 +41,7 @@ def cli() -> None:
     """Optimize ONNX models by equality saturation and place them on accelerators."""
 
 
-for _command in (optimize, quantize, run, codegen, compare, rules, targets, doctor):
+for _command in (optimize, quantize, run, codegen, compare, prove, rules, targets, doctor):
     cli.add_command(_command)
 
 

@@ -24,6 +24,7 @@ _DOING = {
     "measure": "measuring the noise of tensors",
     "check": "measuring the error of the result",
     "verify": "executing both models",
+    "prove": "joining tensors",
     "generate": "writing the model as C",
     "compile": "compiling",
     "execute": "executing the model",

@@ -97,14 +97,15 @@ def compare_values(
 def _tolerance(dtype: np.dtype, numerics: Numerics, rtol: float | None, atol: float | None) -> tuple[float, float]:
     if numerics == "exact" or rtol is not None or atol is not None:
         return rtol or 0.0, atol or 0.0
-    if _is_integer(dtype):
+    if is_integer(dtype):
         return 0.0, _ATOL_QUANTIZED if dtype.itemsize <= 2 else 0.0
     if dtype.kind in "bOUS":
         return 0.0, 0.0
     return _RTOL.get(dtype.name, _RTOL["float32"] if dtype.itemsize > 2 else _RTOL_TINY), 0.0
 
 
-def _is_integer(dtype: np.dtype) -> bool:
+def is_integer(dtype: np.dtype) -> bool:
+    """Whether elements are whole numbers."""
     # The 2- and 4-bit integers of ml_dtypes are of numpy's kind "V".
     return dtype.kind in "iu" or (dtype.kind == "V" and ir.DataType.from_numpy(dtype).is_integer())
 
@@ -115,7 +116,7 @@ def _compare_arrays(
     error, scale = _error(a, b)
     worst = float(error.max(initial=0.0))
     beyond = error > rtol * scale + atol
-    if numerics == "exact" and not _is_integer(a.dtype) and a.dtype.kind not in "bOUSc":
+    if numerics == "exact" and not is_integer(a.dtype) and a.dtype.kind not in "bOUSc":
         beyond |= (a == 0) & (np.signbit(a.astype(np.float64)) != np.signbit(b.astype(np.float64)))
     differing = int(np.count_nonzero(beyond))
     index = values = None

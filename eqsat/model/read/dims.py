@@ -302,3 +302,24 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
     for function in model.functions.values():
         for node in function:
             yield from node.outputs
+
+
+def rename_symbols(model: ir.Model, names: Mapping[str, str]) -> None:
+    """Gives symbols other names, in the graph, its subgraphs and its functions.
+
+    Args:
+        model: As loaded, changed in place.
+        names: By symbol its new name; they may be swapped.
+    """
+    if not names:
+        return
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+
+    def renamed(d: int | ir.SymbolicDim) -> int | str | None:
+        if isinstance(d, int):
+            return d
+        return None if d.value is None else pattern.sub(lambda match: names[match[0]], d.value)
+
+    for value in _values(model):
+        if value.shape is not None and not value.shape.is_static():
+            value.shape = ir.Shape([renamed(d) for d in value.shape])

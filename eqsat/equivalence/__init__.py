@@ -1,0 +1,1 @@
+"""Proves that two models compute the same, or shows where they differ."""

@@ -1,0 +1,65 @@
+"""``eqsat prove``: exit codes and what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eqsat.cli import main
+
+MODEL = '<ir_version: 8, opset_import: ["": 18]> g (float[N, 4] x) => (float[N, 4] y) {{ {} }}'
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    bodies = {
+        "one": "y = Relu(x)",
+        "two": "a = Relu(x) \n y = Relu(a)",
+        "other": "y = Abs(x)",
+        "open": "l = Constant<value_float = 10000000.0>() \n r = Relu(x) \n y = Min(r, l)",
+        "broken": "y = Relu(w)",
+    }
+    for name, body in bodies.items():
+        (tmp_path / f"{name}.onnxtxt").write_text(MODEL.format(body))
+    return {name: str(tmp_path / f"{name}.onnxtxt") for name in bodies}
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "said"),
+    [
+        ("two", 0, "are equal to the bit"),
+        ("other", 1, "are different: output y"),
+        ("open", 3, "are equal on 3 inputs, not proven"),
+        ("broken", 2, "error: "),
+    ],
+)
+def test_each_verdict_has_an_exit_code(
+    files: dict[str, str], second: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prove", files["one"], files[second]]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_json_has_the_verdict_and_no_arrays(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", files["one"], files["other"], "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "different"
+    assert found["counterexample"]["difference"]["name"] == "y"
+    assert found["places"] == [{"first": "y", "second": "y", "operators": ["Relu", "Abs"], "reason": ""}]
+
+
+def test_the_input_that_tells_them_apart_is_written(files: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "differ.npz"
+    assert main(["prove", files["one"], files["other"], "--quiet", "--save-inputs", str(path)]) == 1
+    with np.load(path) as arrays:
+        assert (arrays["x"] < 0).any()
+    assert main(["compare", files["one"], files["other"], "-i", f"x={path}"]) in (1, 2)
+
+
+def test_the_chain_of_rules_is_printed(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", files["one"], files["two"]]) == 0
+    assert "relu_twice [exact]" in capsys.readouterr().out

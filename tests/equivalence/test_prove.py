@@ -1,0 +1,271 @@
+"""Proofs that models are equal, and inputs and places that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import eqsat
+from eqsat.errors import ModelError, RuleError
+
+Nodes = list[onnx.NodeProto]
+
+
+def text(body: str, inputs: str = "float[N, 4] x", outputs: str = "float[N, 4] y") -> str:
+    return f'<ir_version: 8, opset_import: ["": 18]> g ({inputs}) => ({outputs}) {{ {body} }}'
+
+
+def weights(layer: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(layer)
+    drawn = {name: rng.standard_normal(8).astype(np.float32) for name in ("bias", "shift", "mean")}
+    scales = {name: (rng.random(8) + 0.5).astype(np.float32) for name in ("scale", "variance")}
+    return {"weight": 0.2 * rng.standard_normal((8, 8, 3, 3)).astype(np.float32), **drawn, **scales}
+
+
+def network(layers: int, *, folded: bool, change: Callable[[int, dict[str, np.ndarray]], Any] | None = None) -> bytes:
+    """Convolutions with a normalization, as it is trained or folded into the weights."""
+    nodes: Nodes = []
+    initial: list[onnx.TensorProto] = []
+    here = "x"
+    for i in range(layers):
+        found = weights(i)
+        if change is not None:
+            change(i, found)
+        if folded:
+            factor = (found["scale"] / np.sqrt(found["variance"] + np.float32(1e-5))).astype(np.float32)
+            found["weight"] = (found["weight"] * factor[:, None, None, None]).astype(np.float32)
+            found["bias"] = ((found["bias"] - found["mean"]) * factor + found["shift"]).astype(np.float32)
+        kept = ("weight", "bias") if folded else tuple(found)
+        initial += [numpy_helper.from_array(found[name], f"{name}_{i}") for name in kept]
+        names = [here, f"weight_{i}", f"bias_{i}"]
+        nodes.append(helper.make_node("Conv", names, [f"conv_{i}"], pads=[1, 1, 1, 1]))
+        here = f"conv_{i}"
+        if not folded:
+            rest = [f"{name}_{i}" for name in ("scale", "shift", "mean", "variance")]
+            nodes.append(helper.make_node("BatchNormalization", [here, *rest], [f"norm_{i}"]))
+            here = f"norm_{i}"
+        nodes.append(helper.make_node("Relu", [here], [f"relu_{i}"]))
+        here = f"relu_{i}"
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", 1, ["N", 8, 6, 6])],
+        [helper.make_tensor_value_info(here, 1, ["N", 8, 6, 6])],
+        initial,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+EQUAL: Mapping[str, tuple[str, str, str]] = {
+    "one rule": (text("a = Relu(x) \n y = Relu(a)"), text("y = Relu(x)"), "exact"),
+    "names of inputs and sizes": (text("y = Abs(x)"), text("y = Abs(z)", "float[batch, 4] z"), "exact"),
+    "rounding": (
+        text("a = MatMul(x, w) \n y = Relu(a)", "float[N, 4] x, float[4, 4] w"),
+        text(
+            "t = Transpose<perm = [1, 0]>(w) \n a = Gemm<transB = 1>(x, t) \n y = Relu(a)",
+            "float[N, 4] x, float[4, 4] w",
+        ),
+        "real",
+    ),
+    "operands in another order": (
+        text("a = Add(x, z) \n y = Mul(a, x)", "float[N, 4] x, float[N, 4] z"),
+        text("a = Add(z, x) \n y = Mul(x, a)", "float[N, 4] x, float[N, 4] z"),
+        "exact",
+    ),
+    "several outputs": (
+        text("y = Relu(x) \n v = Neg(x)", outputs="float[N, 4] y, float[N, 4] v"),
+        text(
+            "a = Relu(x) \n y = Relu(a) \n b = Neg(x) \n c = Neg(b) \n v = Neg(c)",
+            outputs="float[N, 4] y, float[N, 4] v",
+        ),
+        "exact",
+    ),
+    "bodies": (
+        text(
+            "y = If(c) <then_branch = t () => (float[N, 4] a) { a = Relu(x) }, "
+            "else_branch = e () => (float[N, 4] b) { b = Neg(x) }>",
+            "float[N, 4] x, bool c",
+        ),
+        text(
+            "k = Identity(x) \n z = If(c) <then_branch = one () => (float[N, 4] p) { p = Relu(k) }, "
+            "else_branch = two () => (float[N, 4] q) { q = Neg(k) }> \n y = Identity(z)",
+            "float[N, 4] x, bool c",
+        ),
+        "exact",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_models_are_proven(name: str) -> None:
+    a, b, numerics = EQUAL[name]
+    for first, second in ((a, b), (b, a)):
+        found = eqsat.prove(first, second)
+        assert found.verdict == "equal", found
+        assert found.numerics == numerics
+        assert not found.places
+        assert all(proven for _, _, proven in found.outputs)
+        assert str(found).startswith("equal ")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "place"),
+    [
+        ("y = Relu(x)", "y = Abs(x)", ("y", "y")),
+        ("a = Neg(x) \n b = Relu(a) \n y = Neg(b)", "a = Neg(x) \n b = Abs(a) \n y = Neg(b)", ("b", "b")),
+        (
+            "a = Neg(x) \n b = Softmax<axis = 0>(a) \n y = Neg(b)",
+            "c = Neg(x) \n d = Softmax<axis = 1>(c) \n y = Neg(d)",
+            ("b", "d"),
+        ),
+        ("y = Clip(x, )", "l = Constant<value_float = -50.0>() \n y = Max(x, l)", ("y", "y")),
+    ],
+)
+def test_models_that_differ_are_told_apart_at_the_first_tensor(a: str, b: str, place: tuple[str, str]) -> None:
+    found = eqsat.prove(text(a), text(b), samples=4)
+    assert found.verdict == "different", found
+    assert (found.places[0].first, found.places[0].second) == place
+    example = found.counterexample
+    assert example is not None and example.difference.index is not None and example.difference.values is not None
+    # What is said of the input is true.
+    left, right = eqsat.run(text(a), dict(example.inputs)), eqsat.run(text(b), dict(example.inputs))
+    at = example.difference.index
+    assert (str(left["y"][at]), str(right["y"][at])) == example.difference.values
+    assert left["y"][at] != right["y"][at]
+
+
+def test_a_folded_normalization_is_proven_in_each_layer() -> None:
+    found = eqsat.prove(network(6, folded=False), network(6, folded=True))
+    assert found.verdict == "equal"
+    assert found.numerics == "real"
+    assert [(j.first, j.second) for j in found.joints] == [(f"norm_{i}", f"conv_{i}") for i in range(6)]
+    assert all("fold_batchnorm_into_conv" in j.rules for j in found.joints)
+
+
+def test_the_size_of_the_e_graph_is_linear_in_the_model() -> None:
+    few, many = (eqsat.prove(network(n, folded=False), network(n, folded=True)) for n in (4, 16))
+    assert few.verdict == many.verdict == "equal"
+    assert many.enodes <= 4 * few.enodes + 20
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_changed_weight_is_found_in_its_layer(layer: int, folded: bool) -> None:
+    def change(i: int, found: dict[str, np.ndarray]) -> None:
+        if i == layer:
+            found["weight"][3, 1, 0, 2] += 0.1
+
+    found = eqsat.prove(network(4, folded=False), network(4, folded=folded, change=change))
+    assert found.verdict == "different"
+    assert (found.places[0].first, found.places[0].second) == (f"conv_{layer}", f"conv_{layer}")
+
+
+def test_a_weight_that_changed_by_less_than_the_tolerance_is_not_proven() -> None:
+    def change(i: int, found: dict[str, np.ndarray]) -> None:
+        found["weight"][3, 1, 0, 2] += 2e-5 * (i == 1)
+
+    found = eqsat.prove(network(3, folded=False), network(3, folded=False, change=change))
+    assert found.verdict == "not proven"
+    assert str(found) == "equal on 3 inputs, not proven"
+    assert found.places[0].first == "conv_1"
+    assert "operand 1" in found.places[0].reason
+
+
+def test_values_that_are_equal_by_chance_prove_nothing() -> None:
+    # All inputs that are drawn are far from the limit.
+    a, b = text("y = Relu(x)"), text("l = Constant<value_float = 10000000.0>() \n r = Relu(x) \n y = Min(r, l)")
+    found = eqsat.prove(a, b)
+    assert found.verdict == "not proven"
+    assert found.counterexample is None
+
+
+def test_a_rule_of_the_user_closes_the_gap(tmp_path: Any) -> None:
+    a, b = (
+        text("y = Softplus(x)"),
+        text("e = Exp(x) \n o = Constant<value_float = 1.0>() \n s = Add(e, o) \n y = Log(s)"),
+    )
+    rules = tmp_path / "mine.rules"
+    rules.write_text("rule softplus_is_log : real\n    Softplus(x) => Log(Add(Exp(x), 1.0))\n")
+    alone = eqsat.prove(a, b, default_rules=False)
+    assert alone.verdict == "not proven"
+    assert alone.places[0].second == "e"
+    found = eqsat.prove(a, b, default_rules=False, rules=[rules])
+    assert found.verdict == "equal"
+    assert found.joints[-1].rules == ("softplus_is_log",)
+    wrong = tmp_path / "wrong.rules"
+    wrong.write_text("rule abs_is_relu : exact\n    Abs(x) => Relu(x)\n")
+    with pytest.raises(RuleError):
+        eqsat.prove(text("y = Abs(x)"), text("y = Relu(x)"), rules=[wrong])
+
+
+def test_rules_beyond_the_class_are_not_used() -> None:
+    a, b = network(2, folded=False), network(2, folded=True)
+    assert eqsat.prove(a, b, numerics="exact").verdict != "equal"
+
+
+def test_results_of_eqsat_are_proven() -> None:
+    source = network(3, folded=False)
+    for targets in ((), ("dnnl",)):
+        result = eqsat.optimize(source, targets=targets)
+        assert eqsat.prove(source, result.model).verdict == "equal"
+
+
+def test_sizes_of_one_model_bind_those_of_the_other() -> None:
+    a, b = text("y = Relu(x)"), text("a = Relu(x) \n y = Relu(a)", "float[2, 4] x", "float[2, 4] y")
+    found = eqsat.prove(a, b)
+    assert found.verdict == "equal"
+    assert any("`N` of the first model is 2" in note for note in found.notes)
+    assert eqsat.prove(b, a).verdict == "equal"
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        (text("y = Relu(x)", "float[N, 5] x", "float[N, 5] y"), "inputs of equal type are required"),
+        (text("y = Relu(x)", "float16[N, 4] x", "float16[N, 4] y"), "inputs of equal type are required"),
+        (text("y = Add(x, z)", "float[N, 4] x, float[N, 4] z"), "equally many inputs"),
+        (text("y = Relu(x) \n z = Abs(x)", outputs="float[N, 4] y, float[N, 4] z"), "equally many outputs"),
+    ],
+)
+def test_models_that_cannot_be_compared_are_one_message(b: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        eqsat.prove(text("y = Relu(x)"), b)
+
+
+FUSED = {
+    "Relu": ("Relu(c)", ""),
+    "LeakyRelu": ("LeakyRelu<alpha = 0.25>(c)", ", activation_params = [0.25]"),
+    "HardSigmoid": ("HardSigmoid<alpha = 0.25, beta = 0.5>(c)", ", activation_params = [0.25, 0.5]"),
+}
+
+
+@pytest.mark.parametrize("activation", FUSED)
+def test_fused_operators_of_onnx_runtime_are_what_they_fuse(activation: str) -> None:
+    plain, parameters = FUSED[activation]
+    inputs, outputs = "float[1, 2, 5, 5] x, float[3, 2, 3, 3] w, float[3] b, float[1, 3, 3, 3] z", "float[1, 3, 3, 3] y"
+    a = text(f"c = Conv(x, w, b) \n y = {plain}", inputs, outputs)
+    body = f'y = com.microsoft.FusedConv<activation = "{activation}"{parameters}>(x, w, b)'
+    b = text(body, inputs, outputs).replace('"": 18', '"": 18, "com.microsoft": 1')
+    found = eqsat.prove(a, b)
+    # The values agree too: those of the fused operator come from a kernel of its own.
+    assert found.verdict == "equal" and found.samples == 3 and not found.notes
+
+
+def test_a_fused_sum_is_what_it_fuses() -> None:
+    inputs, outputs = "float[1, 2, 5, 5] x, float[3, 2, 3, 3] w, float[3] b, float[1, 3, 3, 3] z", "float[1, 3, 3, 3] y"
+    a = text("c = Conv(x, w, b) \n s = Add(c, z) \n y = Relu(s)", inputs, outputs)
+    body = 'y = com.microsoft.FusedConv<activation = "Relu">(x, w, b, z)'
+    b = text(body, inputs, outputs).replace('"": 18', '"": 18, "com.microsoft": 1')
+    assert eqsat.prove(a, b).verdict == "equal"
+    assert eqsat.prove(a, b.replace("Relu", "Tanh")).verdict == "different"
+
+
+def test_results_for_generated_c_are_proven() -> None:
+    source = network(2, folded=False)
+    result = eqsat.optimize(source, host="c", dims={"N": 1})
+    assert eqsat.prove(source, result.model, dims={"N": 1}).verdict == "equal"
