@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eqsat.discover.rules import discover_rules
     from eqsat.errors import EqsatError
     from eqsat.model.builder import graph, input, op
-    from eqsat.prove.proved import prove_rules
+    from eqsat.proofs.proved import prove_rules
     from eqsat.quantization.result import QuantizationResult
     from eqsat.rules.operators import declarations, operator
     from eqsat.schema.types import TensorType
@@ -45,8 +45,8 @@ __all__ = [
     "op",
     "operator",
     "optimize",
-    "prove_rules",
     "prove",
+    "prove_rules",
     "quantize",
     "run",
     "save",
@@ -72,7 +72,7 @@ _HOME = {
     "op": "eqsat.model.builder",
     "operator": "eqsat.rules.operators",
     "optimize": "eqsat.api",
-    "prove_rules": "eqsat.prove.proved",
+    "prove_rules": "eqsat.proofs.proved",
     "prove": "eqsat.api",
     "quantize": "eqsat.api",
     "run": "eqsat.api",

@@ -34,7 +34,7 @@ ROOMS = (
     "execute",
     "stages",
     "check",
-    "prove",
+    "proofs",
     "audit",
     "codegen",
     "report",

@@ -166,7 +166,7 @@ def prove(files: tuple[Path, ...], names: tuple[str, ...], as_json: bool) -> int
     eqsat rules prove my.rules
     eqsat rules prove --rule unary_of_transpose
     """
-    from eqsat.prove.proved import WORDS, prove_rules
+    from eqsat.proofs.proved import WORDS, prove_rules
 
     found = prove_rules(files or None, names=names)
     if as_json:

@@ -9,9 +9,9 @@ import dataclasses
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from eqsat.prove import conditions
-from eqsat.prove.shapes import SOLE, Position, Shape, Shapes
-from eqsat.prove.terms import NotModelled, Term, apply, number
+from eqsat.proofs import conditions
+from eqsat.proofs.shapes import SOLE, Position, Shape, Shapes
+from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
 from eqsat.rules.expand import Clause
 

@@ -8,15 +8,15 @@ from itertools import product
 
 import onnx_ir as ir
 
-from eqsat.prove import conditions
-from eqsat.prove.assumptions import elements_of
-from eqsat.prove.bounded import Left, TooMuch
-from eqsat.prove.bounded_right import NoAnswer, Right
-from eqsat.prove.choices import LEVELS, Bounds
-from eqsat.prove.equal import Decision, Question
-from eqsat.prove.every_rank import EveryRank
-from eqsat.prove.polynomial import Ring
-from eqsat.prove.terms import NotModelled, Term, forget
+from eqsat.proofs import conditions
+from eqsat.proofs.assumptions import elements_of
+from eqsat.proofs.bounded import Left, TooMuch
+from eqsat.proofs.bounded_right import NoAnswer, Right
+from eqsat.proofs.choices import LEVELS, Bounds
+from eqsat.proofs.equal import Decision, Question
+from eqsat.proofs.every_rank import EveryRank
+from eqsat.proofs.polynomial import Ring
+from eqsat.proofs.terms import NotModelled, Term, forget
 from eqsat.rules.ast import Rule
 from eqsat.rules.expand import Clause, expand
 from eqsat.rules.tensor_types import possible_types

@@ -13,7 +13,7 @@ from eqsat.check.checked import verdict_of, why_undecided
 from eqsat.check.outcome import Outcome
 from eqsat.check.rule import check_rule
 from eqsat.errors import EqsatError, RuleError, reason
-from eqsat.prove.prover import Attempted, Within, prove_bounded, prove_every_rank
+from eqsat.proofs.prover import Attempted, Within, prove_bounded, prove_every_rank
 from eqsat.rules import kept
 from eqsat.rules.ast import Rule, RuleFile
 from eqsat.rules.operators import Declaration

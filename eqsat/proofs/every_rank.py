@@ -15,10 +15,10 @@ import onnx_ir as ir
 
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.prove import conditions
-from eqsat.prove.names import Denotation, Names, Value
-from eqsat.prove.shapes import SCALAR, SOLE, Position, Shape
-from eqsat.prove.terms import Attributes, NotModelled, Term, apply, either_zero, number, symbol
+from eqsat.proofs import conditions
+from eqsat.proofs.names import Denotation, Names, Value
+from eqsat.proofs.shapes import SCALAR, SOLE, Position, Shape
+from eqsat.proofs.terms import Attributes, NotModelled, Term, apply, either_zero, number, symbol
 from eqsat.rules import ast
 from eqsat.rules.ast import Rule
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate

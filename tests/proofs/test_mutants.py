@@ -9,7 +9,7 @@ import pytest
 
 from eqsat.check.checked import verdict_of
 from eqsat.check.rule import check_rule
-from eqsat.prove.prover import prove_every_rank
+from eqsat.proofs.prover import prove_every_rank
 from eqsat.rules.ast import Condition, Rule
 from eqsat.rules.constness import asked_constant, conjuncts
 from eqsat.rules.selection import select_rules

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import onnx_ir as ir
 
-from eqsat.prove import assumptions
-from eqsat.prove.bits import Bits, is_modelled
-from eqsat.prove.polynomial import Ring, TooLarge, is_ring
-from eqsat.prove.reals import Reals, same
-from eqsat.prove.terms import NotModelled, Term, apply, number, walk
+from eqsat.proofs import assumptions
+from eqsat.proofs.bits import Bits, is_modelled
+from eqsat.proofs.polynomial import Ring, TooLarge, is_ring
+from eqsat.proofs.reals import Reals, same
+from eqsat.proofs.terms import NotModelled, Term, apply, number, walk
 from eqsat.rules import ast
 from eqsat.rules.ast import Numerics
 from eqsat.rules.element_types import limits

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.prove import arrays, choices, conditions
-from eqsat.prove.bounded import Left, Rejected, State, Tensor
-from eqsat.prove.terms import NotModelled, Term, apply, number
+from eqsat.proofs import arrays, choices, conditions
+from eqsat.proofs.bounded import Left, Rejected, State, Tensor
+from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.rules import ast
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate
 from eqsat.schema.attributes import default_attrs

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from eqsat.prove.definitions import expanded
-from eqsat.prove.polynomial import Key, Monomial, Poly, Ring, TooLarge
-from eqsat.prove.terms import NotModelled, Term, walk
+from eqsat.proofs.definitions import expanded
+from eqsat.proofs.polynomial import Key, Monomial, Poly, Ring, TooLarge
+from eqsat.proofs.terms import NotModelled, Term, walk
 
 if TYPE_CHECKING:
     import z3

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.prove.terms import NotModelled
+from eqsat.proofs.terms import NotModelled
 from eqsat.schema.types import OpKey
 
 Shape = tuple[int, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from eqsat.prove.terms import Term, apply, number
+from eqsat.proofs.terms import Term, apply, number
 
 
 def expanded(term: Term) -> Term | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.prove.proved import prove_rules
-from eqsat.prove.prover import prove_bounded, prove_every_rank
+from eqsat.proofs.proved import prove_rules
+from eqsat.proofs.prover import prove_bounded, prove_every_rank
 from eqsat.rules.ast import Rule
 from eqsat.rules.reader import read_file, read_text
 

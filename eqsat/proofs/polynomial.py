@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from fractions import Fraction
 
-from eqsat.prove.definitions import expanded
-from eqsat.prove.terms import Term, walk
+from eqsat.proofs.definitions import expanded
+from eqsat.proofs.terms import Term, walk
 
 Monomial = tuple[tuple[int, int], ...]
 """Atoms by number, ascending, with their exponents."""

@@ -18,10 +18,10 @@ from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.prove import arrays, choices, conditions
-from eqsat.prove.choices import Bounds
-from eqsat.prove.shapes import SOLE
-from eqsat.prove.terms import NotModelled, Term, number, symbol
+from eqsat.proofs import arrays, choices, conditions
+from eqsat.proofs.choices import Bounds
+from eqsat.proofs.shapes import SOLE
+from eqsat.proofs.terms import NotModelled, Term, number, symbol
 from eqsat.rules import ast
 from eqsat.rules.arithmetic import truth
 from eqsat.rules.ast import Rule

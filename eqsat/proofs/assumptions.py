@@ -13,11 +13,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.prove import conditions
-from eqsat.prove.bits import Bits
-from eqsat.prove.reals import Reals
-from eqsat.prove.shapes import SOLE
-from eqsat.prove.terms import Term, walk
+from eqsat.proofs import conditions
+from eqsat.proofs.bits import Bits
+from eqsat.proofs.reals import Reals
+from eqsat.proofs.shapes import SOLE
+from eqsat.proofs.terms import Term, walk
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPES, limits
 from eqsat.rules.tree import walk as walk_terms

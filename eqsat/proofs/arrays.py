@@ -16,7 +16,7 @@ import numpy as np
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.operators import has
 from eqsat.ops.traits import Trait
-from eqsat.prove.terms import NotModelled, Term, apply, number
+from eqsat.proofs.terms import NotModelled, Term, apply, number
 from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import OpKey
 

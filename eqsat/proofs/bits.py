@@ -13,8 +13,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.prove.reals import MEMORY
-from eqsat.prove.terms import NotModelled, Term, walk
+from eqsat.proofs.reals import MEMORY
+from eqsat.proofs.terms import NotModelled, Term, walk
 
 WORK = 8_000_000
 """Of the solver, in its own unit, for one pair of elements of one type."""
