@@ -16,6 +16,7 @@ from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
+from eqsat.report.compare import compare
 from eqsat.report.growth import growth
 from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
@@ -101,6 +102,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
+        graphs=(compare(loaded, priced, program),),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
+from eqsat.report.graphs import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +299,7 @@ class Summary:
     notes: What was left out because the model is large or the time was short, a sentence each.
     audit: None if none was requested.
     quantization: None for an optimization.
+    graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
 
     model: str
@@ -319,6 +321,7 @@ class Summary:
     verification: Verification | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     quantization: Quantization | None = field(default=None)
+    graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 
     @property
     def speedup(self) -> float:
