@@ -17,6 +17,8 @@ from eqsat.report.drawing import script_data
 from eqsat.report.summary import Summary, group_host_operators
 from eqsat.text import name_of
 
+SHORT = 200
+"""Rows of a long table that are shown at once: thousands take a browser longer than all the rest of the page."""
 SCRIPTS = ("tables.js", "view.js", "explore.js")
 
 
@@ -28,6 +30,7 @@ def to_html(summary: Summary) -> str:
     hues = [-1, *(hue[name] for name in accelerators)]
     return _template().render(
         s=summary,
+        SHORT=SHORT,
         css=_part("style.css") + _part("graph.css"),
         scripts=[_part(name) for name in SCRIPTS] if summary.graphs else [_part(SCRIPTS[0])],
         graphs=markupsafe.Markup(script_data(summary.graphs, summary.targets)),
@@ -37,6 +40,8 @@ def to_html(summary: Summary) -> str:
         hue=hue,
         host_groups=group_host_operators(summary.host_operators),
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
+        # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
+        longest_region=max((r.cost for r in summary.regions), default=0.0),
         total_seconds=sum(summary.seconds.values()),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -102,3 +103,19 @@ def test_empty_summary_and_determinism() -> None:
     assert Page(to_html(empty)).open == []
     assert "Nothing." in to_html(empty)
     assert to_html(SUMMARY) == to_html(sample())
+
+
+def test_regions_fill_their_strip_however_short_they_are() -> None:
+    for scale in (1.0, 1e-6):
+        regions = tuple(dataclasses.replace(r, cost=r.cost * scale) for r in SUMMARY.regions)
+        factors = [float(f) for f in re.findall(r"flex-grow: ([0-9.]+)", to_html(sample(regions=regions)))]
+        assert factors == [0.6, 1.0, 0.0005]
+    free = tuple(dataclasses.replace(r, cost=0.0) for r in SUMMARY.regions)
+    assert re.findall(r"flex-grow: ([0-9.]+)", to_html(sample(regions=free))) == ["1"] * 3
+
+
+def test_the_bar_of_the_longest_kernel_is_full() -> None:
+    assert re.findall(r'<td class="gauge"><span class="bar" style="width: ([0-9.]+)%', to_html(SUMMARY)) == [
+        "5.00",
+        "100.00",
+    ]
