@@ -7,6 +7,7 @@ convex, so the graph of regions has no cycle.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from eqsat.report import units
@@ -69,9 +70,11 @@ def _node(node: GraphNode, number: dict[str, int], size: Point, centre: Point) -
     work = node.work
     limits = None
     if work is not None:
+        roofline = work.launch + max(work.compute, work.memory)
+        own = "" if math.isclose(node.cost, roofline, rel_tol=1e-3) else "its target has its own cost; by roofline "
         limits = [
             f"{work.macs:,.0f} MACs, {units.size(work.bytes)}",
-            f"{work.limit}: arithmetic {units.seconds(work.compute)}, memory {units.seconds(work.memory)}, "
+            f"{own}{work.limit}: arithmetic {units.seconds(work.compute)}, memory {units.seconds(work.memory)}, "
             f"launch {units.seconds(work.launch)}",
         ]
     return [

@@ -14,7 +14,7 @@ import markupsafe
 
 from eqsat.report import units
 from eqsat.report.drawing import script_data
-from eqsat.report.summary import Summary, group_host_operators
+from eqsat.report.summary import Summary, group_host_operators, host_causes
 from eqsat.text import name_of
 
 SHORT = 200
@@ -38,6 +38,7 @@ def to_html(summary: Summary) -> str:
         host=summary.targets[0],
         accelerators=accelerators,
         hue=hue,
+        causes=host_causes(summary.host_operators),
         host_groups=group_host_operators(summary.host_operators),
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
         # Flexible boxes whose factors add up to less than 1 fill only that share of their row.

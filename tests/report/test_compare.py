@@ -128,6 +128,14 @@ def test_limits_follow_from_the_roofline() -> None:
     assert result.summary.graphs[0].after.nodes[-1].work is None
 
 
+def test_a_cost_that_is_not_the_roofline_says_so() -> None:
+    model = HEAD + "g (float[64, 64] x) => (float[4096] y) <int64[1] s = {4096}> { a = Tanh (x) y = Reshape (a, s) }"
+    summary = eqsat.optimize(model).summary
+    before = json.loads(script_data(summary.graphs, summary.targets))[0]["before"]
+    limits = {node[3]: node[9][1] for node in before["nodes"] if node[9]}
+    assert limits["Reshape"].startswith("its target has its own cost; by roofline ")
+
+
 def test_bodies_have_graphs_of_their_own() -> None:
     result = eqsat.optimize(LOOPED)
     main, inner = result.summary.graphs

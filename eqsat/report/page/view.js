@@ -45,7 +45,7 @@ class View {
   }
   home() { /* The whole graph if its text can be read, else its beginning. */
     const g = this.graph, wide = (this.wide - 24) / g.width, whole = Math.min(1, wide, (this.high - 24) / g.height);
-    this.scale = whole >= LEGIBLE ? whole : Math.max(LEGIBLE, Math.min(0.8, wide));
+    this.scale = whole >= LEGIBLE ? whole : Math.max(0.65, Math.min(0.8, wide));
     const first = g.nodes[0], middle = g.width * this.scale <= this.wide || !first ? g.width / 2 : first[X] + this.size[0][0] / 2;
     this.x = this.wide / 2 - middle * this.scale; this.y = whole >= LEGIBLE ? (this.high - g.height * this.scale) / 2 : 12;
     this.redraw();
