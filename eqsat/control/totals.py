@@ -73,6 +73,7 @@ def summary_with_bodies(summary: Summary, inner: Sequence[Inner], given: Sequenc
             regions=(*summary.regions, *(replace(row, body=row.body or body) for row in own.regions)),
             host_operators=(*summary.host_operators, *own.host_operators),
             rules=tuple(_rule_sum(row, own.rules) for row in summary.rules),
+            graphs=(*summary.graphs, *(replace(g, body=g.body or body) for g in own.graphs)),
         )
     return summary
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from eqsat.partition.describe import describe, operators
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Region
 from eqsat.report import summary as report
+from eqsat.report.compare import compare
 from eqsat.report.growth import growth
 from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
@@ -101,6 +103,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
+        graphs=(compare(loaded, priced, program),),
     )
 
 
@@ -194,6 +197,10 @@ def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ..
             reason = pricing.costs.why_not(d, node.op, node.attrs, operands, results)
             if reason and not any(node.op in entry.ops for entry in target.supports):
                 reason = near_misses.reason(target, enode, reason)
-            refusals.append(report.Refusal(target.name, reason or "cheaper on the host, including copies and dispatch"))
+            # What runs there is cheaper here only because of what it takes to get there and back.
+            there = pricing.cost(enode, d)
+            own = there if not reason and math.isfinite(there) else None
+            why = reason or "cheaper on the host, including copies and dispatch"
+            refusals.append(report.Refusal(target.name, why, own))
         rows.append(report.HostRow(name, str(node.op), node.cost, tuple(refusals)))
     return tuple(rows)

@@ -1,18 +1,25 @@
 """The report as one HTML page without external parts, to send around and to open anywhere.
 
-``page.html.jinja`` is the page; this file hands it the summary and the units.
+The folder ``page`` has the page, its styles and its scripts; this file puts them together with the summary and the
+units.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from importlib.resources import files
 
 import jinja2
 import markupsafe
 
 from eqsat.report import units
-from eqsat.report.summary import Summary, group_host_operators
+from eqsat.report.drawing import script_data
+from eqsat.report.summary import Summary, group_host_operators, host_causes
 from eqsat.text import name_of
+
+SHORT = 200
+"""Rows of a long table that are shown at once: thousands take a browser longer than all the rest of the page."""
+SCRIPTS = ("tables.js", "view.js", "explore.js")
 
 
 def to_html(summary: Summary) -> str:
@@ -20,13 +27,22 @@ def to_html(summary: Summary) -> str:
     accelerators = summary.targets[1:]
     # Colours go to targets by position: the host is grey, accelerators take the palette in turn.
     hue = {name: (210 + 67 * i) % 360 for i, name in enumerate(accelerators)}
+    hues = [-1, *(hue[name] for name in accelerators)]
     return _template().render(
         s=summary,
+        SHORT=SHORT,
+        css=_part("style.css") + _part("graph.css"),
+        scripts=[_part(name) for name in SCRIPTS] if summary.graphs else [_part(SCRIPTS[0])],
+        graphs=markupsafe.Markup(script_data(summary.graphs, summary.targets)),
+        hues=hues,
         host=summary.targets[0],
         accelerators=accelerators,
         hue=hue,
+        causes=host_causes(summary.host_operators),
         host_groups=group_host_operators(summary.host_operators),
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
+        # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
+        longest_region=max((r.cost for r in summary.regions), default=0.0),
         total_seconds=sum(summary.seconds.values()),
     )
 
@@ -37,9 +53,15 @@ def _visible(value: object) -> object:
 
 
 @cache
+def _part(name: str) -> markupsafe.Markup:
+    """A file of the page that is part of the package, and so needs no escapes."""
+    return markupsafe.Markup((files("eqsat.report") / "page" / name).read_text("utf-8"))
+
+
+@cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("eqsat.report", package_path="."),
+        loader=jinja2.PackageLoader("eqsat.report", package_path="page"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -48,6 +70,7 @@ def _template() -> jinja2.Template:
         finalize=_visible,
     )
     environment.filters.update(
+        visible=_visible,
         time=units.seconds,
         percent=units.percent,
         factor=units.factor,

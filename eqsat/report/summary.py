@@ -7,10 +7,12 @@ the machine or on the moment.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
+from eqsat.report.graphs import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,15 @@ class RegionRow:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a target does not run an operator: what it requires and what it finds, as one phrase."""
+    """Why a target does not run an operator: what it requires and what it finds, as one phrase.
+
+    Attributes:
+        cost: Seconds of the operator alone on that target, without copies and dispatch; None where it cannot run there.
+    """
 
     target: str
     reason: str
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +305,7 @@ class Summary:
     notes: What was left out because the model is large or the time was short, a sentence each.
     audit: None if none was requested.
     quantization: None for an optimization.
+    graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
 
     model: str
@@ -319,6 +327,7 @@ class Summary:
     verification: Verification | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     quantization: Quantization | None = field(default=None)
+    graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 
     @property
     def speedup(self) -> float:
@@ -336,6 +345,47 @@ class HostGroup:
     refusals: tuple[Refusal, ...]
     names: tuple[str, ...]
     cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostCause:
+    """A reason for which operators stay on the host.
+
+    Attributes:
+        operators: How many by operator, the most frequent first.
+        host: Seconds of all of them on the host.
+        cost: Seconds of all of them on the target, without copies and dispatch; None where they cannot run there.
+    """
+
+    target: str
+    reason: str
+    operators: tuple[tuple[str, int], ...]
+    host: float
+    cost: float | None
+
+    @property
+    def count(self) -> int:
+        return sum(n for _, n in self.operators)
+
+
+def host_causes(rows: Iterable[HostRow]) -> list[HostCause]:
+    """The rows by target and reason, the most frequent reason of a target first."""
+    groups: dict[tuple[str, str, bool], list[tuple[HostRow, Refusal]]] = {}
+    for row in rows:
+        for refusal in row.refusals:
+            groups.setdefault((refusal.target, refusal.reason, refusal.cost is None), []).append((row, refusal))
+    causes = [
+        HostCause(
+            target,
+            reason,
+            tuple(sorted(Counter(row.op for row, _ in group).items(), key=lambda item: (-item[1], item[0]))),
+            sum(row.cost for row, _ in group),
+            None if unknown else sum(refusal.cost or 0.0 for _, refusal in group),
+        )
+        for (target, reason, unknown), group in groups.items()
+    ]
+    order = {target: i for i, target in enumerate(dict.fromkeys(c.target for c in causes))}
+    return sorted(causes, key=lambda c: (order[c.target], -c.count))
 
 
 def group_host_operators(rows: Iterable[HostRow]) -> list[HostGroup]:

@@ -45,3 +45,11 @@ def _three_digits(value: float) -> str:
 def decibel(value: float) -> str:
     """A ratio of signal to noise, such as ``"38.7 dB"``; ``"exact"`` without noise."""
     return "exact" if math.isinf(value) and value > 0 else f"{value:.1f} dB"
+
+
+def size(value: float) -> str:
+    """Bytes, such as ``"3.85 MB"``; of a mean over sizes the nearest whole number."""
+    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if float(f"{value:.3g}") >= scale:
+            return f"{_three_digits(value / scale)} {unit}"
+    return f"{value:.0f} bytes"

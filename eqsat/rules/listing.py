@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from eqsat.rules.ast import Place, Rule, Target
+from eqsat.errors import EqsatError
+from eqsat.rules.ast import Composite, Place, Rule, Target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files
 from eqsat.rules.source import Source
@@ -48,6 +50,22 @@ def composite_patterns(target: Target) -> dict[str, str]:
     """Place of each composite of a target -> the text of its pattern and of the ``let``s that it is made of."""
     source = _source(Path(target.place.file))
     return {str(c.place): textwrap.dedent("\n".join(_lines(source, c.span))) for c in target.composites}
+
+
+def texts_of(definitions: Sequence[Rule | Composite]) -> list[str]:
+    """The text of each rule or composite as :class:`Listed` has it; empty where there is no file to read."""
+    sources: dict[str, Source | None] = {}
+    found = []
+    for definition in definitions:
+        file = definition.place.file
+        if file not in sources:
+            try:
+                sources[file] = _source(Path(file))
+            except (OSError, UnicodeError, EqsatError):
+                sources[file] = None
+        source = sources[file]
+        found.append("" if source is None else textwrap.dedent(_text(source, definition.span)))
+    return found
 
 
 def short_place(place: Place | str) -> str:

@@ -30,6 +30,7 @@ from eqsat.targets.families import family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
 from eqsat.targets.sizes import UNKNOWN_ELEMENTS, size_in_bytes, static
+from eqsat.targets.work import Work, work_of
 
 Types = Sequence[TensorType | None]
 
@@ -108,6 +109,31 @@ class CostModel:
                     lambda sizes: self._operator(target, entry, op, attrs, inputs, outputs, what, sizes)
                 )
         return self._operators[key]
+
+    def work(self, target: int, op: OpKey, attrs: Attrs, inputs: Sequence[TensorFacts | None], outputs: Types) -> Work:
+        """What a plain operator computes and moves, and how long a target needs for either.
+
+        Raises:
+            OptimizationError: The size of a tensor is a symbol that the user can bind.
+        """
+        given = tuple(None if f is None else i for i, f in enumerate(inputs))
+        body = Body(len(inputs), (BodyNode(op, attrs, given, len(outputs)),), (len(inputs),))
+        return self.work_of_body(target, body, inputs, outputs)
+
+    def work_of_body(self, target: int, body: Body, inputs: Sequence[TensorFacts | None], outputs: Types) -> Work:
+        """The same of a composite; each number is the mean over the sizes."""
+        exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
+        found = []
+        for sizes in self.sizes:
+            facts = [self._sized_facts(f, f"input {i}", "a report", sizes) for i, f in enumerate(inputs)]
+            results = [self._sized(t, f"output {i}", "a report", sizes) for i, t in enumerate(outputs)]
+            if len(body.nodes) == 1:
+                node, types = body.nodes[0], [None if f is None else f.type for f in facts]
+                count = _macs(node.op, node.attrs, types, results, exact)
+            else:
+                count = self._macs_of_body(body, facts, exact)
+            found.append(self._symbols(target, count, [None if f is None else f.type for f in facts], results))
+        return work_of(found)
 
     def launch(self, target: int) -> float:
         """Seconds to start one kernel on the target."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
 from eqsat.report.html import to_html
-from eqsat.report.summary import Verification
+from eqsat.report.summary import HostRow, Refusal, Verification
 
 from .sample import SUMMARY, sample
 
@@ -102,3 +103,31 @@ def test_empty_summary_and_determinism() -> None:
     assert Page(to_html(empty)).open == []
     assert "Nothing." in to_html(empty)
     assert to_html(SUMMARY) == to_html(sample())
+
+
+def test_regions_fill_their_strip_however_short_they_are() -> None:
+    for scale in (1.0, 1e-6):
+        regions = tuple(dataclasses.replace(r, cost=r.cost * scale) for r in SUMMARY.regions)
+        factors = [float(f) for f in re.findall(r"flex-grow: ([0-9.]+)", to_html(sample(regions=regions)))]
+        assert factors == [0.6, 1.0, 0.0005]
+    free = tuple(dataclasses.replace(r, cost=0.0) for r in SUMMARY.regions)
+    assert re.findall(r"flex-grow: ([0-9.]+)", to_html(sample(regions=free))) == ["1"] * 3
+
+
+def test_the_bar_of_the_longest_kernel_is_full() -> None:
+    assert re.findall(r'<td class="gauge"><span class="bar" style="width: ([0-9.]+)%', to_html(SUMMARY)) == [
+        "5.00",
+        "100.00",
+    ]
+
+
+def test_causes_on_the_host_are_grouped_with_both_costs() -> None:
+    stay = Refusal("dnnl", "cheaper on the host", 3e-6)
+    rows = (
+        *(HostRow(f"r{i}", "Reshape", 1e-6, (stay,)) for i in range(3)),
+        HostRow("t", "Transpose", 2e-6, (stay,)),
+        HostRow("c", "Conv", 5e-6, (Refusal("dnnl", "group == 1 is required"),)),
+    )
+    found = [[cell.strip() for cell in row] for row in Page(to_html(sample(host_operators=rows))).rows]
+    assert ["dnnl", "4", "cheaper on the host", "3 Reshape, 1 Transpose", "5.00 µs", "12.0 µs"] in found
+    assert ["dnnl", "1", "group == 1 is required", "1 Conv", "5.00 µs", "cannot run there"] in found
