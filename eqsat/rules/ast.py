@@ -350,6 +350,19 @@ class Rule(Node):
     operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
+class Written(Node):
+    """The operator as which a composite is written into files.
+
+    Attributes:
+        operator: It, over the composite's operands.
+        outputs: For each output of the operator that is one, the composite's result by its number; else None.
+    """
+
+    operator: Build
+    outputs: tuple[int | None, ...]
+    place: Place
+
+
 class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
@@ -362,6 +375,7 @@ class Composite(Node):
         annotations: What each of its results bears, the one next to it first.
         span: The lines of its pattern in the file, with the ``let``s before it.
         results: Names of the results; one that stands alone may be "".
+        written: The operator as which it is written into files; None for a function of its own.
     """
 
     name: str
@@ -377,6 +391,7 @@ class Composite(Node):
     family: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
     results: tuple[str, ...] = ("",)
+    written: Written | None = None
 
 
 class Supports(Node):

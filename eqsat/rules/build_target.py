@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
+from eqsat.rules.absent_operands import check_presence
 from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
@@ -23,6 +24,7 @@ from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_conditions, check_types
+from eqsat.rules.written_operator import read_written
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
@@ -351,12 +353,15 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
             hint="give the composite one result, or an accelerator's target a `call`",
         )
     parts = () if call is None else read_call(call, builder, results)
+    written = _written(item, builder, results)
     if len(notes) > 1:
         raise sources.error(notes[1].terms[0].place, "`annotate` must be given once", hint="separate by commas")
     builder.check_lets()
     clauses = builder.clauses(roots)
     for clause in clauses:
         check_types(clause, (), builder.context)
+        if written is not None:
+            check_presence(written.operator, clause, builder.context)
     check_conditions(clauses, conditions, builder.context)
     check_results(clauses, results, builder.context)
     check_buffers(parts, clauses, results, builder.context)
@@ -374,4 +379,21 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
         family=family,
         span=ast.Span(item.clauses[0].span.first, side.span.last),
         results=tuple(results),
+        written=written,
     )
+
+
+def _written(item: s.Definition, builder: Builder, results: Sequence[str]) -> ast.Written | None:
+    clauses = s.those(item.clauses, s.Written)
+    if not clauses:
+        return None
+    place = clauses[0].root.value.place
+    if len(clauses) > 1:
+        raise builder.context.error(clauses[1].root.value.place, "`as` must be given once")
+    if s.those(item.clauses, s.By) or s.those(item.clauses, s.Call) or s.those(item.clauses, s.Annotate):
+        raise builder.context.error(
+            place,
+            "what is written as an operator has no `by`, no `call` and no `annotate`",
+            hint="the entry of the operator itself (`supports`) can have them",
+        )
+    return read_written(clauses[0], builder, results)
