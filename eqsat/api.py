@@ -101,7 +101,8 @@ def optimize(
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
-            each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
+            each operator, which is the default, ``"c"``, generated C, whose kernels and layouts are chosen as well, or
+            ``"ort"``, ONNX Runtime with its fused kernels.
         rules: Rule files, or rules, besides the shipped ones.
         default_rules: Whether the shipped rules are applied.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or

@@ -33,7 +33,7 @@ def host_option(command: _Command) -> _Command:
         metavar="NAME|FILE",
         help="The target that runs everything that no accelerator takes: `cpu`, a runtime with one kernel per "
         "operator; `c`, the C that "
-        "`eqsat codegen` writes; or a target file. [default: cpu]",
+        "`eqsat codegen` writes; `ort`, ONNX Runtime with its fused kernels; or a target file. [default: cpu]",
     )(command)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
-from eqsat.rules.absent_operands import check_presence
 from eqsat.rules.build_definition import Builder, define, read_doc, read_numerics
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
@@ -24,7 +23,7 @@ from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_conditions, check_types
-from eqsat.rules.written_operator import read_written
+from eqsat.rules.written_operator import check_operands, read_written
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
@@ -361,7 +360,7 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
     for clause in clauses:
         check_types(clause, (), builder.context)
         if written is not None:
-            check_presence(written.operator, clause, builder.context)
+            check_operands(written, clause, builder.context)
     check_conditions(clauses, conditions, builder.context)
     check_results(clauses, results, builder.context)
     check_buffers(parts, clauses, results, builder.context)

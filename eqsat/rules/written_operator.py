@@ -12,7 +12,10 @@ from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import Builder
 from eqsat.rules.callee import known
+from eqsat.rules.expand import Clause
 from eqsat.rules.roots import targets_of
+from eqsat.rules.scope import Context
+from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
 
@@ -40,9 +43,36 @@ def read_written(clause: s.Written, builder: Builder, results: Sequence[str]) ->
             arg.place,
             "an operand of the composite is required as operand after `as`",
             actual=_shown(arg),
-            hint="a rule of the target (`rules \"FILE\"`) can compute others beforehand",
+            hint='a rule of the target (`rules "FILE"`) can compute others beforehand',
         )
     return ast.Written(found, _outputs(root, found.op, builder, results), root.value.place)
+
+
+def check_operands(written: ast.Written, clause: Clause, context: Context) -> None:
+    """Checks the operands of a composite's operator for one clause of its pattern.
+
+    Raises:
+        TargetError: One that the operator needs is absent there, or a node whose attributes it takes over.
+    """
+    assert isinstance(written.operator.op, OpKey)
+    found = known(written.operator.op)
+    for i, arg in enumerate(written.operator.args):
+        if isinstance(arg, ast.Name) and arg.name in clause.absent and not found.parameter(i).optional:
+            raise context.error(
+                arg.place,
+                f"`{found.op}` needs its operand `{found.parameter(i).name}`",
+                actual=f"nothing where `{arg.name}` is absent",
+                hint="write a composite of its own for that case",
+            )
+    nodes = {part.bind for part in walk(clause.roots, ast.operands) if isinstance(part, ast.Match)}
+    missing = next((n for n in written.operator.spread if clause.aliases.get(n, n) not in nodes), None)
+    if missing is not None:
+        raise context.error(
+            written.place,
+            f"the attributes of `{missing}` must be known whichever alternative matched",
+            actual=f"an alternative without `{missing}`",
+            hint="write a composite of its own for that alternative",
+        )
 
 
 def _shown(arg: ast.Template) -> str:
