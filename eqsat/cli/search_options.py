@@ -37,6 +37,17 @@ def host_option(command: _Command) -> _Command:
     )(command)
 
 
+def ops_option(command: _Command) -> _Command:
+    """``--ops``; arrives as text, empty where it is not given."""
+    return click.option(
+        "--ops",
+        metavar="DOMAINS",
+        default="",
+        help="Domains of the operators that may come into the result, separated by commas: `onnx` keeps to the "
+        "standard, `onnx,com.microsoft` allows those of ONNX Runtime. [default: all]",
+    )(command)
+
+
 def numerics_option(command: _Command) -> _Command:
     """``--numerics``."""
     return click.option(

@@ -24,6 +24,7 @@ from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared, declared_here
+from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files
 
@@ -89,11 +90,17 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
         available = load_targets(options.targets, options.host)
         with declared(operators_of(path for target in available for path in target.rules)):
             selected = select_rules(options.rules, options.numerics, options.default_rules)
-            targets = [_within(target, options.numerics) for target in available]
-            rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
+            permitted = [_within(target, options.numerics) for target in available]
+            rules = [*selected.rules, *_rules_of(permitted, selected.rules, options.numerics)]
             known = operators_of((*declared_here(), *available, *rules))
+            with declared(known):
+                ops = domains(options.ops, known)
+                rules = [rule for rule in rules if makes_only(rule, ops)]
+                targets = [_of_domains(target, ops) for target in permitted]
     check_names(dict(options.partition_functions or {}), available)
-    notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
+    notes = [
+        _left_out(*pair, options.numerics) for pair in zip(available, permitted, strict=True) if pair[0] != pair[1]
+    ]
     with declared(known):
         model = source()
         if is_partitioned(model) or TARGETS in model.metadata_props:
@@ -152,6 +159,12 @@ def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
 def _within(target: Target, numerics: NumericsClass) -> Target:
     """A target without the composites that change values further than is allowed."""
     kept = tuple(c for c in target.composites if allowed(c.numerics, numerics))
+    return target if len(kept) == len(target.composites) else replace(target, composites=kept)
+
+
+def _of_domains(target: Target, ops: frozenset[str] | None) -> Target:
+    """A target without the composites that are written as operators of other domains."""
+    kept = tuple(c for c in target.composites if writes_only(c, ops))
     return target if len(kept) == len(target.composites) else replace(target, composites=kept)
 
 
