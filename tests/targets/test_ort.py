@@ -168,6 +168,7 @@ CASES: dict[str, dict[str, Callable[[], Tensor | list[Tensor]]]] = {
     "quick_gelu": {
         "rows": lambda: (y := x(2, 3, 8)) * op.Sigmoid(y * np.float32(1.702)),
         "swish": lambda: (y := x(7)) * op.Sigmoid(y),
+        "image": lambda: (y := conv(1, 3, 9, 11)) * op.Sigmoid(y),
         "negative": lambda: (y := x(4, 9)) * op.Sigmoid(y * np.float32(-2)),
     },
     "multi_head_attention": ATTENTION,
