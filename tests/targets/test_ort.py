@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
@@ -218,3 +219,35 @@ def session(path: str, level: onnxruntime.GraphOptimizationLevel) -> onnxruntime
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level, options.intra_op_num_threads, options.log_severity_level = level, 1, 4
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def test_a_sum_before_a_normalization_is_not_fused(tmp_path: object) -> None:
+    model = eqsat.graph(skip_norm("LayerNormalization", 2, 5, 16, both=True))
+    result = eqsat.optimize(model, host="ort")
+    assert sorted(node.op.name for node in result.plan.nodes) == ["LayerNormalization", "Sum"]
+    result.save(f"{tmp_path}/after.onnx")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = f"{tmp_path}/loaded.onnx"
+    onnxruntime.InferenceSession(f"{tmp_path}/after.onnx", options, providers=["CPUExecutionProvider"])
+    assert {node.op_type for node in onnx.load(f"{tmp_path}/loaded.onnx").graph.node} == {"LayerNormalization", "Sum"}
+
+
+def test_signed_bytes_become_unsigned_ones(tmp_path: object) -> None:
+    def qdq(tensor: Tensor, scale: float, zero: int) -> Tensor:
+        s, z = np.float32(scale), np.int8(zero)
+        return op.DequantizeLinear(op.QuantizeLinear(tensor, s, z), s, z)
+
+    weight = op.DequantizeLinear(RNG.integers(-127, 128, (64, 32), np.int8), np.float32(0.01), np.int8(0))
+    product = op.MatMul(qdq(x(1, 40, 64), 0.03, -7), weight)
+    model = eqsat.graph(qdq(product, 0.1, 3))
+    result = eqsat.optimize(model, host="ort")
+    (node,) = [node for node in result.plan.nodes if node.op.name == "QLinearMatMul"]
+    operand, zero = node.inputs[0], node.inputs[2]
+    assert operand is not None and zero is not None
+    assert result.plan.types[operand].dtype == ir.DataType.UINT8
+    assert int(result.plan.constants[zero].numpy()) == 121
+    feeds = complete_inputs(model)
+    eqsat.save(model, f"{tmp_path}/before.onnx")
+    result.save(f"{tmp_path}/after.onnx")
+    wanted, found = (session(f"{tmp_path}/{n}.onnx", LEVELS[1]).run(None, feeds)[0] for n in ("before", "after"))
+    assert np.abs(found - wanted).max() <= 0.1001  # a step, where the float sum is near the middle between two
