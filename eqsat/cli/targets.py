@@ -226,5 +226,6 @@ def _as_dict(target: Target) -> dict[str, Any]:
                 for composite in target.composites
             ],
             "rules": list(target.rules),
+            "prepare": list(target.prepare),
         }
     )

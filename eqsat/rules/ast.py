@@ -434,6 +434,7 @@ class Target(Node):
         families: Of a host, what kernels of generated code cost.
         region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
         rules: Paths of rule files that belong to it: they make what its composites are written in.
+        prepare: Paths of rule files that are carried out on a model before anything else.
     """
 
     name: str
@@ -451,6 +452,7 @@ class Target(Node):
     doc: str = ""
     families: tuple[Family, ...] = ()
     rules: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
     region_call: str = ""
     operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 

@@ -48,7 +48,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     summary: str | None = None
     supports: list[ast.Supports] = []
     composites: list[ast.Composite] = []
-    rules: list[str] = []
+    files: dict[str, list[str]] = {"rules": [], "prepare": []}
     region_call: str | None = None
     families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
@@ -56,12 +56,12 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     for item in declaration.items:
         match item:
             case s.Text():
-                if item.name == "rules":
-                    rules.append(_rule_file(item, sources))
+                if item.name in files:
+                    files[item.name].append(_rule_file(item, sources))
                     continue
                 if item.name != "summary":
                     raise sources.error(
-                        item.place, "`summary` or `rules` is required before a text", actual=f"`{item.name}`"
+                        item.place, "`summary`, `rules` or `prepare` is required before a text", actual=f"`{item.name}`"
                     )
                 if summary is not None:
                     raise sources.error(item.place, "`summary` must be given once")
@@ -111,7 +111,8 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         place=declaration.place,
         doc=source.doc(declaration.span.first, declaration.place.line, body),
         families=tuple(families),
-        rules=tuple(rules),
+        rules=tuple(files["rules"]),
+        prepare=tuple(files["prepare"]),
         region_call=region_call or "",
     )
 
@@ -182,7 +183,9 @@ def _settings(
     item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
 ) -> None:
     if item.section not in ("", *_SECTIONS):
-        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite", "family", "rules"))
+        hint = did_you_mean(
+            item.section, (*_SECTIONS, "summary", "supports", "composite", "family", "rules", "prepare")
+        )
         raise sources.error(
             item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint
         )

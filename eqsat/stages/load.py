@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -88,11 +89,12 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
-        with declared(operators_of(path for target in available for path in target.rules)):
+        with declared(operators_of(path for target in available for path in (*target.rules, *target.prepare))):
             selected = select_rules(options.rules, options.numerics, options.default_rules)
             permitted = [_within(target, options.numerics) for target in available]
             rules = [*selected.rules, *_rules_of(permitted, selected.rules, options.numerics)]
-            known = operators_of((*declared_here(), *available, *rules))
+            before = select_rules(_files(available, "prepare"), options.numerics).rules
+            known = operators_of((*declared_here(), *available, *rules, *before))
             with declared(known):
                 ops = domains(options.ops, known)
                 rules = [rule for rule in rules if makes_only(rule, ops)]
@@ -107,7 +109,9 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
             model = load_model(inline(model, operators=False))
         model = settled(model)
         placing, rewriting = split(rules)
+        model, prepared = place(model, before)
         model, placed = place(model, placing)
+        placed = [*prepared, *placed]
     require_ranks(model.graph.inputs)
     sizes = free_sizes(model, ranges)
     if not options.free_sizes:
@@ -178,9 +182,12 @@ def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
     return f"{len(names)} {subject} of {declared.name} {verb} left out, beyond the numerics class {numerics!r}: {shown}"
 
 
+def _files(targets: Sequence[Target], which: Literal["rules", "prepare"]) -> list[str]:
+    return list(dict.fromkeys(path for target in targets for path in getattr(target, which)))
+
+
 def _rules_of(targets: Sequence[Target], known: Sequence[Rule], numerics: NumericsClass) -> list[Rule]:
     """Rules that belong to the targets, without those that were selected anyhow."""
-    paths = list(dict.fromkeys(path for target in targets for path in target.rules))
-    found = select_rules(paths, numerics).rules
+    found = select_rules(_files(targets, "rules"), numerics).rules
     places = {rule.place for rule in known}
     return [rule for rule in found if rule.place not in places]
