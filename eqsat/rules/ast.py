@@ -12,8 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Literal as Words
 
+from eqsat.rules.literals import Number as Number
+from eqsat.rules.literals import Numerics as Numerics
+from eqsat.rules.literals import String as String
+from eqsat.rules.literals import Truth as Truth
+from eqsat.rules.literals import Wildcard as Wildcard
 from eqsat.rules.tree import Node, Place, Span, without_places
 from eqsat.schema.functions import Operator
 from eqsat.schema.types import Attrs, OpKey
@@ -32,33 +36,6 @@ class Optional(Node):
     """``b?``: a name of a pattern that also matches an absent input."""
 
     name: str
-    place: Place
-
-
-class Wildcard(Node):
-    """``_`` of a pattern: any value, not bound."""
-
-    place: Place
-
-
-class Number(Node):
-    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
-
-    value: int | float
-    text: str = field(compare=False)
-    place: Place
-
-
-class String(Node):
-    """A string; ``text`` is how it was written, with its quotes."""
-
-    value: str
-    text: str = field(compare=False)
-    place: Place
-
-
-class Truth(Node):
-    value: bool
     place: Place
 
 
@@ -318,16 +295,6 @@ class Condition(Node):
     because: str | None
     place: Place
     span: Span = field(default=Span(1, 1), compare=False)
-
-
-class Numerics(Node):
-    """How far a rule may change values: ``exact``, ``real``, ``lsb`` (within ``lsb`` units), ``approximate``."""
-
-    kind: Words["exact", "real", "lsb", "approximate"]
-    lsb: int = 0
-
-    def __str__(self) -> str:
-        return f"within {self.lsb} lsb" if self.kind == "lsb" else self.kind
 
 
 class Rule(Node):

@@ -152,7 +152,8 @@ def measure_kernels(kernels: Sequence[RuntimeKernel], seconds: float) -> list[tu
     pairs = [(kernel, pair) for kernel in kernels if (pair := _pair(kernel)) is not None]
     taken: list[list[float]] = [[] for _ in pairs]
     for _, (one, several) in pairs:
-        one.seconds(), several.seconds()
+        one.seconds()
+        several.seconds()
     end = time.thread_time() + seconds * len(pairs)
     runs = 0
     while runs < _LEAST_RUNS or time.thread_time() < end:

@@ -68,10 +68,15 @@ class RuntimeKernel:
 class _Recording(CostModel):
     """A cost model that remembers the last expression that it has evaluated, and over which values."""
 
-    seen: tuple[Expr, Mapping[str, object]] | None = None
+    _seen: tuple[Expr, Mapping[str, object]] | None = None
+
+    def take(self) -> tuple[Expr, Mapping[str, object]] | None:
+        """What was evaluated last, once; None if nothing was since."""
+        found, self._seen = self._seen, None
+        return found
 
     def evaluated(self, cost: Expr, env: Mapping[str, object], what: str) -> float:
-        self.seen = (cost, env)
+        self._seen = (cost, env)
         return super().evaluated(cost, env, what)
 
 
@@ -97,11 +102,12 @@ def kernels_of(model: ir.Model, host: Target) -> list[RuntimeKernel]:
         if written is None or not _is_measurable(written, found):
             continue
         key = (written.op, written.attrs, *(_operand(c, found) for c in written.inputs), len(written.outputs))
-        costs.seen = None
+        costs.take()
         # Where only the values of constants differ, the cost is known, and nothing is evaluated.
-        if key in kernels or not np.isfinite(pricing.cost(node, 0)) or costs.seen is None:
+        if key in kernels or not np.isfinite(pricing.cost(node, 0)) or (evaluated := costs.take()) is None:
             continue
-        kernels[key] = RuntimeKernel(str(written.op), *costs.seen, _alone(written, found))
+        cost, env = evaluated
+        kernels[key] = RuntimeKernel(str(written.op), cost, env, _alone(written, found))
     return list(kernels.values())
 
 
@@ -154,7 +160,8 @@ def _alone(node: PlanNode, found: Snapshot) -> ir.Model:
         assert kind is not None
         value = values[eclass] = make_value(f"x{len(values)}", kind)
         if found.constant[eclass] or known is not None:
-            array = _drawn(kind, rng) if known is None else np.broadcast_to(known.numpy(), _shape(kind))
+            small = None if known is None else known.numpy()
+            array = _drawn(kind, rng) if small is None else np.broadcast_to(small, _shape(kind))
             value.const_value = tensor_of(np.ascontiguousarray(array), kind.dtype, value.name)
             weights.append(value)
         else:
