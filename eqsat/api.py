@@ -84,6 +84,7 @@ def optimize(
     values: Mapping[str, Any] | None = None,
     declarations: Sequence[Declaration] = (),
     numerics: NumericsClass = "real",
+    ops: str | Sequence[str] = (),
     objective: Objective = "best",
     time_limit: float = 30.0,
     memory_limit: int | str | None = None,
@@ -102,7 +103,8 @@ def optimize(
         source: Path, bytes, ONNX text, ``onnx.ModelProto`` or ``onnx_ir.Model``.
         targets: Accelerators by name or target file.
         host: What runs all that no accelerator takes, by name or target file: ``"cpu"``, a runtime with a kernel for
-            each operator, which is the default, or ``"c"``, generated C, whose kernels and layouts are chosen as well.
+            each operator, which is the default, ``"c"``, generated C, whose kernels and layouts are chosen as well, or
+            ``"ort"``, ONNX Runtime with its fused kernels.
         rules: Rule files, or rules, besides the shipped ones.
         default_rules: Whether the shipped rules are applied.
         dims: Sizes for symbolic dimensions, by name. A number binds a dimension; a range ``(least, most)`` or
@@ -113,6 +115,8 @@ def optimize(
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own, besides those that rules and targets declare.
         numerics: How far rules may change values: ``"exact"`` to the bit, ``"real"`` equal over the reals.
+        ops: Domains of the operators that rules and composites may bring into the result: ``"onnx"`` keeps to the
+            standard, ``"onnx,com.microsoft"`` allows those of ONNX Runtime as well; by default all are allowed.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
         time_limit: Seconds for saturation and extraction; then the best so far is the result. Extraction does the
             work of a third of them, so that a busy machine finds the same program.
@@ -146,6 +150,7 @@ def optimize(
         values=values,
         free_sizes=True,
         numerics=numerics,
+        ops=ops,
         time_limit=time_limit,
         iterations=iterations,
         enodes=enodes,

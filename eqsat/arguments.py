@@ -86,6 +86,7 @@ KINDS: Mapping[str, Kind] = {
     "backends": Kind(_is_list, "a list of backends or Python files", 'backends=["my_backend.py"]'),
     "vendors": Kind(_is_list_of_names, "a list of targets by name", 'vendors=["dnnl"]'),
     "isas": Kind(_is_list_of_names, "a list of instruction sets by name", 'isas=["avx2"]'),
+    "ops": Kind(lambda value: isinstance(value, str) or _is_list_of_names(value), "a list of domains", 'ops=["onnx"]'),
     "skip": Kind(_is_list_of_names, "a list of names of nodes", 'skip=["conv_1"]'),
     "operators": Kind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
     "progress": Kind(callable, "a function of an event", "progress=print"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import debug_option, json_option, quiet_option
+from eqsat.cli.options import MODEL, debug_option, json_option, quiet_option
 
 if TYPE_CHECKING:
     from eqsat.codegen.calibration.calibrate import Calibration
@@ -22,26 +22,44 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write the measured host to; its name ends in .target.",
 )
+@click.option(
+    "--on",
+    type=MODEL,
+    help="A model whose kernels are measured, in their sizes there, instead of those of small networks. For hosts that "
+    "are runtimes, such as `ort`.",
+)
 @click.option("--quick", is_flag=True, help="Measure for a tenth of the time; the numbers vary more.")
 @json_option()
 @quiet_option()
 @debug_option
-def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
-    """Measure the machine that this runs on with generated C, and replace the numbers in the file of a host, `c` or one
-    of your own. Everything else in the file stays unchanged. Best on a machine that does nothing else; it takes a
-    minute or two.
+def calibrate(name: str, output: Path | None, on: Path | None, quick: bool, as_json: bool, quiet: bool) -> None:
+    """Measure the machine that this runs on, and replace the numbers in the file of a host, `c` or one of your own.
+    Everything else in the file stays unchanged. Best on a machine that does nothing else; it takes some minutes.
+
+    Hosts whose composites are written as operators, such as `ort`, are measured with ONNX Runtime, the others with
+    generated C.
 
     \b
     eqsat targets calibrate c -o my_c.target
     eqsat optimize model.onnx --host my_c.target -t dnnl -o out.onnx
+    eqsat targets calibrate ort --on model.onnx -o my_ort.target
     """
     from eqsat.cli.progress import showing_progress
     from eqsat.codegen.calibration.calibrate import QUICK_SECONDS, SECONDS, calibrate
+    from eqsat.codegen.calibration.runtime import calibrate_runtime, is_runtime
+    from eqsat.errors import TargetError
     from eqsat.files import replacing
     from eqsat.stages.event import Event
     from eqsat.targets.registry import load_host
 
-    load_host(name)
+    host = load_host(name)
+    if on is not None and not is_runtime(host):
+        raise TargetError(
+            "a host that is a runtime is required with --on",
+            place=name,
+            actual=f"`{host.name}`, none of whose composites is written as an operator",
+            hint="for example `eqsat targets calibrate ort --on model.onnx`",
+        )
     if output is not None:
         _check_output(output)
     with showing_progress(quiet or as_json) as receive:
@@ -50,7 +68,11 @@ def calibrate(name: str, output: Path | None, quick: bool, as_json: bool, quiet:
             if receive is not None:
                 receive(Event(f"measuring {what}", step=done, steps=probes))
 
-        found = calibrate(name, seconds=QUICK_SECONDS if quick else SECONDS, progress=progress)
+        seconds = QUICK_SECONDS if quick else SECONDS
+        if is_runtime(host):
+            found = calibrate_runtime(name, seconds=seconds, progress=progress, on=on)
+        else:
+            found = calibrate(name, seconds=seconds, progress=progress)
     if output is not None:
         with replacing(output) as file:
             file.write(found.text.encode())

@@ -27,6 +27,7 @@ from eqsat.cli.search_options import (
     host_option,
     limits_options,
     numerics_option,
+    ops_option,
     rules_options,
     targets_option,
 )
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @values_option
 @declarations_option
 @numerics_option
+@ops_option
 @click.option(
     "--objective",
     type=click.Choice(["best", "worst", "random"]),
@@ -82,6 +84,7 @@ def optimize(
     dims: dict[str, int | tuple[int, int | None] | tuple[int, int | None, int]],
     values: dict[str, Any],
     numerics: NumericsClass,
+    ops: str,
     objective: Literal["best", "worst", "random"],
     time_limit: float,
     iterations: int | None,
@@ -120,6 +123,7 @@ def optimize(
             dims=dims,
             values=values,
             numerics=numerics,
+            ops=ops,
             objective=objective,
             time_limit=time_limit,
             iterations=iterations,

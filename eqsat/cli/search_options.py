@@ -33,7 +33,18 @@ def host_option(command: _Command) -> _Command:
         metavar="NAME|FILE",
         help="The target that runs everything that no accelerator takes: `cpu`, a runtime with one kernel per "
         "operator; `c`, the C that "
-        "`eqsat codegen` writes; or a target file. [default: cpu]",
+        "`eqsat codegen` writes; `ort`, ONNX Runtime with its fused kernels; or a target file. [default: cpu]",
+    )(command)
+
+
+def ops_option(command: _Command) -> _Command:
+    """``--ops``; arrives as text, empty where it is not given."""
+    return click.option(
+        "--ops",
+        metavar="DOMAINS",
+        default="",
+        help="Domains of the operators that may come into the result, separated by commas: `onnx` keeps to the "
+        "standard, `onnx,com.microsoft` allows those of ONNX Runtime. [default: all]",
     )(command)
 
 

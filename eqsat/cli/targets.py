@@ -164,6 +164,8 @@ def _lines(target: Target) -> Iterator[str]:
             yield f"    cost     {flat(composite.cost)}"
         if composite.call is not None:
             yield f"    call     {composite.call}"
+        if composite.written is not None:
+            yield f"    as       {composite.written.operator.op}"
 
 
 def _conditions(where: tuple[Condition, ...]) -> Iterator[str]:
@@ -219,9 +221,11 @@ def _as_dict(target: Target) -> dict[str, Any]:
                     "where": conditions(composite.where),
                     "cost": None if composite.cost is None else flat(composite.cost),
                     "call": composite.call,
+                    "as": None if composite.written is None else str(composite.written.operator.op),
                 }
                 for composite in target.composites
             ],
             "rules": list(target.rules),
+            "prepare": list(target.prepare),
         }
     )

@@ -5,7 +5,7 @@ Called once for each distinct combination of attributes, types and small constan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,8 @@ class CompositeInstance:
         nodes: Name of each bound node, its operator and attributes.
         attributes: Name of each bound attribute and its value.
         results: Of a composite with several results, the name of each value that is one, and which.
+        types: Name of each bound node and the type of its value, where the composite is written as an operator, whose
+            attributes may depend on them.
     """
 
     target: str
@@ -41,6 +43,7 @@ class CompositeInstance:
     nodes: tuple[tuple[str, OpKey, Attrs], ...]
     attributes: tuple[tuple[str, object], ...]
     results: tuple[tuple[str, int], ...] = ()
+    types: tuple[tuple[str, TensorType], ...] = ()
 
     def names(self, types: Sequence[TensorType | None]) -> dict[str, object]:
         """The values of its nodes' and attributes' names, for costs and calls.
@@ -48,7 +51,8 @@ class CompositeInstance:
         Args:
             types: Of the results.
         """
-        env: dict[str, object] = {name: NodeFacts(op, attrs) for name, op, attrs in self.nodes}
+        known = {name: TensorFacts(kind) for name, kind in self.types}
+        env: dict[str, object] = {name: NodeFacts(op, attrs, known.get(name)) for name, op, attrs in self.nodes}
         nodes = {k: env[name] for name, k in self.results if name in env}
         for name, k in self.results:
             node, facts = nodes.get(k), TensorFacts(types[k])
@@ -263,7 +267,15 @@ class Answerer:
             tuple((n, f.op, f.attrs) for n in sorted(names) if isinstance(f := env.get(n), NodeFacts)),
             tuple((n, env[n]) for n in sorted(bound)),
             self._results() if len(results) > 1 else (),
+            _types(env, names) if clause.definition.written is not None else (),
         )
+
+
+def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, TensorType], ...]:
+    """The types of the values of some nodes, as far as they are known."""
+    facts = ((name, env.get(name)) for name in sorted(names))
+    outputs = ((name, node.output) for name, node in facts if isinstance(node, NodeFacts))
+    return tuple((name, output.type) for name, output in outputs if output is not None and output.type is not None)
 
 
 def _normal(

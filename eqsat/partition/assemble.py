@@ -6,7 +6,7 @@ Large constant expressions are computed only here, and only if the chosen progra
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -20,6 +20,7 @@ from eqsat.ops.evaluate import evaluate
 from eqsat.ops.functions import LAYOUTS
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.vendor_calls import vendor_call
+from eqsat.partition.written_operators import written_operator
 from eqsat.schema.attributes import array_of, tensor_of
 from eqsat.schema.types import GraphAttr
 
@@ -59,6 +60,19 @@ def assemble(
         results = parts.get(eclass, {})
         produced = tuple(results.get(k) for k in range(node.outputs)) if node.outputs else (eclass,)
         body = node.composite.body if node.composite is not None else None
+        written = written_operator(node, snapshot, pricing.outputs(node), produced)
+        if written is not None:
+            nodes.append(
+                replace(
+                    written,
+                    target=choice.target,
+                    cost=float(formulation.problem.cost[choice.node, choice.target]),
+                    rule=snapshot.rules[node.rule],
+                )
+            )
+            enodes.append(node)
+            constants.need(c for c in node.children if c is not None)
+            continue
         nodes.append(
             PlanNode(
                 op=node.op,

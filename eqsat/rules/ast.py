@@ -12,8 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Literal as Words
 
+from eqsat.rules.literals import Number as Number
+from eqsat.rules.literals import Numerics as Numerics
+from eqsat.rules.literals import String as String
+from eqsat.rules.literals import Truth as Truth
+from eqsat.rules.literals import Wildcard as Wildcard
 from eqsat.rules.tree import Node, Place, Span, without_places
 from eqsat.schema.functions import Operator
 from eqsat.schema.types import Attrs, OpKey
@@ -32,33 +36,6 @@ class Optional(Node):
     """``b?``: a name of a pattern that also matches an absent input."""
 
     name: str
-    place: Place
-
-
-class Wildcard(Node):
-    """``_`` of a pattern: any value, not bound."""
-
-    place: Place
-
-
-class Number(Node):
-    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
-
-    value: int | float
-    text: str = field(compare=False)
-    place: Place
-
-
-class String(Node):
-    """A string; ``text`` is how it was written, with its quotes."""
-
-    value: str
-    text: str = field(compare=False)
-    place: Place
-
-
-class Truth(Node):
-    value: bool
     place: Place
 
 
@@ -320,16 +297,6 @@ class Condition(Node):
     span: Span = field(default=Span(1, 1), compare=False)
 
 
-class Numerics(Node):
-    """How far a rule may change values: ``exact``, ``real``, ``lsb`` (within ``lsb`` units), ``approximate``."""
-
-    kind: Words["exact", "real", "lsb", "approximate"]
-    lsb: int = 0
-
-    def __str__(self) -> str:
-        return f"within {self.lsb} lsb" if self.kind == "lsb" else self.kind
-
-
 class Rule(Node):
     """``left[i] = right[i]`` for each root. A ``<=>`` rule is read as two rules, the second named ``NAME.reverse``.
 
@@ -350,6 +317,19 @@ class Rule(Node):
     operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 
 
+class Written(Node):
+    """The operator as which a composite is written into files.
+
+    Attributes:
+        operator: It, over the composite's operands.
+        outputs: For each output of the operator that is one, the composite's result by its number; else None.
+    """
+
+    operator: Build
+    outputs: tuple[int | None, ...]
+    place: Place
+
+
 class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 
@@ -362,6 +342,7 @@ class Composite(Node):
         annotations: What each of its results bears, the one next to it first.
         span: The lines of its pattern in the file, with the ``let``s before it.
         results: Names of the results; one that stands alone may be "".
+        written: The operator as which it is written into files; None for a function of its own.
     """
 
     name: str
@@ -377,6 +358,7 @@ class Composite(Node):
     family: str = ""
     span: Span = field(default=Span(1, 1), compare=False)
     results: tuple[str, ...] = ("",)
+    written: Written | None = None
 
 
 class Supports(Node):
@@ -419,6 +401,7 @@ class Target(Node):
         families: Of a host, what kernels of generated code cost.
         region_call: C call of a whole region, with holes ``{name}``, ``{inputs}`` and ``{outputs}``; empty without one.
         rules: Paths of rule files that belong to it: they make what its composites are written in.
+        prepare: Paths of rule files that are carried out on a model before anything else.
     """
 
     name: str
@@ -436,6 +419,7 @@ class Target(Node):
     doc: str = ""
     families: tuple[Family, ...] = ()
     rules: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
     region_call: str = ""
     operators: tuple[Operator, ...] = field(default=(), compare=False, repr=False)
 

@@ -23,6 +23,7 @@ from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
 from eqsat.rules.source import Source, Sources
 from eqsat.rules.tensor_types import check_conditions, check_types
+from eqsat.rules.written_operator import check_operands, read_written
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import OpKey
@@ -47,7 +48,7 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     summary: str | None = None
     supports: list[ast.Supports] = []
     composites: list[ast.Composite] = []
-    rules: list[str] = []
+    files: dict[str, list[str]] = {"rules": [], "prepare": []}
     region_call: str | None = None
     families: list[ast.Family] = []
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
@@ -55,12 +56,12 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     for item in declaration.items:
         match item:
             case s.Text():
-                if item.name == "rules":
-                    rules.append(_rule_file(item, sources))
+                if item.name in files:
+                    files[item.name].append(_rule_file(item, sources))
                     continue
                 if item.name != "summary":
                     raise sources.error(
-                        item.place, "`summary` or `rules` is required before a text", actual=f"`{item.name}`"
+                        item.place, "`summary`, `rules` or `prepare` is required before a text", actual=f"`{item.name}`"
                     )
                 if summary is not None:
                     raise sources.error(item.place, "`summary` must be given once")
@@ -110,7 +111,8 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         place=declaration.place,
         doc=source.doc(declaration.span.first, declaration.place.line, body),
         families=tuple(families),
-        rules=tuple(rules),
+        rules=tuple(files["rules"]),
+        prepare=tuple(files["prepare"]),
         region_call=region_call or "",
     )
 
@@ -181,7 +183,9 @@ def _settings(
     item: s.Setting, declaration: s.Target, peaks: dict[str, float], numbers: dict[str, float], sources: Sources
 ) -> None:
     if item.section not in ("", *_SECTIONS):
-        hint = did_you_mean(item.section, (*_SECTIONS, "summary", "supports", "composite", "family", "rules"))
+        hint = did_you_mean(
+            item.section, (*_SECTIONS, "summary", "supports", "composite", "family", "rules", "prepare")
+        )
         raise sources.error(
             item.place, "`peak` or `link` is required before a setting", actual=f"`{item.section}`", hint=hint
         )
@@ -351,12 +355,15 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
             hint="give the composite one result, or an accelerator's target a `call`",
         )
     parts = () if call is None else read_call(call, builder, results)
+    written = _written(item, builder, results)
     if len(notes) > 1:
         raise sources.error(notes[1].terms[0].place, "`annotate` must be given once", hint="separate by commas")
     builder.check_lets()
     clauses = builder.clauses(roots)
     for clause in clauses:
         check_types(clause, (), builder.context)
+        if written is not None:
+            check_operands(written, clause, builder.context)
     check_conditions(clauses, conditions, builder.context)
     check_results(clauses, results, builder.context)
     check_buffers(parts, clauses, results, builder.context)
@@ -374,4 +381,21 @@ def _composite(item: s.Definition, frame: Frame, source: Source, sources: Source
         family=family,
         span=ast.Span(item.clauses[0].span.first, side.span.last),
         results=tuple(results),
+        written=written,
     )
+
+
+def _written(item: s.Definition, builder: Builder, results: Sequence[str]) -> ast.Written | None:
+    clauses = s.those(item.clauses, s.Written)
+    if not clauses:
+        return None
+    place = clauses[0].root.value.place
+    if len(clauses) > 1:
+        raise builder.context.error(clauses[1].root.value.place, "`as` must be given once")
+    if s.those(item.clauses, s.By) or s.those(item.clauses, s.Call) or s.those(item.clauses, s.Annotate):
+        raise builder.context.error(
+            place,
+            "what is written as an operator has no `by`, no `call` and no `annotate`",
+            hint="the entry of the operator itself (`supports`) can have them",
+        )
+    return read_written(clauses[0], builder, results)

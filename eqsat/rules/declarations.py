@@ -82,6 +82,13 @@ class Annotate(Node):
     span: Span
 
 
+class Written(Node):
+    """The operator as which a composite is written, and which of its results are the composite's."""
+
+    root: Root
+    span: Span
+
+
 class Setting(Node):
     """``peak int8 = 4e12, uint8 = 4e12``: a section or "", and assignments."""
 
@@ -157,7 +164,7 @@ class Operator(Node):
     span: Span
 
 
-Clause = Let | Side | By | Where | Cost | Call | Annotate
+Clause = Let | Side | By | Where | Cost | Call | Annotate | Written
 Item = Setting | Text | RegionCall | Entry | Let | Definition
 Declaration = Definition | Target | Operator | Let
 

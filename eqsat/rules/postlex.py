@@ -12,15 +12,15 @@ from lark import Token
 from lark.lark import PostLex
 
 _HEADERS = ("RULE", "TARGET", "HOST", "COMPOSITE", "OPERATOR")
-_BEFORE = {"BY": ("NAME",), "FAMILY": ("NAME", "STAR"), "OPERATOR": ("NAME",)}
+_BEFORE = {"AS": ("NAME", "PAREN"), "BY": ("NAME",), "FAMILY": ("NAME", "STAR"), "OPERATOR": ("NAME",)}
 """What follows a word on its line where it is more than a name."""
 
 
 class Layout(PostLex):
     """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
 
-    ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``by`` a clause
-    where a name follows on its line; elsewhere they are names.
+    ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``as`` a clause
+    where it begins one of a composite, ``by`` where a name follows on its line; elsewhere they are names.
     """
 
     always_accept = ()

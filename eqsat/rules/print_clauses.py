@@ -223,6 +223,8 @@ def _clause(clause: s.Clause, indent: int) -> Iterator[Clause]:
             yield Clause(clause.span, [f"call {texts[0]}", *(inside + t for t in texts[1:])], indent)
         case s.Annotate():
             yield Clause(clause.span, [f"annotate {', '.join(flat(t) for t in clause.terms)}"], indent)
+        case s.Written():
+            yield Clause(clause.span, _after("as ", _roots((clause.root,), indent + len("as "))), indent)
 
 
 def _filled(head: str, words: list[str]) -> list[str]:

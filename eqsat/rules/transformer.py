@@ -62,6 +62,7 @@ _CLAUSES: dict[str, Callable[..., Any]] = {
     "cost": lambda expr, _, span: s.Cost(expr, span),
     "call": lambda *c: s.Call(c[:-2], c[-1]),
     "annotate": lambda *c: s.Annotate(c[:-2], c[-1]),
+    "written": lambda root, _, span: s.Written(root, span),
     "assignment": lambda name, term, place, _: (name, term, place),
     "summary": s.Text,
     "region_call": lambda name, *c: s.RegionCall(name, c[:-2], *c[-2:]),

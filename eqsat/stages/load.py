@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -24,6 +25,7 @@ from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared, declared_here
+from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files
 
@@ -87,20 +89,29 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     _, ranges = split_dims(options.dims)
     with declared(operators_of_options(options)):
         available = load_targets(options.targets, options.host)
-        with declared(operators_of(path for target in available for path in target.rules)):
+        with declared(operators_of(path for target in available for path in (*target.rules, *target.prepare))):
             selected = select_rules(options.rules, options.numerics, options.default_rules)
-            targets = [_within(target, options.numerics) for target in available]
-            rules = [*selected.rules, *_rules_of(targets, selected.rules, options.numerics)]
-            known = operators_of((*declared_here(), *available, *rules))
+            permitted = [_within(target, options.numerics) for target in available]
+            rules = [*selected.rules, *_rules_of(permitted, selected.rules, options.numerics)]
+            before = select_rules(_files(available, "prepare"), options.numerics).rules
+            known = operators_of((*declared_here(), *available, *rules, *before))
+            with declared(known):
+                ops = domains(options.ops, known)
+                rules = [rule for rule in rules if makes_only(rule, ops)]
+                targets = [_of_domains(target, ops) for target in permitted]
     check_names(dict(options.partition_functions or {}), available)
-    notes = [_left_out(*pair, options.numerics) for pair in zip(available, targets, strict=True) if pair[0] != pair[1]]
+    notes = [
+        _left_out(*pair, options.numerics) for pair in zip(available, permitted, strict=True) if pair[0] != pair[1]
+    ]
     with declared(known):
         model = source()
         if is_partitioned(model) or TARGETS in model.metadata_props:
             model = load_model(inline(model, operators=False))
         model = settled(model)
         placing, rewriting = split(rules)
+        model, prepared = place(model, before)
         model, placed = place(model, placing)
+        placed = [*prepared, *placed]
     require_ranks(model.graph.inputs)
     sizes = free_sizes(model, ranges)
     if not options.free_sizes:
@@ -155,6 +166,12 @@ def _within(target: Target, numerics: NumericsClass) -> Target:
     return target if len(kept) == len(target.composites) else replace(target, composites=kept)
 
 
+def _of_domains(target: Target, ops: frozenset[str] | None) -> Target:
+    """A target without the composites that are written as operators of other domains."""
+    kept = tuple(c for c in target.composites if writes_only(c, ops))
+    return target if len(kept) == len(target.composites) else replace(target, composites=kept)
+
+
 def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
     """The note on an accelerator's composites that are not offered; a host has other kernels for the same operators."""
     names = [c.name for c in declared.composites if c not in target.composites]
@@ -165,9 +182,12 @@ def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
     return f"{len(names)} {subject} of {declared.name} {verb} left out, beyond the numerics class {numerics!r}: {shown}"
 
 
+def _files(targets: Sequence[Target], which: Literal["rules", "prepare"]) -> list[str]:
+    return list(dict.fromkeys(path for target in targets for path in getattr(target, which)))
+
+
 def _rules_of(targets: Sequence[Target], known: Sequence[Rule], numerics: NumericsClass) -> list[Rule]:
     """Rules that belong to the targets, without those that were selected anyhow."""
-    paths = list(dict.fromkeys(path for target in targets for path in target.rules))
-    found = select_rules(paths, numerics).rules
+    found = select_rules(_files(targets, "rules"), numerics).rules
     places = {rule.place for rule in known}
     return [rule for rule in found if rule.place not in places]

@@ -31,6 +31,8 @@ class SearchOptions:
         values: Values for inputs, which become constants.
         free_sizes: Whether symbolic dimensions of inputs may stay free; otherwise all of them must be bound.
         numerics: How far rules may change values.
+        ops: Domains of the operators that rules and composites may bring into the result, with `onnx` for the
+            standard; empty for all.
         time_limit: Seconds for saturation and extraction.
         iterations: Limit of saturation rounds; None for the default.
         enodes: Limit of the e-graph's size; None for the default.
@@ -50,6 +52,7 @@ class SearchOptions:
     values: Mapping[str, Any] | None = None
     free_sizes: bool = False
     numerics: NumericsClass = "real"
+    ops: str | Sequence[str] = ()
     time_limit: float = 30.0
     iterations: int | None = None
     enodes: int | None = None

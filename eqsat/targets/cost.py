@@ -182,7 +182,7 @@ class CostModel:
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
         if entry.cost is not None:
-            return priced(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
+            return self.evaluated(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
         output = next((t for t in results if t is not None), None)
         if entry.family and output is not None:
             given = tuple(None if f is None else i for i, f in enumerate(sized))
@@ -249,7 +249,15 @@ class CostModel:
         if composite.cost is None:
             return roofline(symbols)
         known = {n: self._sized_value(v, f"`{n}`", name, sizes) for n, v in env.items()}
-        return priced(composite.cost, known | symbols, name)
+        return self.evaluated(composite.cost, known | symbols, name)
+
+    def evaluated(self, cost: Expr, env: Mapping[str, object], what: str) -> float:
+        """Value of the expression of an entry or a composite over the names that it may use.
+
+        Raises:
+            TargetError: It has no value, or one that is not a cost.
+        """
+        return priced(cost, env, what)
 
     def _by_family(
         self,

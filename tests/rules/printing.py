@@ -14,7 +14,7 @@ from eqsat.rules.callee import SIGNS, known
 from eqsat.rules.format import format_file
 from eqsat.rules.print_term import flat, quote
 from eqsat.rules.signatures import find_operator
-from eqsat.rules.tree import Node, parts, replaced, walk
+from eqsat.rules.tree import Node, parts, replaced, walk, without_places
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import EQSAT
 from eqsat.schema.types import OpKey
@@ -30,12 +30,14 @@ def format_rule(rule: ast.Rule) -> str:
 
 def format_composite(composite: ast.Composite) -> str:
     """A composite in the rule language, indented as in a target."""
-    (pattern,), lets = _named_parts(list(composite.patterns))
+    results = [name or None for name in composite.results]
+    patterns, lets = _named_parts(_by_name(composite.patterns) if len(results) > 1 else list(composite.patterns))
     by = [f"by {composite.family}"] if composite.family else []
-    body = [*_lets(lets), shown(pattern), *by, *_where(composite)]
+    body = [*_lets(lets), _roots(results if len(results) > 1 else [None], patterns), *by, *_where(composite)]
     body += [f"cost {shown(composite.cost)}"] if composite.cost is not None else []
     body += [f"call {quote(composite.call)}"] if composite.call is not None else []
     body += [f"annotate {', '.join(_annotation(*a) for a in composite.annotations)}"] if composite.annotations else []
+    body += [_as(composite.written, composite.results)] if composite.written is not None else []
     text = _text(f"    composite {composite.name} : {composite.numerics}", composite.doc, body)
     head = "host h\n"
     return format_file(f"{head}{text}").removeprefix(head).lstrip("\n")
@@ -82,6 +84,25 @@ def _where(definition: ast.Rule | ast.Composite) -> list[str]:
     because = ["" if c.because is None else f" because {quote(c.because)}" for c in definition.where]
     conditions = [shown(c.expr) + reason for c, reason in zip(definition.where, because, strict=True)]
     return [f"where {', '.join(conditions)}"] if conditions else []
+
+
+def _by_name(patterns: Sequence[Any]) -> list[Any]:
+    """Results without their names, which stand before the `=`, and with those of earlier ones in their places."""
+    found: list[Any] = []
+    for i, pattern in enumerate(patterns):
+        names = {without_places(p): ast.Name(p.bind, p.place) for p in patterns[:i]}
+        found.append(replaced(replace(pattern, bind=None), lambda n, names=names: names.get(_bare(n))))
+    return found
+
+
+def _bare(node: Any) -> Any:
+    return without_places(node) if isinstance(node, ast.Match | ast.Alternatives) else None
+
+
+def _as(written: ast.Written, results: Sequence[str]) -> str:
+    names = ["_" if k is None else results[k] for k in written.outputs]
+    left = "" if names == [""] else f"({', '.join(names)}) = " if len(names) > 1 else f"{names[0]} = "
+    return f"as {left}{shown(written.operator)}"
 
 
 def _annotation(op: OpKey, attrs: Iterable[tuple[str, Any]]) -> str:

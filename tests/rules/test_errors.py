@@ -253,7 +253,7 @@ TARGETS = [
     (TARGET + "    peak int8 = ‸0", "a number above 0", ""),
     (TARGET + "    dispatch = ‸x", "`x` is not bound", ""),
     (TARGET + "    ‸dispatch = 1 / 0", "a number is required", ""),
-    (TARGET + '    ‸sumary "x"', "`summary` or `rules` is required before a text", ""),
+    (TARGET + '    ‸sumary "x"', "`summary`, `rules` or `prepare` is required before a text", ""),
     (TARGET + '    summary "x"\n    ‸summary "y"', "given once", ""),
     (TARGET + "    supports Relu, ‸Rleu", "there is no operator `Rleu`", "Relu"),
     (TARGET + "    supports Relu, ‸Relu", "listed once", ""),

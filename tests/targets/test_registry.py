@@ -44,7 +44,7 @@ def test_the_host_is_always_there_and_first() -> None:
     assert names(["dnnl", "cpu", "ccompiler"]) == ["cpu", "dnnl", "ccompiler"]
     assert names("ccompiler, dnnl, cpu") == ["cpu", "ccompiler", "dnnl"]
     assert names(["dnnl", "c"]) == ["c", "dnnl"]
-    assert {name for name in list_targets() if load_targets(name)[0].name == name} == {"c", "cpu"}
+    assert {name for name in list_targets() if load_targets(name)[0].name == name} == {"c", "cpu", "ort"}
 
 
 def test_the_host_by_itself(tmp_path: Path) -> None:

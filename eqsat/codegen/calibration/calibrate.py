@@ -68,7 +68,7 @@ class Calibration:
         target: The host as its file says.
         text: The file's text with the measured numbers.
         changes: Old and new value of each number that was measured, in the order of the file.
-        measured: Kernels and their seconds.
+        measured: Kernels, of generated C or of a runtime, and their seconds.
         before: The factor within which half of the kernels were predicted with the old numbers.
         after: Likewise with the new ones.
     """
@@ -76,7 +76,7 @@ class Calibration:
     target: Target
     text: str
     changes: Mapping[Numeral, float]
-    measured: Measured
+    measured: Sequence[tuple[object, float]]
     before: float
     after: float
 

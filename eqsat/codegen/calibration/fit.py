@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.codegen.calibration.residual import Residual
+from eqsat.codegen.calibration.residual import Priced, Residual
 from eqsat.codegen.emitted import KernelInfo
 from eqsat.codegen.predict import Prediction
-from eqsat.rules.ast import Family, Place, Target
+from eqsat.rules.ast import Expr, Place, Target
 from eqsat.targets.numbers import Numeral, places
 
 _STEPS = (2.0, 1.4, 1.2, 1.1, 1.05, 1.02, 1.01)
@@ -66,8 +66,23 @@ def fit(
     Returns:
         The value of each number that an entry of a measured kernel uses; zero stays zero.
     """
+    priced: list[tuple[Expr, Priced, float]] = []
+    for kernel, seconds in measured:
+        prediction = Prediction(kernel.task, kernel.family, target)
+        if prediction.entry is not None:
+            priced.append((prediction.entry.cost, prediction, seconds))
+    return fit_expressions(numbers, priced)
+
+
+def fit_expressions(numbers: Sequence[Numeral], measured: Sequence[tuple[Expr, Priced, float]]) -> dict[Numeral, float]:
+    """The same for kernels with the expressions that price them.
+
+    Args:
+        numbers: The file's.
+        measured: The cost of each kernel, the values over which it is evaluated, and the kernel's seconds.
+    """
     free = [n for n in numbers if n.is_let and n.value > 0]
-    groups = _groups(target, free, measured)
+    groups = _groups(free, measured)
     used = [n for n in free if any(n.place in g.free for g in groups)]
     values = {n.place: n.value for n in used}
     for group in groups:
@@ -80,18 +95,16 @@ def fit(
     return {n: values[n.place] for n in used}
 
 
-def _groups(target: Target, free: Sequence[Numeral], measured: Sequence[tuple[KernelInfo, float]]) -> list[_Group]:
-    found: dict[Place, tuple[Family, list[Prediction], list[float]]] = {}
-    for kernel, seconds in measured:
-        prediction = Prediction(kernel.task, kernel.family, target)
-        if prediction.entry is not None:
-            _, kernels, taken = found.setdefault(prediction.entry.place, (prediction.entry, [], []))
-            kernels.append(prediction)
-            taken.append(seconds)
+def _groups(free: Sequence[Numeral], measured: Sequence[tuple[Expr, Priced, float]]) -> list[_Group]:
+    found: dict[Place, tuple[Expr, list[Priced], list[float]]] = {}
+    for cost, kernel, seconds in measured:
+        _, kernels, taken = found.setdefault(cost.place, (cost, [], []))
+        kernels.append(kernel)
+        taken.append(seconds)
     groups = []
-    for entry, kernels, taken in found.values():
-        inside = places(entry.cost) & {n.place for n in free}
-        groups.append(_Group(inside, Residual(entry.cost, kernels, inside), np.array(taken)))
+    for cost, kernels, taken in found.values():
+        inside = places(cost) & {n.place for n in free}
+        groups.append(_Group(inside, Residual(cost, kernels, inside), np.array(taken)))
     return groups
 
 

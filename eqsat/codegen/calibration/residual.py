@@ -7,11 +7,10 @@ the rest is arithmetic on arrays. A thousand trials then cost no more than a few
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from eqsat.codegen.predict import Prediction
 from eqsat.rules import ast
 from eqsat.rules.evaluation import evaluate
 from eqsat.targets.numbers import places, substituted
@@ -25,6 +24,15 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
+class Priced(Protocol):
+    """A kernel and the values over which its cost is evaluated."""
+
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """Names of the expression and their values."""
+        ...
+
+
 class Residual:
     """A cost expression over some kernels.
 
@@ -34,7 +42,7 @@ class Residual:
         free: Where the numbers stand that will be given.
     """
 
-    def __init__(self, cost: ast.Expr, kernels: Sequence[Prediction], free: frozenset[ast.Place]) -> None:
+    def __init__(self, cost: ast.Expr, kernels: Sequence[Priced], free: frozenset[ast.Place]) -> None:
         self._cost = cost
         self._kernels = kernels
         self._free = free

@@ -1,0 +1,197 @@
+"""Models in ONNX Runtime as they are, and as several optimizers write them.
+
+    python -m benchmarks.ort_speed FILE_OR_FOLDER ... [--threads 1 2] [--seconds 4] [--python PYTHON] [--json FILE]
+
+Files are those of `benchmarks.zoo`. Compared are the original, `onnxslim`, `onnxsim` (which are executed by the
+interpreter that `--python` names, and left out where it does not have them), ONNX Runtime's own optimizer, whose
+result is saved and loaded again, and `eqsat --host ort`. All are run in turn by ONNX Runtime with its default
+optimizations, and each run is compared with the run of the original beside it. The table gives the median of these
+ratios, above 1 where the model became faster. Runs with one thread are measured in CPU time, others by the clock on
+the wall, which needs an idle machine. ``error`` is the greatest difference from the original, relative to the greatest
+magnitude of an output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import eqsat
+from benchmarks.executor import table
+from benchmarks.output import write_json
+from benchmarks.zoo import error_of, feeds, files, name_of, notes_of, read
+from eqsat.model.load import load
+from eqsat.model.read.dims import free_sizes
+from eqsat.schema.free_sizes import samples
+
+Row = dict[str, Any]
+PEERS = {
+    "onnxslim": "import sys, onnxslim; onnxslim.slim(sys.argv[1], sys.argv[2])",
+    "onnxsim": "import sys, onnx, onnxsim; onnx.save(onnxsim.simplify(onnx.load(sys.argv[1]))[0], sys.argv[2])",
+}
+"""What the other interpreter executes."""
+ORIGINAL, RUNTIME, OURS = "original", "onnxruntime", "eqsat"
+_LEAST_RUNS, _MOST_RUNS = 7, 400
+_TIME_LIMIT = 300
+
+
+def optimized(path: Path, folder: Path, python: str) -> tuple[dict[str, Path], list[str]]:
+    """The files to compare by name, and what was left out."""
+    proto = read(path)
+    original = folder / "original.onnx"
+    onnx.save(proto, str(original))
+    found, skipped = {ORIGINAL: original}, []
+    for name, program in PEERS.items():
+        written = folder / f"{name}.onnx"
+        command = [python, "-c", program, str(original), str(written)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False)
+            reason = (done.stderr.strip() or "no file").splitlines()[-1][:120]
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reason = str(error)[:120]
+        if written.is_file():
+            found[name] = written
+        else:
+            skipped.append(f"{name} is left out: {reason}")
+    found[RUNTIME] = folder / "onnxruntime.onnx"
+    session(original, 1, save=found[RUNTIME])
+    known = free_sizes(load(proto), {})
+    dims = {name: (1, None, size) for name, size in notes_of(path).get("dims", {}).items() if name in known}
+    found[OURS] = folder / "eqsat.onnx"
+    eqsat.optimize(proto, host="ort", dims=dims).save(found[OURS])
+    return found, skipped
+
+
+def session(path: Path, threads: int, save: Path | None = None) -> Any:
+    """A session of ONNX Runtime; with ``save`` it writes what does not depend on the machine."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 4
+    if save is not None:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = str(save)
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def operands(path: Path) -> Mapping[str, np.ndarray]:
+    """Inputs at the first sizes at which the original runs.
+
+    Raises:
+        ValueError: It runs at none.
+    """
+    proto = read(path)
+    model = load(proto)
+    known = free_sizes(model, {})
+    with tempfile.TemporaryDirectory() as folder:
+        original = Path(folder) / "original.onnx"
+        onnx.save(proto, str(original))
+        run = session(original, 1)
+        for sizes in ({name: size.typical for name, size in known.items()}, *samples(known)):
+            given = feeds(model, sizes, notes_of(path), 0)
+            try:
+                run.run(None, given)
+            except Exception:  # the model does not have these sizes
+                continue
+            return given
+    raise ValueError("ONNX Runtime does not run the original at any of the sizes tried")
+
+
+def ratios(paths: Mapping[str, Path], given: Mapping[str, np.ndarray], threads: int, seconds: float) -> Row:
+    """Milliseconds of the original, and by how much each of the others is faster."""
+    clock: Callable[[], float] = time.thread_time if threads == 1 else time.perf_counter
+    sessions = {name: session(path, threads) for name, path in paths.items()}
+    outputs = {name: s.run(None, given) for name, s in sessions.items()}
+    names = list(sessions)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    end, runs = time.perf_counter() + seconds * len(names), 0
+    while runs < _LEAST_RUNS or (runs < _MOST_RUNS and time.perf_counter() < end):
+        runs += 1
+        # Each comes first as often as any other.
+        for name in (*names[runs % len(names) :], *names[: runs % len(names)]):
+            start = clock()
+            sessions[name].run(None, given)
+            taken[name].append(clock() - start)
+    row: Row = {"threads": threads, "ms": 1e3 * statistics.median(taken[ORIGINAL])}
+    for name in names[1:]:
+        pairs = zip(taken[ORIGINAL], taken[name], strict=True)
+        row[name] = round(statistics.median(a / b for a, b in pairs), 3)
+    return row | {"error": error_of(outputs[ORIGINAL], outputs[OURS])}
+
+
+def rows_of(path: Path, threads: Sequence[int], seconds: float, python: str) -> list[Row]:
+    """What becomes of one model."""
+    warnings.simplefilter("ignore")
+    try:
+        given = operands(path)
+        with tempfile.TemporaryDirectory() as folder:
+            paths, skipped = optimized(path, Path(folder), python)
+            rows = [{"model": name_of(path), **ratios(paths, given, n, seconds)} for n in threads]
+    except Exception as error:  # whatever an optimizer or ONNX Runtime raises is a finding
+        return [{"model": name_of(path), "problem": " ".join(str(error).split())[:200]}]
+    rows[0]["skipped"] = skipped
+    return rows
+
+
+def means(rows: Sequence[Row]) -> list[Row]:
+    """Geometric means of the ratios by number of threads."""
+    found = []
+    for threads in dict.fromkeys(row["threads"] for row in rows if "threads" in row):
+        some = [row for row in rows if row.get("threads") == threads]
+        row: Row = {"model": "geometric mean", "threads": threads}
+        for name in (*PEERS, RUNTIME, OURS):
+            known = [r[name] for r in some if name in r]
+            if known:
+                row[name] = round(math.exp(statistics.fmean(map(math.log, known))), 3)
+        found.append(row)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the table; the exit code is 1 if a model has a problem."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("places", nargs="+")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    rows: list[Row] = []
+    # What one model leaves in memory must not slow the next one.
+    context = multiprocessing.get_context("spawn")
+    said: set[str] = set()
+    for path in files(given.places):
+        with context.Pool(1) as pool:
+            found = pool.apply(rows_of, (path, given.threads, given.seconds, given.python))
+        for line in found[0].pop("skipped", []):
+            if line not in said:
+                said.add(line)
+                print(line, file=sys.stderr, flush=True)
+        rows += found
+        print(f"{name_of(path)}: {found[0].get('problem', 'ok')}", file=sys.stderr, flush=True)
+    columns = ["model", "threads", "ms", *PEERS, RUNTIME, OURS, "error"]
+    shown = [row for row in (*rows, *means(rows)) if "problem" not in row]
+    print(table([{column: row.get(column) for column in columns} for row in shown]))
+    for row in rows:
+        if "problem" in row:
+            print(f"{row['model']}: {row['problem']}")
+    if given.json is not None:
+        write_json(given.json, rows)
+    return int(any("problem" in row for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

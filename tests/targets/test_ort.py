@@ -1,0 +1,253 @@
+"""The host `ort`: what a composite is written as computes in ONNX Runtime what the model computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.execute.inputs import complete_inputs
+from eqsat.model.builder import Tensor
+from eqsat.rules.ast import Number, Place, Supports, Target
+from eqsat.targets.registry import load_host
+
+RNG = np.random.default_rng(0)
+NOWHERE = Place("", 1, 1)
+LEVELS = (onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+
+
+def w(*shape: int) -> np.ndarray:
+    """Weights."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def x(*shape: int, name: str = "x") -> Tensor:
+    """An input of float32."""
+    return eqsat.input(name, shape)
+
+
+@lru_cache
+def only(name: str) -> Target:
+    """The host with one composite, which is always worth it."""
+    host = load_host("ort")
+    (composite,) = (c for c in host.composites if c.name == name)
+    dear = Supports((), (), Number(1.0, "1.0", NOWHERE), NOWHERE)
+    return replace(host, supports=(dear,), composites=(replace(composite, cost=Number(0.1, "0.1", NOWHERE)),))
+
+
+def conv(*shape: int, group: int = 1, **attributes: object) -> Tensor:
+    """A convolution with a bias of an image."""
+    channels = 2 * shape[1]
+    weight = w(channels, shape[1] // group, *[3] * (len(shape) - 2)) / 8
+    return op.Conv(x(*shape), weight, w(channels), group=group, **attributes)
+
+
+IMAGES: dict[str, Callable[[], Tensor]] = {
+    "image": lambda: conv(1, 3, 9, 11),
+    "strides": lambda: conv(2, 16, 12, 12, strides=[2, 2], pads=[1, 1, 1, 1]),
+    "depthwise": lambda: conv(1, 16, 10, 10, group=16, pads=[0, 1, 1, 0], dilations=[2, 1]),
+    "sequence": lambda: conv(2, 4, 20, pads=[2, 2]),
+    "volume": lambda: conv(1, 2, 5, 6, 7),
+    "without bias": lambda: op.Conv(x(1, 16, 8, 8), w(32, 16, 1, 1)),
+}
+ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": op.Relu,
+    "sigmoid": op.Sigmoid,
+    "tanh": op.Tanh,
+    "leaky_relu": lambda y: op.LeakyRelu(y, alpha=0.3),
+    "hard_sigmoid": lambda y: op.HardSigmoid(y, alpha=0.3, beta=0.4),
+    "clip": lambda y: op.Clip(y, np.float32(-0.5), np.float32(2.5)),
+}
+GEMMS: dict[str, Callable[[], Tensor]] = {
+    "rows": lambda: op.Gemm(x(5, 7), w(7, 4), w(4)),
+    "transposed": lambda: op.Gemm(x(7, 5), w(4, 7), w(5, 4), transA=1, transB=1, alpha=0.5, beta=2.0),
+    "without bias": lambda: op.Gemm(x(1, 8), w(8, 3)),
+    "of two inputs": lambda: op.Gemm(x(3, 8), x(8, 3, name="b"), x(1, 3, name="c")),
+}
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    """The matrices of a tensor, transposed."""
+    rank = len(tensor.shape)
+    return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+PRODUCTS: dict[str, Callable[[], Tensor]] = {
+    "right": lambda: op.MatMul(x(2, 3, 5, 4), transposed(x(2, 3, 6, 4, name="b"))),
+    "left": lambda: op.MatMul(transposed(x(2, 4, 5)), x(2, 4, 6, name="b")),
+    "both": lambda: op.MatMul(transposed(x(4, 5)), transposed(x(6, 4, name="b"))),
+    "scaled": lambda: op.MatMul(x(3, 4), x(4, 5, name="b")) * np.float32(0.125),
+    "scaled and transposed": lambda: op.MatMul(x(2, 1, 3, 4), transposed(x(2, 5, 4, name="b"))) * w(1, 1),
+    "broadcast": lambda: op.MatMul(transposed(x(2, 3, 4, 5)), x(4, 6, name="b")),
+}
+
+
+def skip_norm(norm: str, *shape: int, bias: bool = True, both: bool = False, epsilon: float = 1e-5) -> list[Tensor]:
+    """A normalization of a sum; with ``both`` the sum is an output as well."""
+    total = x(*shape) + x(*shape, name="skip")
+    shift = [w(shape[-1])] if bias and norm == "LayerNormalization" else []
+    made = getattr(op, norm)(total, w(shape[-1]), *shift, axis=-1, epsilon=epsilon)
+    return [made, total] if both else [made]
+
+
+def norms(norm: str) -> dict[str, Callable[[], list[Tensor]]]:
+    """Sums and normalizations of several shapes."""
+    return {
+        "three dimensions": lambda: skip_norm(norm, 2, 5, 16),
+        "two dimensions": lambda: skip_norm(norm, 7, 24, both=True),
+        "without shift": lambda: skip_norm(norm, 1, 3, 33, bias=False),
+        "epsilon": lambda: skip_norm(norm, 1, 4, 8, both=True, epsilon=0.1),
+    }
+
+
+def attention(
+    batch: int,
+    queries: int,
+    keys: int,
+    heads: int,
+    width: int,
+    *,
+    values: int = 0,
+    mask: tuple[int, ...] = (),
+    **more: float,
+) -> Tensor:
+    """Attention of heads that lie side by side in rows."""
+
+    def split(tensor: Tensor, length: int, size: int) -> Tensor:
+        return op.Transpose(op.Reshape(tensor, np.array([batch, length, heads, size])), perm=[0, 2, 1, 3])
+
+    last = values or width
+    q = split(x(batch, queries, heads * width, name="q"), queries, width)
+    k = split(x(batch, keys, heads * width, name="k"), keys, width)
+    v = split(x(batch, keys, heads * last, name="v"), keys, last)
+    y = op.Attention(q, k, v, *([x(*mask, name="mask")] if mask else []), **more)
+    return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), np.array([batch, queries, heads * last]))
+
+
+ATTENTION: dict[str, Callable[[], Tensor]] = {
+    "self": lambda: attention(1, 6, 6, 2, 8),
+    "batch": lambda: attention(3, 5, 5, 4, 16, scale=0.3),
+    "cross": lambda: attention(2, 4, 9, 2, 8),
+    "one query": lambda: attention(1, 1, 70, 4, 8),
+    "other values": lambda: attention(2, 4, 9, 2, 8, values=12),
+    "mask": lambda: attention(2, 4, 9, 2, 8, mask=(2, 2, 4, 9), scale=1.0),
+    "mask for all heads": lambda: attention(2, 4, 9, 2, 8, mask=(2, 1, 4, 9)),
+    "mask for all": lambda: attention(2, 4, 9, 2, 8, mask=(1, 1, 4, 9)),
+    "mask of two dimensions": lambda: attention(2, 4, 9, 2, 8, mask=(4, 9)),
+    "long": lambda: attention(1, 300, 300, 2, 8),
+}
+
+CASES: dict[str, dict[str, Callable[[], Tensor | list[Tensor]]]] = {
+    **{
+        f"convolution_{name}": {case: lambda f=f, made=made: f(made()) for case, made in IMAGES.items()}
+        for name, f in ENDINGS.items()
+    },
+    **{
+        f"gemm_{name}": {case: lambda f=ENDINGS[name], made=made: f(made()) for case, made in GEMMS.items()}
+        for name in ("relu", "sigmoid", "tanh", "leaky_relu")
+    },
+    "matrix_product": PRODUCTS,
+    "skip_layer_normalization": norms("LayerNormalization"),
+    "skip_simplified_layer_normalization": norms("RMSNormalization"),
+    "bias_gelu": {
+        "rows": lambda: op.Gelu(x(2, 3, 8) + w(8)),
+        "row": lambda: op.Gelu(x(5) + x(5, name="b")),
+        "images": lambda: op.Gelu(x(2, 3, 4, 5) + w(5)),
+    },
+    "fast_gelu": {
+        "rows": lambda: op.Gelu(x(2, 3, 8), approximate="tanh"),
+        "bias": lambda: op.Gelu(x(2, 3, 8) + w(8), approximate="tanh"),
+    },
+    "quick_gelu": {
+        "rows": lambda: (y := x(2, 3, 8)) * op.Sigmoid(y * np.float32(1.702)),
+        "swish": lambda: (y := x(7)) * op.Sigmoid(y),
+        "image": lambda: (y := conv(1, 3, 9, 11)) * op.Sigmoid(y),
+        "negative": lambda: (y := x(4, 9)) * op.Sigmoid(y * np.float32(-2)),
+    },
+    "multi_head_attention": ATTENTION,
+}
+
+
+def test_each_composite_is_tested() -> None:
+    assert {c.name for c in load_host("ort").composites} == set(CASES)
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
+def test_written_operator(name: str, case: str, tmp_path: object) -> None:
+    model = eqsat.graph(CASES[name][case]())
+    host = only(name)
+    result = eqsat.optimize(model, host=host)
+    (composite,) = host.composites
+    assert composite.written is not None
+    assert str(composite.written.operator.op) in [str(node.op) for node in result.plan.nodes], result
+    agrees(model, result, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["convolution_relu", "skip_layer_normalization", "matrix_product", "multi_head_attention"]
+)
+def test_the_host_as_it_is(name: str, tmp_path: object) -> None:
+    for made in CASES[name].values():
+        model = eqsat.graph(made())
+        agrees(model, eqsat.optimize(model, host="ort"), str(tmp_path))
+
+
+def agrees(model: ir.Model, result: eqsat.Result, folder: str) -> None:
+    """The saved file loads in ONNX Runtime and computes the same, whether that optimizes it or not."""
+    paths = [f"{folder}/before.onnx", f"{folder}/after.onnx"]
+    eqsat.save(model, paths[0])
+    result.save(paths[1])
+    for seed in range(2):
+        feeds = complete_inputs(model, seed=seed)
+        wanted = session(paths[0], LEVELS[0]).run(None, feeds)
+        for level in LEVELS:
+            found = session(paths[1], level).run(None, feeds)
+            for a, b in zip(wanted, found, strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-3, atol=2e-4 * max(1.0, float(np.max(np.abs(a)))))
+
+
+def session(path: str, level: onnxruntime.GraphOptimizationLevel) -> onnxruntime.InferenceSession:
+    """A session with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level, options.intra_op_num_threads, options.log_severity_level = level, 1, 4
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def test_a_sum_before_a_normalization_is_not_fused(tmp_path: object) -> None:
+    model = eqsat.graph(skip_norm("LayerNormalization", 1, 64, 256, both=True))
+    result = eqsat.optimize(model, host="ort")
+    assert sorted(node.op.name for node in result.plan.nodes) == ["LayerNormalization", "Sum"]
+    result.save(f"{tmp_path}/after.onnx")
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = f"{tmp_path}/loaded.onnx"
+    onnxruntime.InferenceSession(f"{tmp_path}/after.onnx", options, providers=["CPUExecutionProvider"])
+    assert {node.op_type for node in onnx.load(f"{tmp_path}/loaded.onnx").graph.node} == {"LayerNormalization", "Sum"}
+
+
+def test_signed_bytes_become_unsigned_ones(tmp_path: object) -> None:
+    def qdq(tensor: Tensor, scale: float, zero: int) -> Tensor:
+        s, z = np.float32(scale), np.int8(zero)
+        return op.DequantizeLinear(op.QuantizeLinear(tensor, s, z), s, z)
+
+    weight = op.DequantizeLinear(RNG.integers(-127, 128, (64, 32), np.int8), np.float32(0.01), np.int8(0))
+    product = op.MatMul(qdq(x(1, 40, 64), 0.03, -7), weight)
+    model = eqsat.graph(qdq(product, 0.1, 3))
+    result = eqsat.optimize(model, host="ort")
+    (node,) = [node for node in result.plan.nodes if node.op.name == "QLinearMatMul"]
+    operand, zero = node.inputs[0], node.inputs[2]
+    assert operand is not None and zero is not None
+    assert result.plan.types[operand].dtype == ir.DataType.UINT8
+    assert int(result.plan.constants[zero].numpy()) == 121
+    feeds = complete_inputs(model)
+    eqsat.save(model, f"{tmp_path}/before.onnx")
+    result.save(f"{tmp_path}/after.onnx")
+    wanted, found = (session(f"{tmp_path}/{n}.onnx", LEVELS[1]).run(None, feeds)[0] for n in ("before", "after"))
+    assert np.abs(found - wanted).max() <= 0.1001  # a step, where the float sum is near the middle between two
