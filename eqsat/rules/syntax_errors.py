@@ -126,8 +126,9 @@ def explain(error: UnexpectedInput, text: str) -> Explained:
     if special is not None:
         return special
     actual, hint = f"`{_shown(token)}`", _hint(token, expected, before, text)
-    is_incomplete = token in RESERVED and re.fullmatch(r"[\w)\]\"?.]+", before.word) is None
-    is_incomplete |= token in RESERVED and before.word in RESERVED - {"true", "false", "inf"}
+    is_word = re.fullmatch(r"[\w)\]\"?.]+", before.word) is not None
+    is_complete = is_word and before.word not in RESERVED - {"true", "false", "inf"}
+    is_incomplete = str(token) in RESERVED and not is_complete
     if "\n" in text[before.end : position] and (unclosed or len(expected) == 1 or is_incomplete):
         # What is missing is missing there, where the line before ends.
         if is_incomplete:
