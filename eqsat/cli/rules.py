@@ -133,8 +133,18 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
     eqsat rules check my.rules --rule hard_tanh --samples 200 --seed 1
     """
     from eqsat.check.checked import check_rules
+    from eqsat.errors import EqsatError
+    from eqsat.rules.reader import read_mistakes
 
-    found = check_rules(files, names=names, samples=samples, seed=seed)
+    try:
+        found = check_rules(files, names=names, samples=samples, seed=seed)
+    except EqsatError:
+        mistakes = read_mistakes(files)
+        if not mistakes:
+            raise
+        for mistake in mistakes:
+            echo(f": {mistake}", head="error", colour="red", err=True)
+        return 1
     refuted = sum(checked.verdict == "refuted" for checked in found)
     if as_json:
         echo_json([checked.as_dict() for checked in found])

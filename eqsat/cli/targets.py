@@ -71,11 +71,15 @@ def show(name: str, as_json: bool) -> None:
 @declarations_option
 @debug_option
 def check(files: tuple[Path, ...]) -> int:
-    """Read target files, check them against the operators' schemas, and report every mistake."""
+    """Read target files, check them against the operators' schemas, and report every mistake.
+
+    Warnings say what is allowed and probably not meant; the exit code is 1 only after an error.
+    """
     from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
+    from eqsat.rules.reader import read_mistakes
     from eqsat.targets.registry import read_target_file
-    from eqsat.targets.validate import problems
+    from eqsat.targets.validate import doubts, problems
 
     wrong = 0
     for file in files:
@@ -85,10 +89,12 @@ def check(files: tuple[Path, ...]) -> int:
             for target in declared:
                 found += [*problems(target), *unknown_families(target)]
         except EqsatError as error:
-            declared, found = (), [error]
+            declared, found = (), read_mistakes([file], targets=True) or [error]
         wrong += len(found)
         for problem in found:
             echo(f": {problem}", head="error", colour="red", err=True)
+        for doubt in (text for target in declared for text in doubts(target)):
+            echo(f": {doubt}", head="warning", colour="yellow", err=True)
         if not found:
             names = ", ".join(_counted(t) for t in declared)
             echo(f"{file}: ", nl=False)

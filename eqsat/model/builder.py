@@ -8,6 +8,8 @@ model = eqsat.graph(y)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from inspect import Signature
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,10 @@ import onnx_ir as ir
 
 from eqsat.errors import ModelError
 from eqsat.model.construction.apply import apply
+from eqsat.model.construction.interface import documentation, signature
 from eqsat.model.construction.operands import constant
 from eqsat.model.construction.writer import Named, write_model
+from eqsat.model.default_operators import DefaultOperators
 from eqsat.model.expression import Tensor
 from eqsat.model.load import finish
 from eqsat.schema import opset
@@ -109,13 +113,19 @@ class Operators:
             return result[0] if len(result) == 1 else result
 
         call.__name__ = call.__qualname__ = name
-        call.__doc__ = (
-            f"Operator {key}; see https://onnx.ai/onnx/operators." if not self._domain else f"Operator {key}."
-        )
+        call.__doc__ = f"Operator {key}."
+        if opset.find_schema(key) is not None:
+            found, call.__doc__ = _interface(key)
+            # What `help` and notebooks show.
+            call.__dict__["__signature__"] = found
         return call
 
 
-op = Operators()
+class OnnxOperators(DefaultOperators, Operators):
+    """The operators of the default domain, which editors know by name, with their operands and attributes."""
+
+
+op = OnnxOperators()
 """The operators of the default ONNX domain, and those of eqsat that it lacks, as functions; see :class:`Operators`."""
 
 
@@ -149,6 +159,12 @@ def graph(
 
 
 # ---- details -------------------------------------------------------------------------------------
+
+
+@cache
+def _interface(key: OpKey) -> tuple[Signature, str]:
+    schema = opset.schema(key)
+    return signature(schema), documentation(schema)
 
 
 def _sort_arguments(key: OpKey, operands: Sequence[Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from eqsat.errors import RuleError
@@ -154,15 +155,17 @@ def define(lets: Sequence[s.Let], frame: Frame, sources: Sources, *, local: bool
     frames: list[Frame] = []
     seen: dict[str, ast.Place] = {}
     for let in lets:
-        if let.name == "_":
-            raise sources.error(let.place, "a name is required after `let`", actual="`_`")
-        if let.name in seen:
-            raise sources.error(
-                let.place, f"`let {let.name}` must be defined once", actual=f"another one at {seen[let.name]}"
-            )
-        seen[let.name] = let.place
-        if not local:
-            _check_let(let, frame, sources)
+        # A rule has one error; the `let`s of a file or target are declarations of their own.
+        with nullcontext() if local else sources.recovering():
+            if let.name == "_":
+                raise sources.error(let.place, "a name is required after `let`", actual="`_`")
+            if let.name in seen:
+                raise sources.error(
+                    let.place, f"`let {let.name}` must be defined once", actual=f"another one at {seen[let.name]}"
+                )
+            seen[let.name] = let.place
+            if not local:
+                _check_let(let, frame, sources)
         frame = frame.define(let.name, Definition(let, frame, local))
         frames.append(frame)
     return frames

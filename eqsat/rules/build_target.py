@@ -14,15 +14,16 @@ from eqsat.rules.build_definition import Builder, define, read_doc, read_numeric
 from eqsat.rules.callee import known, operators
 from eqsat.rules.composite_clauses import read_annotations, read_call
 from eqsat.rules.constness import forbid_free_constants
-from eqsat.rules.element_types import DTYPES
+from eqsat.rules.element_types import DTYPES, dtype_hint
 from eqsat.rules.evaluation import evaluate
 from eqsat.rules.known_facts import Unknown
 from eqsat.rules.location import rules_dir
 from eqsat.rules.matchable import check_buffers, check_results
 from eqsat.rules.roots import read_roots
 from eqsat.rules.scope import Binding, Context, Frame
-from eqsat.rules.source import Source, Sources
+from eqsat.rules.source import Source, Sources, position_of
 from eqsat.rules.tensor_types import check_conditions, check_types
+from eqsat.rules.unit_hints import plain_number, without_unit
 from eqsat.rules.written_operator import check_operands, read_written
 from eqsat.schema.dtypes import dtype_name
 from eqsat.schema.opset import did_you_mean
@@ -54,46 +55,56 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
     lets = [item for item in declaration.items if isinstance(item, s.Let)]
     frames = iter(define(lets, frame, sources, local=False))
     for item in declaration.items:
-        match item:
-            case s.Text():
-                if item.name in files:
-                    files[item.name].append(_rule_file(item, sources))
-                    continue
-                if item.name != "summary":
-                    raise sources.error(
-                        item.place, "`summary`, `rules` or `prepare` is required before a text", actual=f"`{item.name}`"
-                    )
-                if summary is not None:
-                    raise sources.error(item.place, "`summary` must be given once")
-                summary = item.text.value
-            case s.RegionCall():
-                if region_call is not None:
-                    raise sources.error(item.place, "`region call` must be given once")
-                region_call = _region_call(item, declaration, sources)
-            case s.Setting():
-                _settings(item, declaration, peaks, numbers, sources)
-            case s.Let():
-                frame = next(frames)
-            case s.Entry(word="supports"):
-                supports.append(_supports(item, frame, sources))
-            case s.Entry():
-                if not declaration.is_host:
-                    raise sources.error(
-                        item.place,
-                        "a `family` of generated code belongs to a host",
-                        actual=f"`{declaration.name}`, an accelerator",
-                    )
-                families.append(_family(item, frame, sources))
-            case s.Definition():
-                if any(item.name == c.name for c in composites):
-                    raise sources.error(
-                        item.place,
-                        f"a composite of `{declaration.name}` must have a name of its own",
-                        actual=f"`{item.name}` twice",
-                    )
-                composites.append(_composite(item, frame, source, sources))
-    _check_families(declaration, families, sources)
-    _check_complete(declaration, peaks, numbers, sources)
+        with sources.recovering():
+            match item:
+                case s.Text():
+                    if item.name in files:
+                        files[item.name].append(_rule_file(item, sources))
+                        continue
+                    if item.name != "summary":
+                        raise sources.error(
+                            item.place,
+                            "`summary`, `rules` or `prepare` is required before a text",
+                            actual=f"`{item.name}`",
+                        )
+                    if summary is not None:
+                        raise sources.error(item.place, "`summary` must be given once")
+                    summary = item.text.value
+                case s.RegionCall():
+                    if region_call is not None:
+                        raise sources.error(item.place, "`region call` must be given once")
+                    region_call = _region_call(item, declaration, sources)
+                case s.Setting():
+                    _check_unit(item, declaration, sources)
+                    _settings(item, declaration, peaks, numbers, sources)
+                case s.Let():
+                    frame = next(frames)
+                case s.Entry(word="supports"):
+                    supports.append(_supports(item, frame, sources))
+                case s.Entry():
+                    if not declaration.is_host:
+                        raise sources.error(
+                            item.place,
+                            "a `family` of generated code belongs to a host",
+                            actual=f"`{declaration.name}`, an accelerator",
+                        )
+                    families.append(_family(item, frame, sources))
+                case s.Definition():
+                    if any(item.name == c.name for c in composites):
+                        raise sources.error(
+                            item.place,
+                            f"a composite of `{declaration.name}` must have a name of its own",
+                            actual=f"`{item.name}` twice",
+                            hint="rename one of the two",
+                        )
+                    composites.append(_composite(item, frame, source, sources))
+    with sources.recovering():
+        _check_families(declaration, families, sources)
+    span = range(declaration.span.first, declaration.span.last + 1)
+    if all(position_of(error)[0] not in span for error in sources.mistakes or ()):
+        # A setting with a mistake is not one that is missing.
+        with sources.recovering():
+            _check_complete(declaration, peaks, numbers, sources)
     latency = numbers.get("link latency", 0.0)
     body = declaration.items[0].span.first if declaration.items else declaration.span.last + 1
     return ast.Target(
@@ -101,8 +112,8 @@ def build_target(declaration: s.Target, frame: Frame, source: Source, sources: S
         summary=summary or "",
         is_host=declaration.is_host,
         peak=tuple(peaks.items()),
-        bandwidth=numbers["bandwidth"],
-        launch=numbers["launch"],
+        bandwidth=numbers.get("bandwidth", math.nan),
+        launch=numbers.get("launch", math.nan),
         dispatch=numbers.get("dispatch", latency),
         link_bandwidth=numbers.get("link bandwidth", math.inf),
         link_latency=latency,
@@ -199,7 +210,9 @@ def _settings(
                     place,
                     "an element type is required in `peak`",
                     actual=f"`{name}`",
-                    hint=did_you_mean(name, DTYPES) or "such as float32, int8",
+                    hint=f"a comma before it goes on with `peak`: end the line without one, then `{name}`"
+                    if name in _SETTINGS
+                    else dtype_hint(name) or "such as float32, int8",
                 )
             key, known_names = dtype_name(DTYPES[name]), peaks
         else:
@@ -215,9 +228,31 @@ def _settings(
         known_names[key] = value
 
 
+def _check_unit(item: s.Setting, declaration: s.Target, sources: Sources) -> None:
+    """Raises: TargetError: What reads as a section is the unit of the number before it, as in ``launch = 4 us``."""
+    numbers = [
+        term
+        for other in declaration.items
+        if isinstance(other, s.Setting)
+        for _, term, _ in other.assignments
+        if isinstance(term, ast.Number)
+        and (term.place.line, term.place.column) < (item.place.line, item.place.column)
+        and term.place.line == item.place.line
+    ]
+    if item.section in ("", *_SECTIONS) or not numbers:
+        return
+    found = without_unit(f"{numbers[-1].value!r}".removesuffix(".0") + f" {item.section}")
+    if found is not None:
+        requirement, actual, hint = plain_number(*found)
+        raise sources.error(numbers[-1].place, requirement, actual=actual, hint=hint)
+
+
 def _setting_hint(name: str, allowed: Sequence[str], section: str) -> str:
     if not section and name == "latency":
         return "the link's latency is given as `link bandwidth = ..., latency = ...`"
+    if not section and name in _SECTIONS:
+        examples = {"peak": "peak float32 = 1e12", "link": "link bandwidth = 4e9, latency = 5e-6"}
+        return f"`{name}` says of what, as in `{examples[name]}`"
     return (
         did_you_mean(name, (*allowed, *(() if section else ("peak", "link", "summary"))))
         or f"its settings: {', '.join(allowed)}"
@@ -248,7 +283,9 @@ def _check_complete(
         hints = {"peak": "peak float32 = 1e12", "bandwidth": "bandwidth = 8e9", "launch": "launch = 1e-6"}
         hint = hints.get(missing[0], "link bandwidth = 4e9, latency = 5e-6")
         raise sources.error(
-            declaration.place, f"`{declaration.name}` must say its {missing[0]}", hint=f"for example `{hint}`"
+            declaration.place,
+            f"`{declaration.name}` must say its {' and '.join(missing)}",
+            hint=f"for example `{hint}`",
         )
 
 

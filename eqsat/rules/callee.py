@@ -9,6 +9,7 @@ from eqsat.ops.sets import operator_sets
 from eqsat.rules import ast
 from eqsat.rules.ast import Place
 from eqsat.rules.builtin_functions import FUNCTIONS
+from eqsat.rules.kinds import FACTS
 from eqsat.rules.scope import Context, Definition, Frame
 from eqsat.rules.signatures import Signature, find_operator, operator_hint, signature
 from eqsat.schema.opset import did_you_mean
@@ -182,7 +183,14 @@ def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> 
         if name[:1].islower()
         else ""
     )
-    hint = hint or operator_hint(name) or "operators are those of ONNX, `com.microsoft.` and eqsat, by name"
+    if name in FACTS:
+        hint = f"a fact of a tensor stands behind a dot: `x.{name}`"
+    usual = operator_hint(name)
+    if "." in name and not usual.startswith("did you mean"):
+        # As other frameworks write it: nn.ReLU, tf.nn.softmax.
+        near = operator_hint(name.rpartition(".")[2])
+        usual = f"{near} Otherwise, {usual}" if near.startswith("did you mean") else usual
+    hint = hint or usual or "operators are those of ONNX, `com.microsoft.` and eqsat, by name"
     return context.error(place, f"there is no operator `{name}`", hint=hint)
 
 

@@ -51,6 +51,8 @@ def expect(kind: Kind, wanted: Sequence[Kind], place: Place, context: Context) -
         words = " or ".join(dict.fromkeys(PLAIN[w] for w in wanted if w != "any"))
         needs_truth = "truth" in wanted and kind in ("number", "list", "text")
         hint = "compare it with something, as in `x.rank == 4`" if needs_truth else ""
+        if kind == "text" and "number" in wanted:
+            hint = "a number has no quotes"
         raise context.error(place, f"{words} is required", actual=PLAIN[kind], hint=hint)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 
 import ml_dtypes
 import onnx_ir as ir
 
 from eqsat.schema.dtypes import dtype_name
+from eqsat.schema.opset import did_you_mean
 
 _ALIASES = {"float": "float32", "double": "float64"}
 DTYPES: dict[str, ir.DataType] = {dtype_name(d): d for d in ir.DataType if d != ir.DataType.UNDEFINED}
@@ -24,6 +26,24 @@ DTYPE_LISTS: dict[str, tuple[ir.DataType, ...]] = {
     "signed_integers": _SIGNED,
     "unsigned_integers": _UNSIGNED,
 }
+
+_SHORT = re.compile(r"(?P<kind>fp|bf|f|i|s|u)(?P<bits>[0-9]+)\Z", re.IGNORECASE)
+_KINDS = {"fp": "float", "bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint"}
+_WORDS = {
+    "half": "float16",
+    "single": "float32",
+    "real": "float32",
+    "str": "string",
+    "boolean": "bool",
+    "byte": "uint8",
+}
+
+
+def dtype_hint(name: str) -> str:
+    """A hint to the element type that is meant by a name that none has, such as ``fp32``; empty if none is like it."""
+    short = _SHORT.match(name)
+    meant = _KINDS[short["kind"].lower()] + short["bits"] if short else _WORDS.get(name.lower(), "")
+    return f"did you mean `{meant}`?" if meant in DTYPES else did_you_mean(name, (*DTYPES, *DTYPE_LISTS))
 
 
 @cache

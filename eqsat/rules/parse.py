@@ -58,8 +58,9 @@ def parse(source: Source, sources: Sources, *, keep_parentheses: bool = False) -
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        line, column, requirement, actual, hint = explain(error, text)
-        raise sources.error(Place(source.name, line, column), requirement, actual=actual, hint=hint) from None
+        found = explain(error, text)
+        place = Place(source.name, found.line, found.column)
+        raise sources.error(place, found.requirement, actual=found.actual, hint=found.hint) from None
     try:
         return TreeTransformer(source, sources, keep_parentheses).transform(tree)
     except VisitError as error:

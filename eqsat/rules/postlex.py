@@ -19,6 +19,7 @@ _BEFORE = {"AS": ("NAME", "PAREN"), "BY": ("NAME",), "FAMILY": ("NAME", "STAR"),
 class Layout(PostLex):
     """Marks what layout decides: brackets that begin a line outside of brackets, and to what a ``let`` belongs.
 
+    The unit of ``within 1 lsb`` stands on its line, so that a forgotten one is not read from the next.
     ``family`` begins an entry and ``operator`` a declaration where they begin a line before a name, ``as`` a clause
     where it begins one of a composite, ``by`` where a name follows on its line; elsewhere they are names.
     """
@@ -28,6 +29,7 @@ class Layout(PostLex):
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth, last_line = 0, 0
         enclosing: list[Token] = []
+        before = ("", "")
         for token, following in pairwise(chain(stream, (None,))):
             assert token is not None
             line = token.line or 0
@@ -40,6 +42,9 @@ class Layout(PostLex):
                 and following.type in _BEFORE[token.type]
             ):
                 token = Token.new_borrow_pos("NAME", token.value, token)
+            if before == ("WITHIN", "NUMBER") and token.type == "NAME" and (token == "lsb" or not begins_line):
+                token = Token.new_borrow_pos("LSB", token.value, token)
+            before = (before[1], token.type)
             if token.type in _HEADERS:
                 # A header ends whatever was open, so that a forgotten bracket does not spoil the rest of the file.
                 depth = 0

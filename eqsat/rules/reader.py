@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from eqsat.bounds import without_collection
-from eqsat.errors import RuleError, TargetError
+from eqsat.errors import EqsatError, RuleError, TargetError
 from eqsat.rules import ast, kept
 from eqsat.rules import declarations as s
 from eqsat.rules.build_definition import define
@@ -26,8 +26,9 @@ from eqsat.rules.build_rule import build_rule
 from eqsat.rules.build_target import build_target
 from eqsat.rules.location import rules_dir
 from eqsat.rules.parse import parse
+from eqsat.rules.recovery import parse_recovering
 from eqsat.rules.scope import Frame
-from eqsat.rules.source import Source, Sources
+from eqsat.rules.source import Source, Sources, position_of
 from eqsat.schema.functions import Function, Operator, declared, declared_here, merged
 
 PRELUDE = "prelude.rules"
@@ -77,6 +78,36 @@ def _read_texts(texts: Sequence[_Text]) -> list[ast.RuleFile]:
     known = _Names()
     with declared([operator for text in texts for operator in _operators(text)]):
         return [_read_text(text, known) for text in texts]
+
+
+def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> list[EqsatError]:
+    """All errors of several files, of each declaration the first; :func:`read_files` raises the first of all.
+
+    What depends on a declaration with an error is left out.
+
+    Args:
+        paths: The files.
+        targets: As for :func:`read_files`.
+    """
+    found: list[EqsatError] = []
+    known = _Names()
+    with ExitStack() as scope:
+        texts: list[_Text] = []
+        for path in paths:
+            try:
+                (text,) = _texts([path], targets=targets)
+                texts.append(text)
+                scope.enter_context(declared(_operators(text, [])))
+            except EqsatError as error:
+                found.append(error)
+        for text in texts:
+            mistakes: list[EqsatError] = []
+            try:
+                _read_text(text, known, mistakes)
+            except EqsatError as error:
+                mistakes.append(error)
+            found += sorted(mistakes, key=position_of)
+    return list({(error.place, error.requirement): error for error in found}.values())
 
 
 def read_operators(paths: Iterable[str | os.PathLike[str]], *, targets: bool = False) -> tuple[Operator, ...]:
@@ -198,13 +229,26 @@ class _Text:
                     actual="a larger one",
                     hint="several files may be given",
                 )
-            return cls(content.decode("utf-8"), str(path), _is_prelude(path))
+            return cls(_decoded(content, path, kind), str(path), _is_prelude(path))
         except FileNotFoundError:
             raise kind(requirement, place=str(path), actual="no such file") from None
-        except UnicodeDecodeError as error:
-            raise kind(f"{requirement} in UTF-8", place=str(path), actual=f"byte {error.start} that is none") from None
         except OSError as error:
             raise kind(requirement, place=str(path), actual=error.strerror or "something that cannot be read") from None
+
+
+def _decoded(content: bytes, path: Path, kind: type[EqsatError]) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+        is_wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+        raise kind(
+            "text in UTF-8 is required",
+            place=f"{path}:{line}:{column}",
+            actual=f"the byte 0x{content[error.start]:02X}" + (", as UTF-16 begins" if is_wide else ""),
+            hint="save the file as UTF-8 in the editor that wrote it",
+        ) from None
 
 
 def _is_prelude(path: Path) -> bool:
@@ -216,19 +260,19 @@ def _is_prelude(path: Path) -> bool:
         return False
 
 
-def _read_text(text: _Text, known: _Names) -> ast.RuleFile:
+def _read_text(text: _Text, known: _Names, mistakes: list[EqsatError] | None = None) -> ast.RuleFile:
     if text.name.endswith(".egg"):
         return ast.RuleFile(text.name, egg=text.content)
     with _shallow(text.name):
-        return _Reading(text).read(known)
+        return _Reading(text, mistakes).read(known)
 
 
-def _operators(text: _Text) -> tuple[Function, ...]:
+def _operators(text: _Text, mistakes: list[EqsatError] | None = None) -> tuple[Function, ...]:
     """The operators that a text declares; most declare none, and are not parsed for that."""
     if text.name.endswith(".egg") or _DECLARATION.search(text.content) is None:
         return ()
     with _shallow(text.name):
-        return _Reading(text).operators()
+        return _Reading(text, mistakes).operators()
 
 
 @contextmanager
@@ -244,10 +288,14 @@ def _shallow(name: str) -> Iterator[None]:
 class _Reading:
     """One text while it is read, declaration by declaration."""
 
-    def __init__(self, text: _Text) -> None:
+    def __init__(self, text: _Text, mistakes: list[EqsatError] | None = None) -> None:
         self.name = text.name
         self.source, self.sources = Sources.of(text.content, text.name)
-        self.declarations = parse(self.source, self.sources).declarations
+        self.sources.mistakes = mistakes
+        if mistakes is None:
+            self.declarations = parse(self.source, self.sources).declarations
+        else:
+            self.declarations = parse_recovering(self.source, self.sources)
         self.frame = Frame()
         if not text.is_prelude:
             prelude, self.frame = _prelude()
@@ -273,7 +321,7 @@ class _Reading:
             if isinstance(declaration, s.Let):
                 self.frame = next(self.frames)
             elif isinstance(declaration, s.Operator):
-                with declared(found):
+                with self.sources.recovering(declaration.name), declared(found):
                     found.append(build_operator(declaration, self.frame, self.source, self.sources))
         return tuple(merged(found).values())
 
@@ -286,25 +334,26 @@ class _Reading:
         with ExitStack() as scope:
             for declaration in self.declarations:
                 sources.in_target = isinstance(declaration, s.Target)
-                match declaration:
-                    case s.Let():
-                        self.frame = next(self.frames)
-                    case s.Operator():
-                        function = build_operator(declaration, self.frame, source, sources)
-                        scope.enter_context(declared([function]))
-                        rule = definition_rule(declaration, function, self.frame, source, sources)
-                        operators.append(function)
-                        if known.is_first(function):
-                            known.add("rule", rule.name, rule.place, sources)
-                            rules.append(rule)
-                    case s.Definition():
-                        for rule in build_rule(declaration, self.frame, source, sources):
-                            known.add("rule", rule.name, rule.place, sources)
-                            rules.append(rule)
-                    case s.Target():
-                        target = build_target(declaration, self.frame, source, sources)
-                        known.add("target", target.name, target.place, sources)
-                        targets.append(target)
+                with sources.recovering(declaration.name if isinstance(declaration, s.Operator) else ""):
+                    match declaration:
+                        case s.Let():
+                            self.frame = next(self.frames)
+                        case s.Operator():
+                            function = build_operator(declaration, self.frame, source, sources)
+                            scope.enter_context(declared([function]))
+                            rule = definition_rule(declaration, function, self.frame, source, sources)
+                            operators.append(function)
+                            if known.is_first(function):
+                                known.add("rule", rule.name, rule.place, sources)
+                                rules.append(rule)
+                        case s.Definition():
+                            for rule in build_rule(declaration, self.frame, source, sources):
+                                known.add("rule", rule.name, rule.place, sources)
+                                rules.append(rule)
+                        case s.Target():
+                            target = build_target(declaration, self.frame, source, sources)
+                            known.add("target", target.name, target.place, sources)
+                            targets.append(target)
             everything = declared_here()
         if everything:
             rules = [replace(rule, operators=everything) for rule in rules]
@@ -330,7 +379,10 @@ class _Names:
         first = self._known.setdefault((kind, name), place)
         if first is not place:
             raise sources.error(
-                place, f"each {kind} must have a name of its own", actual=f"`{name}`, which {first} has too"
+                place,
+                f"each {kind} must have a name of its own",
+                actual=f"`{name}`, which {first} has too",
+                hint="rename one of the two",
             )
 
 

@@ -6,7 +6,7 @@ A ``let`` is a textual abbreviation with lexical scope: parameters stand for the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,8 +15,9 @@ from eqsat.errors import EqsatError
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
 from eqsat.rules.ast import Place
-from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
+from eqsat.rules.element_types import DTYPE_LISTS, DTYPES, dtype_hint
 from eqsat.rules.kinds import Kind
+from eqsat.rules.signatures import signature
 from eqsat.rules.source import Sources
 from eqsat.rules.tree import DEEPEST
 from eqsat.schema.opset import did_you_mean
@@ -120,6 +121,12 @@ class Binding:
     value: Kind = "any"
 
 
+def _has(ops: Iterable[OpKey], attribute: str) -> bool:
+    """Whether one of the operators has an attribute."""
+    found = (signature(op) for op in ops)
+    return any(attribute in each.attributes for each in found if each is not None)
+
+
 @dataclass
 class Context:
     """The names of one rule, composite or ``supports`` entry while it is built.
@@ -183,10 +190,22 @@ class Context:
         """The error for a name that nothing binds."""
         if self._is_let(name):
             return self._early(name, place)
-        known = [*self.bindings, *self.lets, *self.symbols]
-        guess = did_you_mean(name, known)
-        bound = ", ".join(n for n in self.bindings) or "nothing"
-        return self.error(place, f"`{name}` is not bound by the pattern", hint=hint or guess or f"bound here: {bound}")
+        guess = did_you_mean(name, (*self.bindings, *self.lets, *self.symbols))
+        owner = next((n for n, bound in self.bindings.items() if bound.kind == "node" and _has(bound.ops, name)), "")
+        if owner:
+            guess = f"did you mean the attribute `{owner}.{name}`?"
+        elif not guess and not self.symbols:
+            guess = dtype_hint(name)
+        known = {
+            "bound here": (*self.bindings, *(n for n, let in self.lets.items() if not let.is_macro)),
+            "known in a cost": self.symbols,
+        }
+        listed = "; ".join(f"{what}: {', '.join(names)}" for what, names in known.items() if names)
+        return self.error(
+            place,
+            f"`{name}` is not bound by the pattern" + (" and is no quantity of a cost" if self.symbols else ""),
+            hint=hint or guess or listed or "bound here: nothing",
+        )
 
     def _is_let(self, name: str) -> bool:
         return name in self.lets and not self.lets[name].is_macro

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.errors import EqsatError, RuleError, TargetError
 from eqsat.rules.ast import Place
 
-_STRING_OR_COMMENT = re.compile(r'"(?:\\[^\n]|[^"\\\n])*"|#[^\n]*')
+STRING_OR_COMMENT = re.compile(r'"(?:\\[^\n]|[^"\\\n])*"|#[^\n]*')
 
 
 WIDEST = 160
@@ -41,7 +43,7 @@ class Source:
         """All comments, in order."""
         found = []
         line, counted = 1, 0
-        for match in _STRING_OR_COMMENT.finditer(self.text):
+        for match in STRING_OR_COMMENT.finditer(self.text):
             if match.group().startswith("#"):
                 line += self.text.count("\n", counted, match.start())
                 counted = match.start()
@@ -90,6 +92,12 @@ def shortened(text: str) -> str:
     return text if len(text) <= 2 * WIDEST else f"{text[:WIDEST]} … {text[-WIDEST:]}"
 
 
+def position_of(error: EqsatError) -> tuple[int, int]:
+    """Line and column that an error points to; zeros for one about a whole file."""
+    found = re.search(r":([0-9]+):([0-9]+)\Z", error.place)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 class Sources:
     """The texts that one reading involves (a file and the prelude), to make errors that show the line meant."""
 
@@ -99,6 +107,10 @@ class Sources:
         """Whether the declaration being read is a target: its errors are target errors."""
         self.expanding: list[tuple[str, Place]] = []
         """Macros being expanded, outermost first: name and place of use."""
+        self.mistakes: list[EqsatError] | None = None
+        """Where all errors are asked for: those found so far."""
+        self.lost: set[str] = set()
+        """Names of declarations with mistakes: that these are not known is no mistake of its own."""
 
     def add(self, source: Source) -> None:
         self._by_name[source.name] = source
@@ -110,6 +122,25 @@ class Sources:
         sources.in_target = name.endswith(".target")
         sources.add(source)
         return source, sources
+
+    @contextmanager
+    def recovering(self, name: str = "") -> Iterator[None]:
+        """Reads a declaration, or an item of one: where all errors are asked for, its error ends nothing else.
+
+        Args:
+            name: What other declarations may know it by.
+        """
+        try:
+            yield
+        except EqsatError as error:
+            if self.mistakes is None:
+                raise
+            self.expanding.clear()
+            text = f"{error.requirement} {error.actual}"
+            if not any(f"`{name}`" in text for name in self.lost):
+                self.mistakes.append(error)
+            if name:
+                self.lost.add(name)
 
     def error(self, place: Place, requirement: str, *, actual: str = "", hint: str = "") -> EqsatError:
         """An error that points to a place; inside a macro of another file it says where the macro is used."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from eqsat.rules.source import STRING_OR_COMMENT
+from eqsat.rules.unit_hints import plain_number, without_unit
+from eqsat.schema.opset import did_you_mean
 
 RESERVED = frozenset((
     "rule", "let", "where", "because", "target", "host", "composite", "supports", "cost", "call", "annotate", "within",
@@ -22,6 +28,13 @@ _TERM = frozenset((
 ))  # fmt: skip
 _AMBIGUOUS = frozenset(("PAREN_LINE", "SQUARE_LINE", "PAREN", "SQUARE", "MINUS", "NOT", "POWER", "STAR"))
 _DECLARATIONS = frozenset(("RULE", "TARGET", "HOST", "OPERATOR", "LET_FILE"))
+_HEADER = re.compile(r"^[ \t]*(rule|target|host|operator|composite)\b", re.MULTILINE)
+_CLAUSES = ("cost", "where", "call", "by", "annotate", "supports", "because")
+_KERNELS = "coarse kernels are declared by `composite NAME : CLASS`, what computes them in C by `by FAMILY`"
+_ITEMS = "rule|target|host|composite"
+_WORDS_OF_ITEMS = ("composite", "family", "link", "peak", "prepare", "rules", "summary", "supports")
+"""Words that begin an item of a target and have another word behind them."""
+_CLOSING = {"(": "`)`", "[": "`]`"}
 _GROUPS = (("a term", _TERM), ("an operator such as `+`", _INFIX))
 _WORDS = {
     "NAME": "a name",
@@ -36,30 +49,157 @@ _WORDS = {
     "COLON": "`:`",
     "EQUAL": "`=`",
     "ARROW": "`=>`",
+    "LSB": "`lsb`",
     "BOTH": "`<=>`",
     "STAR": "`*`",
     "POWER": "`**`",
     "LET_FILE": "`let`",
     "LET_TARGET": "`let`",
+    "DOT": "`.`",
     "$END": "the end of the declaration",
 }
 
 
-def explain(error: UnexpectedInput, text: str) -> tuple[int, int, str, str, str]:
-    """Line, column, requirement, what was found, and a hint."""
+class Explained(NamedTuple):
+    """A syntax error in words, and where it is."""
+
+    line: int
+    column: int
+    requirement: str
+    actual: str
+    hint: str
+
+
+class _Before(NamedTuple):
+    """What stands before an unexpected token.
+
+    Attributes:
+        word: The last token, or a part of it that is enough to tell what it is.
+        end: Where it ends.
+        bracket: Where the innermost bracket begins that is open; -1 for none.
+    """
+
+    word: str
+    end: int
+    bracket: int
+
+    @classmethod
+    def of(cls, text: str, position: int) -> _Before:
+        """Read from the header above: a header ends whatever was open."""
+        headers = [m.start() for m in _HEADER.finditer(text, 0, position) if m.start(1) < position]
+        first = headers[-1] if headers else 0
+        # Of equal length, so that positions stay.
+        code = STRING_OR_COMMENT.sub(lambda m: ("#" if m[0][0] == "#" else '"') * len(m[0]), text[first:position])
+        code = re.sub("#+", lambda m: " " * len(m[0]), code)
+        open_: list[int] = []
+        for i, character in enumerate(code):
+            if character in "([":
+                open_.append(first + i)
+            elif character in ")]" and open_:
+                open_.pop()
+        word = re.search(r"(\w+|\S)\s*\Z", code)
+        return cls(word[1] if word else "", first + len(code.rstrip()), open_[-1] if open_ else -1)
+
+
+def explain(error: UnexpectedInput, text: str) -> Explained:
+    """The words for an error of the parser."""
     if isinstance(error, UnexpectedCharacters):
-        return _characters(error, text)
+        return Explained(*_characters(error, text))
     assert isinstance(error, UnexpectedToken)
     token: Token = error.token
     expected = set(error.accepts or error.expected)
-    if token.type == "$END":
-        lines = text.split("\n")
-        last = max((i for i, line in enumerate(lines) if line.strip()), default=0)
-        line, column = last + 1, len(lines[last].rstrip()) + 1
-        return line, column, f"{_words(expected)} is required", "the end of the file", _unclosed(text)
-    is_thin_arrow = token.value == ">" and text[: token.start_pos].endswith("-")
-    hint = "a rule's sides are separated by `=>`" if is_thin_arrow else _hint(token, expected)
-    return token.line or 1, token.column or 1, f"{_words(expected)} is required", f"`{_shown(token)}`", hint
+    is_end = token.type == "$END"
+    position = len(text) if is_end else token.start_pos or 0
+    before = _Before.of(text, position)
+    closing = _CLOSING[text[before.bracket]] if before.bracket >= 0 else ""
+    requirement = f"{_words(expected)} is required"
+    line, column = token.line or 1, token.column or 1
+    unclosed = ""
+    if closing and (is_end or expected & {"RPAR", "RSQB"}):
+        unclosed = (
+            f"a bracket is not closed: `{text[before.bracket]}` at {':'.join(map(str, _at(text, before.bracket)))}"
+        )
+    if is_end:
+        wrong = _wrong_word(text, before, expected)
+        hint = unclosed or _end_hint(before, expected)
+        return wrong or Explained(*_at(text, before.end), requirement, "the end of the file", hint)
+    special = _united(text, before, token) or _wrong_name(text, before, token) or _wrong_word(text, before, expected)
+    if special is not None:
+        return special
+    actual, hint = f"`{_shown(token)}`", _hint(token, expected, before, text)
+    is_word = re.fullmatch(r"[\w)\]\"?.]+", before.word) is not None
+    is_complete = is_word and before.word not in RESERVED - {"true", "false", "inf"}
+    is_incomplete = str(token) in RESERVED and not is_complete
+    if "\n" in text[before.end : position] and (unclosed or len(expected) == 1 or is_incomplete):
+        # What is missing is missing there, where the line before ends.
+        if is_incomplete:
+            hint = _end_hint(before, expected)
+        if unclosed:
+            requirement, hint = f"{closing} is required", unclosed
+        line, column = _at(text, before.end)
+        actual = f"the end of the line, then {actual}"
+    elif token.type == "EQUAL" and {"COMPARATOR", "BECAUSE"} & expected:
+        requirement = "`==` is required in a condition"
+    elif token.value == ">" and text[: token.start_pos].endswith("-"):
+        hint = "a rule's sides are separated by `=>`"
+    return Explained(line, column, requirement, actual, hint or unclosed)
+
+
+def _at(text: str, position: int) -> tuple[int, int]:
+    """Line and column of a position."""
+    return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+
+
+def _end_hint(before: _Before, expected: set[str]) -> str:
+    """What to do where a text ends too early."""
+    if before.word == ",":
+        return "something follows each comma: go on with it, or remove the comma"
+    if "ARROW" in expected:
+        return "a rule needs `=>` and a right side"
+    if "LET" in expected:
+        return "a pattern follows the header of a rule or composite"
+    return f"go on behind `{before.word}`, or remove it" if before.word else ""
+
+
+def _wrong_name(text: str, before: _Before, token: Token) -> Explained | None:
+    """The error of a name in a header with a character that names do not have, as ``my-npu``."""
+    start = text.rfind("\n", 0, before.end) + 1
+    header = re.match(rf"\s*(?:{_ITEMS})\s+([\w.]+)\Z", text[start : before.end])
+    if header is None or token.start_pos != before.end or token.type not in ("MINUS", "SLASH", "NUMBER", "PLUS", "AT"):
+        return None
+    whole = re.match(r"[^\s:]+", text[start + header.start(1) :])
+    assert whole is not None
+    meant = re.sub(r"\W", "_", whole[0])
+    requirement = "a name of letters, digits and `_` is required"
+    return Explained(*_at(text, start + header.start(1)), requirement, f"`{whole[0][:40]}`", f"write `{meant[:40]}`")
+
+
+def _wrong_word(text: str, before: _Before, expected: set[str]) -> Explained | None:
+    """The error of an item of a target that begins with an unknown word, which reads as a setting: ``support Add``."""
+    start = text.rfind("\n", 0, before.end) + 1
+    item = re.match(r"[ \t]+(\w+)[ \t]+\w+\Z", text[start : before.end])
+    if expected != {"EQUAL"} or item is None or item[1] in _WORDS_OF_ITEMS:
+        return None
+    listed = ", ".join(f"`{word}`" for word in _WORDS_OF_ITEMS[:-1])
+    requirement = f"{listed} or `{_WORDS_OF_ITEMS[-1]}` is required"
+    return Explained(
+        *_at(text, start + item.start(1)),
+        requirement,
+        f"`{item[1]}`",
+        _KERNELS if item[1] == "kernel" else did_you_mean(item[1], _WORDS_OF_ITEMS),
+    )
+
+
+def _united(text: str, before: _Before, token: Token) -> Explained | None:
+    """The error of a number with a unit, where the unexpected token is the unit or stands behind it."""
+    start = text.rfind("\n", 0, before.end) + 1
+    stop = text.find("\n", token.start_pos or 0)
+    for number in re.finditer(r"(?<![\w.])[0-9]", text[start : stop if stop >= 0 else len(text)]):
+        position = start + number.start()
+        found = without_unit(text[position:])
+        if found is not None and position + len(found[0]) in (before.end, token.end_pos):
+            return Explained(*_at(text, position), *plain_number(*found))
+    return None
 
 
 def _shown(token: Token) -> str:
@@ -91,7 +231,23 @@ def _words(expected: Iterable[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) or "nothing more"
 
 
-def _hint(token: Token, expected: set[str]) -> str:
+def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
+    if expected == {"STRING"} and token.type not in ("$END", "STRING"):
+        stop = text.find("\n", token.start_pos or 0)
+        rest = text[token.start_pos or 0 : stop if stop >= 0 else len(text)].split("#")[0].strip()
+        return f'quotes are missing: `{before.word} "{rest[:60]}"`'
+    if token.type == "EQUAL" and before.word in _CLAUSES:
+        return f"`{before.word}` has no `=`"
+    if token.type in ("SQUARE", "SQUARE_LINE", "PAREN", "PAREN_LINE") and "STAR" in expected and "NAME" in expected:
+        return "names are listed without brackets, separated by commas"
+    if token.type == "IF":
+        return "conditions follow the word `where`, behind a pattern or an operator"
+    if "LSB" in expected:
+        return "as in `within 1 lsb`: units of the last place of the result"
+    if expected <= {"COLON", "DOT"} and "COLON" in expected:
+        return "a numerics class follows the name: `: exact`, `: real`, `: approximate` or `: within 1 lsb`"
+    if expected - {"$END"} <= _DECLARATIONS:
+        return _declaration_hint(token, text)
     if token.type == "EQUAL" and {"COMPARATOR", "BECAUSE"} & expected:
         return "equality is `==`"
     if token.type == "EQUAL":
@@ -103,7 +259,7 @@ def _hint(token: Token, expected: set[str]) -> str:
     if token.type in ("PAREN_LINE", "SQUARE_LINE"):
         return "a bracket that begins a line does not continue the line before"
     if token.type == "COLON" and expected == {"EQUAL"}:
-        return "coarse kernels are declared by `composite NAME : CLASS`, what computes them in C by `by FAMILY`"
+        return _KERNELS
     if token.type == "COLON" and "=>" not in token:
         return "`name: Operator(...)` binds a node; put it into parentheses inside a larger term"
     if token.type in ("RULE", "WHERE", "LET") and "ARROW" in expected:
@@ -115,6 +271,19 @@ def _hint(token: Token, expected: set[str]) -> str:
     return ""
 
 
+def _declaration_hint(token: Token, text: str) -> str:
+    """What a text at the place of a declaration lacks."""
+    if token.value in ("//", "/"):
+        return "`#` begins a comment"
+    guess = did_you_mean(token.value, ("rule", "target", "host", "operator", "let"))
+    behind = text[token.end_pos or 0 :].lstrip()
+    if guess:
+        return guess
+    if behind.startswith(":"):
+        return f"a rule begins with the word: `rule {_shown(token)} : CLASS`"
+    return "a declaration comes first: `rule NAME : CLASS`, or `target NAME` above the settings of a target"
+
+
 def _characters(error: UnexpectedCharacters, text: str) -> tuple[int, int, str, str, str]:
     line, column = error.line, error.column
     position = error.pos_in_stream if error.pos_in_stream is not None else 0
@@ -122,8 +291,12 @@ def _characters(error: UnexpectedCharacters, text: str) -> tuple[int, int, str, 
     character = text[position : position + 1]
     requirement, hint = "text of the rule language is required", ""
     if character == '"':
-        return line, column, 'a string that ends with `"` on its line is required', "none", ""
+        hint = 'close it with `"`; a long text is several strings, one behind the other'
+        return line, column, 'a string that ends with `"` on its line is required', "none", hint
     if character.isdigit():
+        united = without_unit(rest)
+        if united is not None and not re.match(r"\w", rest[len(united[0]) :]):
+            return line, column, *plain_number(*united)
         word = rest.split()[0] if rest.split() else character
         return (
             line,
@@ -137,13 +310,18 @@ def _characters(error: UnexpectedCharacters, text: str) -> tuple[int, int, str, 
         "&": "write `and`",
         "!": "write `not`, or `!=` to compare",
         ";": "nothing separates rules; `#` begins a comment",
-        "{": "lists are written [...]",
+        **dict.fromkeys("{}", "lists are written [...]; what belongs to a header is indented and has no braces"),
+        **dict.fromkeys("\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb", 'strings are written "..."'),
+        **dict.fromkeys("\u2192\u21d2", "a rule's sides are separated by `=>`"),
+        **dict(
+            zip(
+                "\u2264\u2265\u2260\u00d7\u00b7\u2212",
+                ("write `<=`", "write `>=`", "write `!=`", "write `*`", "write `*`", "write `-`"),
+                strict=True,
+            )
+        ),
         "^": "a power is written `**` in expressions, `Pow(x, y)` in patterns",
     }
     hint = hints.get(character, "")
     shown = character if character.isprintable() else f"U+{ord(character):04X}" if character else ""
     return line, column, requirement, f"the character `{shown}`", hint
-
-
-def _unclosed(text: str) -> str:
-    return "a bracket is not closed" if text.count("(") > text.count(")") or text.count("[") > text.count("]") else ""

@@ -20,6 +20,9 @@ from eqsat.schema.types import OpKey
 
 _TENSOR_OF = {name: f"tensor({dtype.name.lower()})" for name, dtype in DTYPES.items()}
 _TENSORS = frozenset(_TENSOR_OF.values())
+FEW = 2
+"""Types that the result of an operator may have, as of those for quantized tensors; with more, each pattern leaves out
+some."""
 _NUMBERS = _TENSORS - {"tensor(string)", "tensor(bool)"}
 
 
@@ -109,6 +112,26 @@ class _Silent:
         return RuleError(requirement, place=str(place), actual=actual, hint=hint)
 
 
+def narrowings(clauses: Sequence[Clause]) -> Iterator[tuple[ast.Place, str]]:
+    """Where a pattern takes the result of an operator with few types, and only for some of these.
+
+    The pattern of a ``Relu`` of a ``QLinearConv`` matches, but not the one that its author thinks of first: ONNX has no
+    ``Relu`` of ``uint8``.
+
+    Returns:
+        Places of operators in the patterns, and what is true there.
+    """
+    seen: set[ast.Place] = set()
+    for clause in clauses:
+        checker = _Checker(clause, _Silent())
+        for root in clause.roots:
+            checker.pattern(root)
+        for place, text in checker.narrowed:
+            if place not in seen:
+                seen.add(place)
+                yield place, text
+
+
 def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
     """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
     for part in conjuncts(expr):
@@ -144,6 +167,7 @@ class _Checker:
         self.clause = clause
         self.context = context
         self.by_name: dict[str, _Type] = {}
+        self.narrowed: list[tuple[ast.Place, str]] = []
 
     def pattern(self, pattern: ast.Pattern | None) -> _Type | None:
         match pattern:
@@ -209,8 +233,18 @@ class _Checker:
             given = visit(arg)
             if given is not None:
                 parameter = signature.parameter(i)
+                if isinstance(arg, ast.Match):
+                    self._note(op, frozenset(parameter.types or ()), arg, given)
                 self.unify(formal(parameter), given, arg.place, f"operand `{parameter.name}` of `{op}`")
         return formal(signature.outputs[min(output, len(signature.outputs) - 1)])
+
+    def _note(self, op: OpKey, taken: frozenset[str], inner: ast.Match, given: _Type) -> None:
+        """Remembers that an operator takes only some of the few types that its operand may have."""
+        own = _root(given).allowed or frozenset()
+        left = own & taken
+        if 0 < len(left) < len(own) <= FEW:
+            text = f"ONNX has no `{op}` of {_listed(own - left)}: the pattern matches only where the result of "
+            self.narrowed.append((inner.place, f"{text}`{inner.ops[0]}` is {_listed(left)}"))
 
     def unify(self, a: _Type | None, b: _Type | None, place: ast.Place, what: str) -> None:
         if a is None or b is None:

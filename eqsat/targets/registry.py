@@ -129,7 +129,12 @@ def read_target_file(path: str | Path) -> tuple[Target, ...]:
     """
     (content,) = read_unchanged([path], targets=True)
     if not content.targets:
-        raise TargetError("a file that declares a target is required", place=str(path))
+        raise TargetError(
+            "a file that declares a target is required",
+            place=str(path),
+            actual="rules only" if content.rules else "nothing that is declared",
+            hint="`target NAME` begins one, its settings follow; docs/targets.md shows a whole file",
+        )
     return content.targets
 
 

@@ -12,6 +12,8 @@ from eqsat.rules.ast import Condition, Target
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand
 from eqsat.rules.signatures import signature
+from eqsat.rules.tensor_types import narrowings
+from eqsat.schema.functions import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
 
@@ -48,6 +50,14 @@ def problems(target: Target) -> Iterator[TargetError]:
     yield from _supports(target)
     yield from _composites(target)
     yield from _families(target)
+
+
+def doubts(target: Target) -> Iterator[str]:
+    """What is allowed and probably not meant: patterns that do not match what they seem to match."""
+    with declared(target.operators):
+        for composite in target.composites:
+            for place, text in narrowings(expand(composite.patterns)):
+                yield f"{place}: {text} (composite `{composite.name}`)"
 
 
 def _numbers(target: Target) -> Iterator[TargetError]:

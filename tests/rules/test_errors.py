@@ -347,7 +347,7 @@ def test_files(tmp_path) -> None:
     with pytest.raises(RuleError, match="directory"):
         read_files([tmp_path])
     (tmp_path / "b.rules").write_bytes(b"rule \xff")
-    with pytest.raises(RuleError, match="UTF-8; got byte 5"):
+    with pytest.raises(RuleError, match=r"b\.rules:1:6: text in UTF-8 is required; got the byte 0xFF"):
         read_files([tmp_path / "b.rules"])
 
 

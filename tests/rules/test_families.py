@@ -99,8 +99,8 @@ def test_by_is_a_name_elsewhere() -> None:
         (("    # What", "    composite direct_convolution : exact\n        Relu(x)\n\n    # What"), "name of its own"),
         (("host tiny", "target tiny"), "belongs to a host"),
         (("    peak", '    rules "none.rules"\n    peak'), "(?s)path of a rule file.*none.rules"),
-        (("    peak", '    text "none"\n    peak'), "`summary` or `rules` is required"),
-        (("    composite direct", "    kernel direct"), r"(?s)`=` is required; got `:`.*`composite NAME : CLASS`"),
+        (("    peak", '    text "none"\n    peak'), "`summary`, `rules` or `prepare` is required"),
+        (("    composite direct", "    kernel direct"), "(?s)got `kernel`.*`composite NAME : CLASS`"),
     ],
 )
 def test_mistakes(change: tuple[str, str], message: str) -> None:
