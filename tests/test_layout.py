@@ -35,6 +35,7 @@ ROOMS = (
     "stages",
     "check",
     "audit",
+    "explain",
     "codegen",
     "report",
     "verify",

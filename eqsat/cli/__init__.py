@@ -22,6 +22,7 @@ from eqsat.cli.codegen import codegen
 from eqsat.cli.compare import compare
 from eqsat.cli.console import echo, never_fail
 from eqsat.cli.doctor import doctor
+from eqsat.cli.explain import explain
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
 from eqsat.cli.quantize import quantize
@@ -39,7 +40,7 @@ def cli() -> None:
     """Optimize ONNX models by equality saturation and place them on accelerators."""
 
 
-for _command in (optimize, quantize, run, codegen, compare, rules, targets, doctor):
+for _command in (optimize, quantize, run, codegen, compare, explain, rules, targets, doctor):
     cli.add_command(_command)
 
 
