@@ -12,8 +12,9 @@ import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
 from eqsat.backends.registry import Given, chosen
-from eqsat.errors import ExecutionError
+from eqsat.errors import ExecutionError, ModelError
 from eqsat.execute.executor import Executor
+from eqsat.explain.origin import Origin, find
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
 from eqsat.partition.flat import flat as without_functions
@@ -79,6 +80,7 @@ class Result:
         choices: The program as the solver chose it.
         operators: That rules, targets and declarations have declared; what runs, saves or writes the model knows them.
         sizes: The ranges of the sizes that stay free, by symbol.
+        origins: Where each node comes from, by the name of its first result.
     """
 
     model: ir.Model
@@ -93,6 +95,7 @@ class Result:
     choices: Mapping[int, Choice] = field(repr=False)
     operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
     sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, kw_only=True)
 
     @property
     def gap(self) -> float:
@@ -203,6 +206,26 @@ class Result:
         with declared(self.operators):
             model = without_functions(self.model) if flat else self.model
             save(model, path, opset=opset, external_data=external_data)
+
+    @checks_arguments
+    def explain(self, name: str) -> Origin:
+        """Where a node comes from: the nodes of the input, and every rule on the way.
+
+        Args:
+            name: Of the node, which is that of its first result.
+
+        Raises:
+            ModelError: The result has no such node; the hint names those that were made from a node of the input.
+        """
+        found = find(self.origins, name, self.summary.model)
+        if name in self.origins:
+            return found[0]
+        raise ModelError(
+            "the name of a node of the result is required",
+            place=self.summary.model,
+            actual=f"{name!r}, a node of the input",
+            hint=f"it is part of {', '.join(origin.name for origin in found)}",
+        )
 
     @checks_arguments
     def report(self, path: str | Path) -> None:

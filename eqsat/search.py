@@ -17,12 +17,14 @@ from eqsat.control.before import cost_before
 from eqsat.control.compare import require_equal
 from eqsat.control.flow import search_flow
 from eqsat.control.nested import Found, Nested, bodies_of
+from eqsat.control.origins import add_origins, origins_of_input
 from eqsat.control.put_back import add_functions, drop_unread
 from eqsat.control.totals import (
     bodies_of_input,
     solution_with_bodies,
     summary_with_bodies,
     verification_with_bodies,
+    verified,
     within_program,
 )
 from eqsat.egraph.alternatives import Alternative
@@ -37,7 +39,7 @@ from eqsat.extract.runtime import Runtime
 from eqsat.model.load import Source
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import collect, region_infos
-from eqsat.report.summary import Totals, Verification
+from eqsat.report.summary import Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
@@ -269,7 +271,7 @@ class Search:
                 return self._as_it_stands(objective)
             found = self._found(objective, seed, limited, share)
             if not verify and not self.saturation.approximations:
-                return _verified(found.result, switched_off("switched off"), self.clock)
+                return verified(found.result, switched_off("switched off"), self.clock.seconds)
             return self.checked(found, seed)
 
     def find(self, objective: Objective, seed: int, counts: dict[str, int]) -> Found:
@@ -296,6 +298,7 @@ class Search:
             add_functions(model, functions)
             if every:
                 drop_unread(model.graph)
+            origins = add_origins(model, priced, program, inner)
         solution = solution_with_bodies(solution, program, priced.pricing, inner)
         summary = collect(
             loaded,
@@ -324,6 +327,7 @@ class Search:
             choices=solution.choices,
             operators=loaded.operators,
             sizes=loaded.sizes,
+            origins=origins,
         )
         return Found(result, inner)
 
@@ -349,6 +353,7 @@ class Search:
             choices={},
             operators=self.loaded.operators,
             sizes=self.loaded.sizes,
+            origins=origins_of_input(self.model),
         )
 
     def checked(self, found: Found, seed: int) -> Result:
@@ -369,7 +374,7 @@ class Search:
                 require_equal(self.given, self.model, self.loaded.sizes, seed)
             inner = [body.checked(seed) for body in found.inner]
             seen = verification_with_bodies(self.verifier(result.plan, result.model, seed).run(), inner)
-        return _verified(result, seen, self.clock)
+        return verified(result, seen, self.clock.seconds)
 
     def verifier(self, plan: Plan, result: ir.Model, seed: int = 0, *, blame: bool = True) -> Verifier:
         """What executes a program against the input, and with ``blame`` finds the rule that is wrong."""
@@ -413,11 +418,6 @@ class Search:
 
 def _costs(loaded: Loaded) -> CostModel:
     return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
-
-
-def _verified(result: Result, seen: Verification, clock: Clock) -> Result:
-    seconds = dict(clock.seconds)
-    return replace(result, seconds=seconds, summary=replace(result.summary, seconds=seconds, verification=seen))
 
 
 def _saturated(

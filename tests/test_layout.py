@@ -36,6 +36,7 @@ ROOMS = (
     "check",
     "proofs",
     "audit",
+    "explain",
     "codegen",
     "report",
     "verify",

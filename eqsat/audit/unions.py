@@ -8,26 +8,20 @@ congruence are one e-node by then, so that what rules united connects each class
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from eqsat.egraph.compile import CompiledClause
 from eqsat.egraph.encode import node_constructor, operands
-from eqsat.egraph.language import Constructor
-from eqsat.egraph.query import Site
-from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
+from eqsat.egraph.matched import MatchedNodes, key
 from eqsat.egraph.saturate import Saturation
-from eqsat.egraph.snapshot import ENode, Reader, Snapshot
+from eqsat.egraph.snapshot import Reader, Snapshot
 from eqsat.egraph.template import Answer
-from eqsat.ops.properties import is_commutative
-from eqsat.schema.types import Attrs, OpKey
 
 FOLDING = "constant folding"
 FIRST_OUTPUT = "first output alone"
-
-Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class Unions:
         self.saturation = saturation
         self._reader = Reader(saturation)
         self.snapshot: Snapshot = self._reader.read()
-        self._index = {_key_of(node): i for i, node in enumerate(self.snapshot.nodes)}
+        self._nodes = MatchedNodes(self.snapshot, self._reader.absent)
         self._neighbours: dict[int, list[tuple[int, Edge]]] = {}
         for edge in [*self._by_rules(), *self._by_folding(), *self._by_first_outputs()]:
             if edge.left != edge.right:
@@ -88,7 +82,7 @@ class Unions:
         """The e-node by which the model itself computes a value."""
         encoding = self.saturation.encoding
         if value in encoding.inputs:
-            return self._index.get(("input", encoding.inputs.index(value)))
+            return self._nodes.index.get(("input", encoding.inputs.index(value)))
         made = value.producer()
         if made is None:
             members = self.snapshot.classes[self.snapshot.refs[value]]
@@ -96,7 +90,7 @@ class Unions:
         read, attrs = operands(made)
         constructor = node_constructor(made, len(read))
         children = [None if v is None else self.snapshot.refs[v] for v in read]
-        return self._node(constructor, attrs, children, value.index() or 0)
+        return self._nodes.node(constructor, attrs, children, value.index() or 0)
 
     # ---- matches ----------------------------------------------------------------------------------
 
@@ -127,96 +121,16 @@ class Unions:
         name = definition.name if clause.layout is not None else f"{clause.target}.{definition.name}"
         built: list[int | None] = []
         if clause.layout is not None:
-            built = self._built(clause.layout, classes, answer)
+            built = self._nodes.built(clause.layout, classes, answer)
         for k, root in enumerate(clause.query.roots):
             site = next((s for s in clause.query.sites if s.value == root), None)
-            left = None if site is None else self._left(site, classes, numbers)
+            left = None if site is None else self._nodes.left(site, classes, numbers)
             if clause.layout is None:
-                right = self._composite(clause, classes, answer, k)
+                right = self._nodes.composite(clause, classes, answer, k)
             else:
-                right = self._right(clause.layout, clause.layout.roots[k], built, classes, left)
+                right = self._nodes.right(clause.layout, clause.layout.roots[k], built, classes, left)
             if left is not None and right is not None:
                 yield Edge(left, right, name, str(definition.place))
-
-    def _left(self, site: Site, classes: dict[str, int | None], numbers: dict[str, int]) -> int | None:
-        """The e-node that a root matched."""
-        children = tuple(self._operand(classes.get(v)) for v in site.operands)
-        attrs = self.saturation.tables.attrs[numbers[site.attrs]]
-        return self._node(site.constructor, attrs, children, site.match.output)
-
-    def _operand(self, eclass: int | None) -> int | None:
-        return None if eclass is None or eclass == self._reader.absent else eclass
-
-    def _node(self, constructor: Constructor, attrs: Attrs, children: Sequence[int | None], output: int) -> int | None:
-        """An operator's e-node, or the projection of a tuple's."""
-        key = _key("op", constructor.op, attrs, children, constructor.outputs)
-        found = self._index.get(key)
-        if found is None or not constructor.outputs:
-            return found
-        return self._index.get(("part", self.snapshot.nodes[found].eclass, output))
-
-    def _built(self, layout: Layout, classes: dict[str, int | None], answer: Answer) -> list[int | None]:
-        """The e-node of each step, None where it is a constant or is not there."""
-        built: list[int | None] = []
-        for i, step in enumerate(layout.steps):
-            if isinstance(step, ConstantStep) or i in answer.folded:
-                built.append(self._index.get(("const", answer.columns[i])))
-                continue
-            children = [self._class(layout, o, built, classes) for o in step.operands]
-            key = _key("op", step.constructor.op, self._attrs(answer, i), children, step.constructor.outputs)
-            built.append(self._index.get(key))
-        return built
-
-    def _attrs(self, answer: Answer, step: int) -> Attrs:
-        return self.saturation.tables.attrs[answer.columns[step]]
-
-    def _class(
-        self, layout: Layout, operand: Operand | None, built: list[int | None], classes: dict[str, int | None]
-    ) -> int | None:
-        if operand is None:
-            return None
-        if operand.variable is not None:
-            return self._operand(classes.get(operand.variable))
-        assert operand.step is not None
-        found = built[operand.step]
-        if found is None:
-            return -1
-        step = layout.steps[operand.step]
-        if isinstance(step, BuildStep) and step.constructor.outputs:
-            part = self._index.get(("part", self.snapshot.nodes[found].eclass, operand.output))
-            return -1 if part is None else self.snapshot.nodes[part].eclass
-        return self.snapshot.nodes[found].eclass
-
-    def _right(
-        self,
-        layout: Layout,
-        root: Operand,
-        built: list[int | None],
-        classes: dict[str, int | None],
-        left: int | None,
-    ) -> int | None:
-        """The e-node that a root's template made; of a variable, what was there before the rules if there is any."""
-        if root.variable is not None:
-            eclass = classes.get(root.variable)
-            members = [] if eclass is None else [n for n in self.snapshot.classes[eclass] if n != left]
-            return min(members, key=lambda n: (self.snapshot.nodes[n].rule, n), default=None)
-        assert root.step is not None
-        found, step = built[root.step], layout.steps[root.step]
-        if found is not None and isinstance(step, BuildStep) and step.constructor.outputs:
-            return self._index.get(("part", self.snapshot.nodes[found].eclass, root.output))
-        return found
-
-    def _composite(
-        self, clause: CompiledClause, classes: dict[str, int | None], answer: Answer, result: int
-    ) -> int | None:
-        """The e-node of a composite, or the projection of one of its results."""
-        (constructor,) = clause.built
-        children = tuple(self._operand(classes.get(v)) for v in clause.query.leaves)
-        instance = self.saturation.tables.composites[answer.columns[0]]
-        found = self._index.get(("composite", constructor.op, id(instance), _unordered(children)))
-        if found is None or not constructor.outputs:
-            return found
-        return self._index.get(("part", self.snapshot.nodes[found].eclass, result))
 
     # ---- unions without rules --------------------------------------------------------------
 
@@ -233,27 +147,7 @@ class Unions:
     def _by_first_outputs(self) -> Iterator[Edge]:
         for node in self.snapshot.nodes:
             if node.kind == "op" and node.outputs:
-                alone = self._index.get(_key("op", node.op, node.attrs, node.children, 0))
-                part = self._index.get(("part", node.eclass, 0))
+                alone = self._nodes.index.get(key("op", node.op, node.attrs, node.children, 0))
+                part = self._nodes.index.get(("part", node.eclass, 0))
                 if alone is not None and part is not None:
                     yield Edge(part, alone, FIRST_OUTPUT, "")
-
-
-def _unordered(children: Sequence[int | None]) -> tuple[int, ...]:
-    return tuple(sorted(-2 if c is None else c for c in children))
-
-
-def _key(kind: str, op: OpKey, attrs: Attrs, children: Sequence[int | None], outputs: int) -> Key:
-    commutes = is_commutative(op) and len(children) == 2 and not outputs
-    return (kind, op, attrs, _unordered(children) if commutes else tuple(children), outputs)
-
-
-def _key_of(node: ENode) -> Key:
-    """What tells an e-node from all others."""
-    if node.kind == "part":
-        return ("part", node.children[0], node.number)
-    if node.kind in ("const", "input"):
-        return (node.kind, node.number)
-    if node.kind == "composite":
-        return ("composite", node.op, id(node.composite), _unordered(node.children))
-    return _key("op", node.op, node.attrs, node.children, node.outputs)

@@ -23,6 +23,7 @@ from eqsat.cli.codegen import codegen
 from eqsat.cli.compare import compare
 from eqsat.cli.console import echo, never_fail
 from eqsat.cli.doctor import doctor
+from eqsat.cli.explain import explain
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
 from eqsat.cli.prove import prove
@@ -41,7 +42,7 @@ def cli() -> None:
     """Optimize ONNX models by equality saturation and place them on accelerators."""
 
 
-for _command in (optimize, quantize, run, codegen, compare, prove, rules, targets, doctor):
+for _command in (optimize, quantize, run, codegen, compare, explain, prove, rules, targets, doctor):
     cli.add_command(_command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -13,6 +13,7 @@ from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
 from eqsat.report.summary import RuleRow, Summary, Totals, Verification
+from eqsat.result import Result
 from eqsat.schema.types import GraphAttr
 from eqsat.stages.assemble import Program
 
@@ -91,6 +92,12 @@ def verification_with_bodies(seen: Verification, inner: Sequence[Inner]) -> Veri
                 skipped=(*seen.skipped, *(f"in the {one.site}: {reason}" for reason in own.skipped)),
             )
     return seen
+
+
+def verified(result: Result, seen: Verification, seconds: Mapping[str, float]) -> Result:
+    """The result with its verification, and the seconds of all stages up to that."""
+    seconds = dict(seconds)
+    return replace(result, seconds=seconds, summary=replace(result.summary, seconds=seconds, verification=seen))
 
 
 def _sum(whole: Totals, part: Totals) -> Totals:

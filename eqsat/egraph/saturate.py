@@ -30,18 +30,19 @@ from eqsat.egraph.intern import Tables
 from eqsat.egraph.language import PRELUDE, declare
 from eqsat.egraph.limits import LastGuard, Limits, RuleStatistics
 from eqsat.egraph.seeds import seed_unknown_types
+from eqsat.egraph.template import Answer
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Rule, Target
 
 
 @dataclass
 class _State:
-    """Run-time state of a clause; ``sent`` once egglog knows it."""
+    """Run-time state of a clause; ``served`` has the answer to each signature, ``sent`` is set once egglog knows it."""
 
     clause: CompiledClause
     answerer: Answerer
     statistics: RuleStatistics
-    served: set[tuple[int, ...]] = field(default_factory=set)
+    served: dict[tuple[int, ...], Answer | None] = field(default_factory=dict)
     variants: set[frozenset[int]] = field(default_factory=set)
     pending: int = 0
     banned_until: int = 0
@@ -326,8 +327,7 @@ class Saturation:
                     continue
                 if len(state.served) % 64 == 0:
                     self.engine.look_at_clock()
-                state.served.add(key)
-                found = state.answerer.answer(key)
+                found = state.served[key] = state.answerer.answer(key)
                 if found is not None:
                     state.statistics.applied += 1
                     if found.folded not in state.variants:
@@ -343,6 +343,12 @@ class Saturation:
         for state in [*self._states, *self._composite_states]:
             if state.sent:
                 yield state.clause, state.answerer
+
+    def answered(self) -> Iterator[tuple[CompiledClause, Mapping[tuple[int, ...], Answer | None]]]:
+        """All clauses whose operators have e-nodes, each with the answers that its signatures had."""
+        for state in [*self._states, *self._composite_states]:
+            if state.sent:
+                yield state.clause, state.served
 
     def count(self) -> int:
         """Number of e-nodes."""

@@ -1,0 +1,206 @@
+"""The origins of a chosen program's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from eqsat.egraph.engine import TimeUp
+from eqsat.egraph.matched import key, key_of
+from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.snapshot import ENode, Snapshot
+from eqsat.explain.derivations import Derivations, Match
+from eqsat.explain.origin import Folded, Origin, Step
+from eqsat.explain.terms import Terms
+from eqsat.partition.assemble import Assembled
+from eqsat.partition.names import value_names
+from eqsat.rules.ast import Rule
+from eqsat.rules.listing import short_place
+
+
+def explain(saturation: Saturation, snapshot: Snapshot, assembled: Assembled) -> dict[str, Origin]:
+    """The origin of each node of a program, by the name of its first result.
+
+    Where the time is over, the chain is left out: the last rule and the tensors that the node computes stay.
+    """
+    return _Explanation(saturation, snapshot, assembled).origins()
+
+
+class _Explanation:
+    def __init__(self, saturation: Saturation, snapshot: Snapshot, assembled: Assembled) -> None:
+        self.saturation = saturation
+        self.snapshot = snapshot
+        self.plan = assembled.plan
+        self.enodes = assembled.enodes
+        self.terms = Terms(snapshot)
+        self._places = {s.name: s.place for s in saturation.statistics}
+
+    @cached_property
+    def derivations(self) -> Derivations:
+        return Derivations(self.saturation, self.snapshot)
+
+    @cached_property
+    def _own(self) -> dict[int, dict[str, None]]:
+        """For each e-node of the input the nodes that it stands for."""
+        snapshot, encoding = self.snapshot, self.saturation.encoding
+        own: dict[int, dict[str, None]] = {}
+        classes = [snapshot.refs[v] for v in encoding.values]
+        for node in encoding.nodes:
+            results = [encoding.values[k] for k in node.results]
+            name = next((v.name for v in results if v.name), "")
+            children = [None if o is None else classes[o] for o in node.operands]
+            c = node.constructor
+            # The first output of several may also be computed alone.
+            for outputs in dict.fromkeys((c.outputs, 0)):
+                found = self._index.get(key("op", c.op, node.attrs, children, outputs))
+                if found is not None:
+                    own.setdefault(found, {})[name] = None
+        return own
+
+    @cached_property
+    def _index(self) -> Mapping[object, int]:
+        return {key_of(node): n for n, node in enumerate(self.snapshot.nodes)}
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        return {id(node): n for n, node in enumerate(self.snapshot.nodes)}
+
+    @cached_property
+    def _computes(self) -> dict[int, list[int]]:
+        """For each class the e-nodes of the input in it; the class of a tuple has them by its outputs as well."""
+        computes: dict[int, list[int]] = {}
+        for n in self._own:
+            computes.setdefault(self.snapshot.nodes[n].eclass, []).append(n)
+        for n, node in enumerate(self.snapshot.nodes):
+            if node.kind == "part" and any(h in self._own for h in self.snapshot.classes[node.children[0] or 0]):
+                computes.setdefault(node.eclass, []).append(n)
+        return computes
+
+    # ---- origins ----------------------------------------------------------------------------------
+
+    def origins(self) -> dict[str, Origin]:
+        names = value_names(self.plan).of
+        found: dict[str, Origin] = {}
+        try:
+            wanted = [self._numbers[id(e)] for e in self.enodes if id(e) in self._numbers]
+            chains = self.derivations.of(wanted)
+        except TimeUp:
+            chains = {}
+        for node, enode in zip(self.plan.nodes, self.enodes, strict=True):
+            results = [v for v in node.outputs if v is not None]
+            name = next((names[v] for v in results), "")
+            if name:
+                found[name] = self._origin(name, enode, results, chains, names)
+        return found
+
+    def _origin(
+        self,
+        name: str,
+        enode: ENode,
+        results: Sequence[int],
+        chains: Mapping[int, Sequence[Match]],
+        names: Mapping[int, str],
+    ) -> Origin:
+        n = self._numbers.get(id(enode), -1)
+        matches = dict.fromkeys(chains.get(n, ()))
+        matches.update(dict.fromkeys(self._others(n, results, matches)))
+        reached = dict.fromkeys([n, *(s for m in matches for s in m.sites)])
+        sources = dict.fromkeys(tensor for s in reached for tensor in self._own.get(s, ()))
+        rules = [m for m in matches if m.clause is not None]
+        steps = [self._step(m) for m in rules]
+        made = {b for m in rules for b in m.built}
+        for s in dict.fromkeys([*reached]):
+            node = self.snapshot.nodes[s] if s >= 0 else enode
+            if node.rule > 1 and s not in made:
+                # Nothing was matched: other programs of loops, roundings, and what there was no time for.
+                steps.insert(0, self._bare(self.snapshot.rules[node.rule]))
+                sources.update(dict.fromkeys(self._tensors(node, results)))
+        constants = self._constants(enode, rules, names)
+        return Origin(name, str(enode.op), tuple(sources), tuple(dict.fromkeys(steps)), constants)
+
+    def _others(self, n: int, results: Sequence[int], known: Mapping[Match, None]) -> Iterable[Match]:
+        """The matches that unite an e-node with the nodes of the input whose results it computes as well."""
+        reached = {n, *(s for m in known for s in m.sites)}
+        tuples = {h for s in reached if s >= 0 and self.snapshot.nodes[s].kind == "part"
+                  for h in self.snapshot.classes[self.snapshot.nodes[s].children[0] or 0]}  # fmt: skip
+        for eclass in dict.fromkeys((*results, self.snapshot.nodes[n].eclass) if n >= 0 else ()):
+            start = n if self.snapshot.nodes[n].eclass == eclass else self._projection(n, eclass)
+            for goal in self._computes.get(eclass, ()):
+                if goal in reached or goal in tuples or start is None or self.snapshot.constant[eclass]:
+                    continue
+                try:
+                    way = self.derivations.chain(start, goal)
+                    sites = [s for m in way for s in m.sites]
+                    before = self.derivations.of(sites)
+                except TimeUp:
+                    return
+                yield from dict.fromkeys(m for s in sites for m in before[s])
+                yield from way
+
+    def _projection(self, n: int, eclass: int) -> int | None:
+        holder = self.snapshot.nodes[n].eclass
+        members = self.snapshot.classes[eclass]
+        return next((m for m in members if self.snapshot.nodes[m].children == (holder,)), None)
+
+    def _step(self, match: Match) -> Step:
+        assert match.clause is not None
+        definition = match.clause.definition
+        is_rule = isinstance(definition, Rule)
+        name = definition.name if is_rule else f"{match.clause.target}.{definition.name}"
+        numerics = str(definition.numerics) if is_rule else ""
+        before, after = self.terms.before(match), self.terms.after(match)
+        return Step(name, short_place(definition.place), numerics, before, after)
+
+    def _bare(self, rule: str) -> Step:
+        return Step(rule, short_place(self._places.get(rule, "")), "", "", "")
+
+    def _tensors(self, node: ENode, results: Sequence[int]) -> Iterable[str]:
+        """What the class of an e-node, or else its operands, are in the input."""
+        for classes in ((node.eclass, *results), node.children):
+            found = [
+                n for c in classes if c is not None for m in self._computes.get(c, ()) for n in self._own.get(m, ())
+            ]
+            if found:
+                return found
+        return ()
+
+    # ---- constants --------------------------------------------------------------------------------
+
+    @cached_property
+    def _initializers(self) -> dict[int, str]:
+        refs = self.snapshot.refs.items()
+        return {c: v.name or "" for v, c in refs if v.is_initializer()}
+
+    def _constants(self, enode: ENode, rules: Sequence[Match], names: Mapping[int, str]) -> tuple[Folded, ...]:
+        found = []
+        for eclass in dict.fromkeys(enode.children):
+            if eclass in self.plan.constants and eclass not in self._initializers:
+                sources = self._leaves(eclass, rules)
+                if sources:
+                    found.append(Folded(names.get(eclass, ""), sources))
+        return tuple(found)
+
+    def _leaves(self, eclass: int, rules: Sequence[Match]) -> tuple[str, ...]:
+        """The constants of the input that a constant was computed from."""
+        snapshot = self.snapshot
+        found: dict[str, None] = {}
+        seen: set[int] = set()
+        todo = [eclass]
+        while todo:
+            here = todo.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            if here in self._initializers:
+                found[self._initializers[here]] = None
+                continue
+            members = sorted(snapshot.classes[here], key=lambda n: snapshot.nodes[n].rule)
+            for n in members:
+                children = [c for c in snapshot.nodes[n].children if c is not None]
+                if children and n not in snapshot.unfit and not seen.intersection(children):
+                    todo += children
+                    break
+            else:
+                made = (m for m in rules if not set(m.built).isdisjoint(members))
+                todo += [c for m in made for c in m.leaves if snapshot.constant[c]]
+        return tuple(reversed(found))
