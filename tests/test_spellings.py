@@ -234,58 +234,6 @@ def test_attention(scaled: str, keys: str, mask: str, softmax: str) -> None:
     assert _kinds(_attention(scaled, keys, mask, softmax), verify=False) == {"Attention": 1}
 
 
-SELECTED = {
-    "keeps": "m = Where(keep, s, low)",
-    "keeps by its opposite": "not = Not(keep) m = Where(not, low, s)",
-    "drops": "m = Where(keep, low, s)",
-}
-
-
-def _selected(body: str, low: str, softmax: str = "plain", shape: str = "[2, 1, 6, 10]") -> str:
-    constants = ATTENTION.replace("<", f"<float low = {{{low}}}, ", 1)
-    return f"""{HEAD} g (float[2, 4, 6, 8] q, float[2, 4, 10, 8] k, float[2, 4, 10, 8] v, bool{shape} keep)
-        => (float[2, 4, 6, 8] y) {constants} {{ {KEYS["at once"].format(out="kt", source="k")} s0 = MatMul(q, kt)
-        s = Mul(s0, scale) {body} {SOFTMAX[softmax]} y = MatMul(p, v) }}"""
-
-
-def _with_a_query_without_keys(model: str, body: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    loaded = load(model)
-    feed = random_inputs(loaded, seed=3)
-    feed["keep"][..., 0] = body != "drops"
-    feed["keep"][1, 0, 3] = body == "drops"
-    (wanted,) = run_ort(loaded, feed)
-    return feed, wanted
-
-
-@pytest.mark.parametrize("shape", ["[2, 4, 6, 10]", "[2, 1, 6, 10]", "[2, 1, 1, 10]", "[6, 10]"])
-@pytest.mark.parametrize("body", SELECTED)
-def test_attention_with_a_mask_that_selects(body: str, shape: str) -> None:
-    found = _kinds(_selected(SELECTED[body], "-inf", "guarded", shape))
-    assert found["Attention"] == 1
-    assert not found.keys() & {"MatMul", "Softmax"}
-
-
-@pytest.mark.parametrize("body", SELECTED)
-def test_a_mask_that_selects_no_key(body: str) -> None:
-    model = _selected(SELECTED[body], "-inf", "guarded")
-    result = eqsat.optimize(model, verify=False)
-    assert "Attention" in [node.op_type for node in result.model.graph]
-    feed, wanted = _with_a_query_without_keys(model, body)
-    assert not wanted[1, :, 3].any()
-    for backend in ("numpy", "c"):
-        np.testing.assert_allclose(result.run(feed, backend=backend)["y"], wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("body", SELECTED)
-@pytest.mark.parametrize("low", ["-1e9", "-3.4028234663852886e38", "-inf"])
-def test_a_mask_that_selects_stays_where_attention_would_differ(body: str, low: str) -> None:
-    # A query without keys: equal weights with a finite number, NaN with -inf.
-    model = _selected(SELECTED[body], low)
-    result = eqsat.optimize(model, verify=False)
-    feed, wanted = _with_a_query_without_keys(model, body)
-    np.testing.assert_allclose(result.run(feed)["y"], wanted, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("mask", ["", "[6, 10]", "[8, 6, 10]", "[8, 1, 10]"])
 def test_attention_of_three_dimensions(mask: str) -> None:
     given = f", float{mask} mask" if mask else ""
