@@ -86,7 +86,7 @@ def small_quantized() -> ir.Model:
 
 
 def loops() -> ir.Model:
-    """Operators without vector kernels."""
+    """Operators without vector kernels, and kernels of vectors that no other probe has."""
     rng = np.random.default_rng(9)
     outputs = []
     for channels, size in ((16, 16), (64, 28), (128, 56)):
@@ -97,6 +97,10 @@ def loops() -> ir.Model:
             op.Slice(x, [1], [size - 1], [3], [2]), op.Gather(x, rng.integers(0, channels, 2 * channels), axis=1),
             op.CumSum(x, np.int64(3)), op.Resize(x, None, np.array([1, 1, 2, 2], np.float32), mode="linear"),
             op.DepthToSpace(x, blocksize=2), wide * wide + 1.0, op.Exp(wide),
+            op.InstanceNormalization(x, np.ones(channels, np.float32), np.ones(channels, np.float32)),
+            op.TopK(x, np.array([4]), axis=3, outputs=2)[0], op.TopK(x, np.array([size // 2]), axis=3, outputs=2)[0],
+            op.Conv(wide, rng.standard_normal((channels, 1, 3, 3)), pads=[1, 1, 1, 1], group=channels),
+            op.Conv(wide, rng.standard_normal((8, channels // 2, 1, 1)), group=2),
         ]  # fmt: skip
         outputs += [op.ReduceSum(y, keepdims=0) for y in ends]
     return graph(outputs)

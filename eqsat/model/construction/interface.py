@@ -42,7 +42,10 @@ def documentation(schema: defs.OpSchema) -> str:
 
 def _parameters(schema: defs.OpSchema) -> Iterator[Parameter]:
     variadic = False
-    for formal in schema.inputs:
+    single = defs.OpSchema.FormalParameterOption.Single
+    # An operand before a required one must be given, if only as None.
+    given = max((i for i, formal in enumerate(schema.inputs) if formal.option == single), default=-1)
+    for i, formal in enumerate(schema.inputs):
         if formal.option == defs.OpSchema.FormalParameterOption.Variadic:
             variadic = True
             yield Parameter(formal.name, Parameter.VAR_POSITIONAL, annotation="Operand")
@@ -52,7 +55,7 @@ def _parameters(schema: defs.OpSchema) -> Iterator[Parameter]:
                 formal.name,
                 # A name that an attribute has too is the attribute's.
                 Parameter.POSITIONAL_OR_KEYWORD if formal.name not in schema.attributes else Parameter.POSITIONAL_ONLY,
-                default=None if optional else Parameter.empty,
+                default=None if optional and i > given else Parameter.empty,
                 annotation="Operand | None" if optional or variadic else "Operand",
             )
     for name, attribute in sorted(schema.attributes.items(), key=lambda item: (not item[1].required, item[0])):
