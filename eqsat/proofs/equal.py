@@ -158,10 +158,14 @@ class Question:
         return term
 
     def _is_positive(self, term: Term) -> bool:
+        """Whether a scale is a float above zero, and the results are integers, which saturate."""
+        if not self.root.is_integer():
+            return False
         value = term.value
         if value is not None:
             return value > Fraction(0)
-        return term.op == "symbol" and isinstance(term.data, tuple) and term.data[1] in self.positive
+        name = term.data[1] if term.op == "symbol" and isinstance(term.data, tuple) else None
+        return name in self.positive and name in self.dtypes and self.dtypes[name].is_floating_point()
 
 
 def _within_pieces(term: Term) -> Term:

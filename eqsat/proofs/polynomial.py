@@ -309,5 +309,13 @@ def _merged(a: Monomial, b: Monomial) -> Monomial:
 
 
 def is_ring(*terms: Term) -> bool:
-    """Whether terms are made of sums and products only, so that their identities hold modulo 2^n as well."""
-    return all(part.op in _ARITHMETIC and (part.value is None or part.value.denominator == 1) for part in walk(*terms))
+    """Whether terms are made of sums and products of elements only, so that they are equal modulo 2^n as well.
+
+    An attribute is a float, also beside integers: a product by it is rounded.
+    """
+    return all(
+        part.op in _ARITHMETIC
+        and (part.value is None or part.value.denominator == 1)
+        and not (part.op == "symbol" and part.data[:1] == ("attribute",))
+        for part in walk(*terms)
+    )

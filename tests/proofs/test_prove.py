@@ -79,6 +79,9 @@ def test_a_true_rule_is_proven(text: str) -> None:
         "exact\n (f: Relu | Softmax)(Transpose(x, perm=p))  =>  Transpose(f(x), perm=p)",
         "exact\n r: Reshape(x, _) + y =>  Reshape(x + y, r.shape)\n where x.shape == y.shape",
         "exact\n n: LeakyRelu(Transpose(x, perm=p))  =>  Transpose(LeakyRelu(x), perm=p)",  # another alpha
+        "exact\n q: QuantizeLinear(Max(x, y), s, z)"  # with a scale of int32
+        "  =>  Max(QuantizeLinear(x, s, z, **q), QuantizeLinear(y, s, z, **q))\n"
+        " where s.rank == 0, z.rank == 0, 1e-12 < s.value, x.dtype == float32, q.dtype in (int8, uint8)",
         "exact\n Identity(RandomNormalLike(x))  =>  RandomNormalLike(x)",
     ],
 )
@@ -130,6 +133,7 @@ def test_a_rule_is_proven_within_bounds(text: str) -> None:
         "real\n Softmax(x + c, axis=a)  =>  Softmax(x, axis=a)\n where c.rank == 1",
         "real\n ReduceSum(x * c, axes, keepdims=k)  =>  ReduceSum(x, axes, keepdims=k) * c\n where x.dtype in floats",
         "real\n ReduceMean(x, axes, keepdims=k) => ReduceSum(x, axes, keepdims=k)\n where x.dtype in floats",
+        "real\n Gemm(x, w, alpha=a)  =>  Gemm(x, w * 2, alpha=a / 2)",  # of integers it rounds
         "exact\n MatMul(x, Neg(y))  =>  MatMul(Neg(x), y)\n where x.dtype in floats, x.rank == 2, y.rank == 2",
     ],
 )
