@@ -15,7 +15,6 @@ import onnx_ir as ir
 
 from eqsat.check.instance import Instance, application, show
 from eqsat.check.oracle import NotANumber, Oracle, Undefined, Unsupported, require_defined
-from eqsat.egraph.encode import ORIGINAL
 from eqsat.egraph.saturate import Limits, RuleStatistics, Saturation
 from eqsat.egraph.snapshot import ENode, Snapshot, snapshot
 from eqsat.ops.sampling.chance import Rejected
@@ -230,12 +229,6 @@ class Audit:
         if node.kind == "part":
             return f"{operands[0]}[{node.number}]"
         return application(node.op, node.attrs, operands)
-
-    @property
-    def right_side(self) -> list[str]:
-        """The expression that the rule added, as text."""
-        found = [self.text(n) for n in self.egraph.nodes if n.rule not in (ORIGINAL, COMMUTED)]
-        return found or ["one value of the left side"]
 
 
 def _widened(array: np.ndarray, wide: bool) -> np.ndarray:

@@ -55,9 +55,6 @@ class Shapes:
             shape = self.find(shape[1])
         return self.find(("size", shape))
 
-    def same_rank(self, a: Shape, b: Shape) -> bool:
-        return self.find(("rank", self.find(a))) == self.find(("rank", self.find(b)))
-
     # ---- shapes -----------------------------------------------------------------------------------
 
     def stretched(self, *shapes: Shape) -> Shape:

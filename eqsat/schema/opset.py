@@ -195,13 +195,6 @@ def input_dtypes(op: OpKey, index: int) -> frozenset[ir.DataType]:
 
 
 @cache
-def output_dtypes(op: OpKey, index: int) -> frozenset[ir.DataType]:
-    """Element types that the formal output at a position may have."""
-    outputs = schema(op).outputs
-    return dtypes(outputs[min(index, len(outputs) - 1)].types) if outputs else frozenset()
-
-
-@cache
 def attribute_types(op: OpKey) -> dict[str, ir.AttributeType]:
     """Types of the attributes by name. Do not modify the result."""
     return {name: ir.AttributeType[str(a.type).rpartition(".")[2]] for name, a in sorted(schema(op).attributes.items())}
