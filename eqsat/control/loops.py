@@ -5,74 +5,17 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.control.edit import Editor, constant_of, is_read, reads, rebuilt, through_identities
+from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
+from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key, subgraphs, to_attrs
 
-_TOTAL = frozenset(
-    (
-        "Abs",
-        "Acos",
-        "Asin",
-        "Atan",
-        "Ceil",
-        "Celu",
-        "Constant",
-        "Cos",
-        "Elu",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "LogSoftmax",
-        "Mish",
-        "Neg",
-        "Not",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Selu",
-        "Shape",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Size",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Tan",
-        "Tanh",
-        "Transpose",
-    )
-)
-"""Operators that compute something for whatever operands of their types."""
-_BY_SHAPE = frozenset(
-    (
-        "Add",
-        "And",
-        "Conv",
-        "Equal",
-        "Gemm",
-        "Greater",
-        "Less",
-        "MatMul",
-        "Max",
-        "Min",
-        "Mul",
-        "Or",
-        "Pow",
-        "Sub",
-        "Sum",
-        "Where",
-        "Xor",
-    )
-)
-"""Operators that fail only if shapes do not fit together, which is known where these are."""
+_TOTAL = frozenset({"Constant", "Identity", "LogSoftmax", "Shape", "Size", "Softmax", "Transpose"})
+"""Operators that compute something for whatever operands of their types, beside those of one element each."""
+_BY_SHAPE = frozenset({"Conv", "Gemm", "MatMul"})
+"""Operators that fail only if shapes do not fit together, which is known where these are; as those that broadcast."""
+_BY_VALUE = frozenset({"Div", "Mod", "Pow"})
+"""Operators that may fail on integers."""
 
 
 def first_carried(node: ir.Node) -> tuple[int, int, int]:
@@ -159,11 +102,13 @@ def move_invariants(node: ir.Node, editor: Editor) -> bool:
 def _cannot_fail(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
-    if node.op_type in _TOTAL:
+    op = op_key(node)
+    if node.op_type in _TOTAL or has(op, Trait.UNARY):
         return True
     known = all(v is None or (v.shape is not None and v.shape.is_static()) for v in node.inputs)
     floats = all(v is None or v.dtype is None or v.dtype.is_floating_point() for v in node.inputs)
-    return node.op_type in _BY_SHAPE and known and (floats or node.op_type != "Pow")
+    by_shape = node.op_type in _BY_SHAPE or has(op, Trait.BROADCASTS)
+    return by_shape and known and (floats or node.op_type not in _BY_VALUE)
 
 
 def drop_useless(node: ir.Node, editor: Editor) -> bool:
