@@ -27,6 +27,8 @@ from eqsat.extract.reduce.reductions import reduce_problem
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")
+SLOW = 10_000
+"""E-nodes from which on reducing a problem takes seconds, and a first program is made before."""
 
 
 def solve(
@@ -73,12 +75,17 @@ def solve(
         clock.lap(objective)
         return Solution(found, program_cost(problem, found), 0.0, objective, clock.seconds)
 
+    best = Incumbent(known, INF if known is None else program_cost(problem, known), 0.0, progress)
+    best.tell("input")
+    if problem.nodes > SLOW:
+        first = greedy(problem)
+        if first is not None:
+            best.offer("greedy", first, program_cost(problem, first))
+    clock.lap("first")
     reduced = reduce_problem(problem)
     if not reduced.feasible:
         raise _infeasible(problem)
     clock.lap("reduce")
-    best = Incumbent(known, INF if known is None else program_cost(problem, known), 0.0, progress)
-    best.tell("input")
     start = greedy(reduced.problem)
     if start is not None:
         best.offer("greedy", reduced.expand(start), program_cost(reduced.problem, start))

@@ -25,10 +25,11 @@ from eqsat.extract.milp.highs import Outcome, Program, Rows
 from eqsat.extract.milp.implied import Implications
 from eqsat.extract.milp.joins import Joins
 from eqsat.extract.milp.launches import Launches
-from eqsat.extract.problem import Problem
-from eqsat.extract.programs.greedy import guided
+from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.programs.greedy import greedy, guided
+from eqsat.extract.programs.neighbourhoods import improve, is_worthwhile
 from eqsat.extract.reduce.dominators import Dominators, least_cost
-from eqsat.extract.reduce.reductions import hopeless_nodes
+from eqsat.extract.reduce.reductions import hopeless_nodes, reduce_problem
 
 LARGEST_COST = 1000.0
 INTEGRAL = 1e-6
@@ -36,6 +37,13 @@ STALLED_ROUNDS = 3
 STALLED_GAIN = 3e-6
 """Cutting planes stop when the gap shrinks by less than this, for each e-node, within so many rounds: the larger the
 problem, the more expensive a round."""
+BEFORE, AFTER = 0.05, 0.15
+"""Of the work, what may be spent on neighbourhoods of the best program before the exact search, and what is kept for
+them after it."""
+NEIGHBOURHOOD = 0.1
+"""Of that, what may be spent on one neighbourhood."""
+SLOW = 5000
+"""Classes from which on the relaxation takes seconds, and a better program is looked for before."""
 LEAST_PROBE_GAIN = 0.02
 """Of what is missing to the cutoff, per round."""
 
@@ -58,6 +66,23 @@ class Search:
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
         if self.best.closed(self.gap) or self.effort.is_over:
             return self.best.closed(self.gap)
+        whole, large = self.effort, is_worthwhile(self.problem)
+        if large:
+            if self.problem.classes > SLOW:
+                self._improve(BEFORE)
+                self.seconds["neighbourhoods"] = time.perf_counter() - clock
+            self.effort = whole.share(1.0 - AFTER)
+        closed = self._prove()
+        if large and not closed:
+            clock = time.perf_counter()
+            self.effort = whole
+            self._improve(1.0)
+            self.seconds["neighbourhoods"] = self.seconds.get("neighbourhoods", 0.0) + time.perf_counter() - clock
+        return closed
+
+    def _prove(self) -> bool:
+        """Search for the best program and the bound; True if they meet."""
+        clock = time.perf_counter()
         self.formulation = Formulation(self.problem, self.dominators)
         self.launches = Launches(self.formulation)
         self.joins = Joins(self.formulation, self.launches.zones)
@@ -95,6 +120,21 @@ class Search:
             closed = self._branch()
             self.seconds["branch"] = time.perf_counter() - clock
         return closed
+
+    def _improve(self, share: float) -> None:
+        """Look for a better program in neighbourhoods of the known one."""
+        improve(self.problem, self.best, self.effort.share(share), self.seed, self._solve_neighbourhood)
+
+    def _solve_neighbourhood(self, problem: Problem, cutoff: float, effort: Effort) -> dict[int, Choice] | None:
+        """The best program of a small problem that could be found; None if none costs less than a cutoff."""
+        reduced = reduce_problem(problem)
+        if not reduced.feasible:
+            return None
+        start = greedy(reduced.problem)
+        cost = np.inf if start is None else cost_of(reduced.problem, start).total
+        local = Incumbent(start, min(cost, cutoff))
+        Search(reduced.problem, local, effort.share(NEIGHBOURHOOD), self.gap, self.seed).run()
+        return reduced.expand(local.choices) if local.choices is not None and local.cost < cutoff else None
 
     def _cut_and_probe(self) -> bool:
         closed = self._cut()

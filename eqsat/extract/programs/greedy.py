@@ -11,13 +11,13 @@ first label earlier, which keeps the program acyclic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
 import numpy as np
 
-from eqsat.extract.cost import HOST, copies, needed, program_cost
+from eqsat.extract.cost import HOST, copies, needed, program_cost, readers
 from eqsat.extract.problem import Choice, Problem
 
 INF = float("inf")
@@ -27,21 +27,14 @@ PRECISE = 2.0**40
 
 They double with each residual connection, and beyond some 2**50 the cost of an e-node vanishes in their rounding.
 """
-MOST_ITEMS = 5_000_000
-"""Items of all labels that are sets. On a chain of n classes they are n² / 2."""
+MOST_ITEMS = 100_000_000
+"""Items of all labels that are sets, of 4 bytes each. On a chain of n classes they are n² / 2."""
 
 
 def greedy(problem: Problem) -> dict[int, Choice] | None:
     """The best of the greedy programs, children first; None if none was found."""
-    best: tuple[float, dict[int, Choice]] | None = None
     for guide in _within_budgets(problem):
-        for labels in (_tree_labels, _set_labels):
-            choices = _assemble(guide, labels)
-            if choices is None or not _keeps_budgets(problem, choices):
-                continue
-            cost = program_cost(problem, choices)
-            if best is None or cost < best[0]:
-                best = cost, choices
+        best = _best(problem, guide)
         if best is not None:
             return best[1]
     return None
@@ -55,13 +48,21 @@ def guided(problem: Problem, share: np.ndarray) -> tuple[float, dict[int, Choice
         share: Shape (nodes, targets), from 0 to 1: use in a solution that need not be a program.
     """
     cost = np.where(np.isfinite(problem.cost), problem.cost * (1.0 - np.clip(share, 0.0, 1.0)), INF)
+    return _best(problem, replace(problem, cost=cost))
+
+
+def _best(problem: Problem, guide: Problem) -> tuple[float, dict[int, Choice]] | None:
+    """The best program that the labels of a guide lead to, and its cost; a guide is the problem with other costs."""
     best: tuple[float, dict[int, Choice]] | None = None
-    for labels in (_tree_labels, _set_labels):
-        choices = _assemble(replace(problem, cost=cost), labels)
-        if choices is not None and _keeps_budgets(problem, choices):
-            price = program_cost(problem, choices)
-            if best is None or price < best[0]:
-                best = price, choices
+    for find_labels in (_tree_labels, _set_labels):
+        labels = find_labels(guide)
+        for build in (_assemble, _read_off) if labels is not None else ():
+            choices = build(guide, labels)
+            if choices is None or not _keeps_budgets(problem, choices):
+                continue
+            cost = program_cost(problem, choices)
+            if best is None or cost < best[0]:
+                best = cost, choices
     return best
 
 
@@ -93,8 +94,9 @@ class Labels:
     Attributes:
         held: ``held[c][d]``: to have class c in the memory of d, ``inf`` if impossible.
         rank: Per class its place in the order, -1 without label.
-        paid: What a label consists of, by (class, target), if it is a set: costs by key, of which ``key // width`` is
-            the class.
+        source: ``source[c][d]``: the e-node that computes it there, or ``-1 - e`` if it is copied from the memory of e.
+        paid: What a label consists of, by (class, target), if it is a set: keys; ``key // width`` is the class.
+        price: Per key its cost.
         width: Keys per class.
     """
 
@@ -102,8 +104,27 @@ class Labels:
         targets = len(problem.targets)
         self.held = [[INF] * targets for _ in range(problem.classes)]
         self.rank = [-1] * problem.classes
-        self.paid: dict[tuple[int, int], dict[int, float]] | None = None
+        self.source = [[0] * targets for _ in range(problem.classes)]
+        self.paid: dict[tuple[int, int], np.ndarray] | None = None
         self.width = 3 * targets
+        self.price = np.zeros(0)
+        self._last = np.zeros(0, dtype=np.int32)
+
+    def set_up(self, classes: int) -> dict[tuple[int, int], np.ndarray]:
+        """Let the labels be sets."""
+        self.price = np.zeros(classes * self.width)
+        self._last = np.zeros(classes * self.width, dtype=np.int32)
+        self.paid = {}
+        return self.paid
+
+    def union(self, sets: Sequence[np.ndarray]) -> np.ndarray:
+        """The keys of some sets, each once."""
+        if len(sets) < 2:
+            return sets[0] if sets else np.zeros(0, dtype=np.int32)
+        keys = np.concatenate(sets)
+        places = np.arange(len(keys), dtype=np.int32)
+        self._last[keys] = places
+        return keys[self._last[keys] == places]
 
 
 class Queue:
@@ -151,32 +172,33 @@ def _added_labels(problem: Problem, together: Callable[[Iterable[float]], float]
     """Labels of the own cost of an e-node and that of its inputs together; None if one exceeds the limit."""
     labels = Labels(problem)
     queue = Queue(problem)
-    heap: list[tuple[float, int, int]] = []
+    heap: list[tuple[float, int, int, int]] = []
     for node, children in enumerate(problem.children):
         if not children:
             for target, cost in enumerate(queue.cost[node]):
                 if cost < INF:
-                    heappush(heap, (cost, queue.klass[node], target))
+                    heappush(heap, (cost, queue.klass[node], target, node))
     order = 0
     while heap:
-        value, klass, target = heappop(heap)
+        value, klass, target, source = heappop(heap)
         held = labels.held[klass]
         if held[target] < INF:
             continue
         held[target] = value
+        labels.source[klass][target] = source
         if labels.rank[klass] < 0:
             labels.rank[klass] = order
             order += 1
         for other, cost in queue.arrivals(klass, target):
             if value + cost < held[other]:
-                heappush(heap, (value + cost, klass, other))
+                heappush(heap, (value + cost, klass, other, -1 - target))
         for node in queue.completed(klass, target):
             reader = queue.klass[node]
             if labels.held[reader][target] == INF:
                 below = together([labels.held[k][target] for k in problem.children[node]])
                 if below > limit:
                     return None
-                heappush(heap, (queue.cost[node][target] + below, reader, target))
+                heappush(heap, (queue.cost[node][target] + below, reader, target, node))
     return labels
 
 
@@ -188,30 +210,33 @@ def _set_labels(problem: Problem) -> Labels | None:
     targets = queue.targets
     # Computing class c on d has a key, and so have copies from and to d.
     width = labels.width
-    paid = labels.paid = {}
+    paid = labels.set_up(problem.classes)
     heap: list[tuple[float, int, int, int]] = []
-    waiting: list[dict[int, float]] = []
+    waiting: list[tuple[np.ndarray, int, float, int]] = []
 
-    def offer(klass: int, target: int, items: dict[int, float]) -> None:
+    def offer(klass: int, target: int, below: np.ndarray, key: int, cost: float, source: int) -> None:
         if labels.held[klass][target] == INF:
-            heappush(heap, (sum(items.values()), klass, target, len(waiting)))
-            waiting.append(items)
+            heappush(heap, (float(labels.price[below].sum()) + cost, klass, target, len(waiting)))
+            waiting.append((below, key, cost, source))
 
+    nothing = np.zeros(0, dtype=np.int32)
     for node, children in enumerate(problem.children):
         if not children:
             for target, cost in enumerate(queue.cost[node]):
                 if cost < INF:
                     klass = queue.klass[node]
-                    offer(klass, target, {klass * width + target: cost})
+                    offer(klass, target, nothing, klass * width + target, cost, node)
     order = 0
     while heap:
         value, klass, target, which = heappop(heap)
-        items, waiting[which] = waiting[which], {}
+        (below, key, cost, source), waiting[which] = waiting[which], (nothing, 0, 0.0, 0)
         if labels.held[klass][target] < INF:
             continue
         labels.held[klass][target] = value
-        paid[klass, target] = items
-        left -= len(items)
+        labels.source[klass][target] = source
+        labels.price[key] = cost
+        paid[klass, target] = np.append(below, np.int32(key))
+        left -= len(below) + 1
         if left < 0:
             return None
         if labels.rank[klass] < 0:
@@ -220,23 +245,39 @@ def _set_labels(problem: Problem) -> Labels | None:
         for other, cost in queue.arrivals(klass, target):
             if cost < INF:
                 key = klass * width + targets + (targets + target if other == HOST else other)
-                offer(klass, other, {**items, key: cost})
+                offer(klass, other, paid[klass, target], key, cost, -1 - target)
         for node in queue.completed(klass, target):
             reader = queue.klass[node]
-            if labels.held[reader][target] < INF:
-                continue
-            merged: dict[int, float] = {}
-            for child in problem.children[node]:
-                merged.update(paid[child, target])
-            merged[reader * width + target] = queue.cost[node][target]
-            offer(reader, target, merged)
+            if labels.held[reader][target] == INF:
+                merged = labels.union([paid[child, target] for child in problem.children[node]])
+                offer(reader, target, merged, reader * width + target, queue.cost[node][target], node)
     return labels
 
 
-def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None]) -> dict[int, Choice] | None:
-    labels = find_labels(problem)
-    if labels is None:
-        return None
+def _read_off(problem: Problem, labels: Labels) -> dict[int, Choice] | None:
+    """The program that the labels of the roots stand for; a class is computed where its first reader has it from."""
+    choices: dict[int, Choice] = {}
+    waiting = [(root, HOST) for root in problem.roots]
+    for klass, target in waiting:
+        if klass in choices:
+            continue
+        if labels.held[klass][target] == INF:
+            return None
+        while (source := labels.source[klass][target]) < 0:
+            target = -1 - source
+        choices[klass] = Choice(source, target)
+        waiting += [(child, target) for child in problem.children[source]]
+    choices = needed(problem, choices) or {}
+    return choices if choices and _can_copy(problem, choices) else None
+
+
+def _can_copy(problem: Problem, choices: Mapping[int, Choice]) -> bool:
+    read = readers(problem, choices)
+    return all(copies(problem, c, choice.target, read[c]) < INF for c, choice in choices.items())
+
+
+def _assemble(problem: Problem, labels: Labels) -> dict[int, Choice] | None:
+    """A program from the roots downwards: for each class the e-node that adds least to what is computed already."""
     rank = labels.rank
     options: list[list[int]] = [[] for _ in range(problem.classes)]
     for node, klass in enumerate(problem.node_class.tolist()):
@@ -244,11 +285,13 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None])
     cost = problem.cost.tolist()
     copy_in = problem.copy_in.tolist()
     wanted: dict[int, set[int]] = {}
+    is_open = np.ones(problem.classes, dtype=bool)
     heap: list[tuple[int, int]] = []
 
     def want(klass: int, target: int) -> None:
         if klass not in wanted:
             wanted[klass] = set()
+            is_open[klass] = False
             heappush(heap, (-rank[klass], klass))
         wanted[klass].add(target)
 
@@ -269,7 +312,7 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None])
                 total = own + moved[target]
                 if total == INF or (best is not None and total >= best[0]):
                     continue
-                total += _of_inputs(labels, children, target, wanted, copy_in)
+                total += _of_inputs(labels, children, target, wanted, is_open, copy_in)
                 if total < INF and (best is None or total < best[0]):
                     best = total, Choice(node, target)
         if best is None:
@@ -281,11 +324,16 @@ def _assemble(problem: Problem, find_labels: Callable[[Problem], Labels | None])
 
 
 def _of_inputs(
-    labels: Labels, children: tuple[int, ...], target: int, wanted: dict[int, set[int]], copy_in: list[list[float]]
+    labels: Labels,
+    children: tuple[int, ...],
+    target: int,
+    wanted: dict[int, set[int]],
+    is_open: np.ndarray,
+    copy_in: list[list[float]],
 ) -> float:
     """The cost of the inputs of an e-node, if inputs that others compute anyway cost at most their copy."""
     total = 0.0
-    merged: dict[int, float] = {}
+    sets = []
     for k in children:
         if k in wanted:
             if target not in wanted[k]:
@@ -293,5 +341,8 @@ def _of_inputs(
         elif labels.held[k][target] == INF or labels.paid is None:
             total += labels.held[k][target]
         else:
-            merged.update(labels.paid[k, target])
-    return total + sum(value for key, value in merged.items() if key // labels.width not in wanted)
+            sets.append(labels.paid[k, target])
+    if sets:
+        keys = labels.union(sets)
+        total += float(labels.price[keys[is_open[keys // labels.width]]].sum())
+    return total

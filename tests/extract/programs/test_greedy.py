@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from eqsat.extract.cost import check, program_cost
 from eqsat.extract.problem import Problem
-from eqsat.extract.programs.greedy import _assemble, _set_labels, _tree_labels, greedy, guided
+from eqsat.extract.programs.greedy import _assemble, _read_off, _set_labels, _tree_labels, greedy, guided
 from eqsat.extract.solve import solve
 from tests.extract.networks import residual_network
 from tests.extract.oracle import cost, optimum, programs, random_problem
@@ -129,6 +131,29 @@ def test_sets_that_would_take_too_much_memory_are_left_out(monkeypatch: pytest.M
 def test_costs_that_vanish_in_the_rounding_of_shared_work_do_not_guide() -> None:
     """With 60 residual connections the cost of the shared work is some 2 ** 60 times that of an e-node."""
     problem, _ = residual_network(60)
-    by_trees, by_sets = (_assemble(problem, labels) for labels in (_tree_labels, _set_labels))
+    trees, sets = _tree_labels(problem), _set_labels(problem)
+    assert trees is not None and sets is not None
+    by_trees, by_sets = _assemble(problem, trees), _assemble(problem, sets)
     assert by_trees is not None and by_sets is not None
     assert program_cost(problem, by_trees) <= 1.05 * program_cost(problem, by_sets)
+
+
+def test_programs_read_off_labels_are_programs() -> None:
+    for seed in range(300):
+        problem = replace(random_problem(seed), budgets=())
+        for find in (_tree_labels, _set_labels):
+            labels = find(problem)
+            chosen = None if labels is None else _read_off(problem, labels)
+            if chosen is not None:
+                check(problem, chosen)
+
+
+def test_labels_as_sets_give_their_program() -> None:
+    """The label of a root that is a set is the cost of the program that it stands for, on one target."""
+    problem = residual_chain(12)
+    labels = _set_labels(problem)
+    assert labels is not None
+    chosen = _read_off(problem, labels)
+    assert chosen is not None
+    (root,) = problem.roots
+    assert program_cost(problem, chosen) == pytest.approx(labels.held[root][0], rel=1e-9)
