@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test report-test clean
+.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test report-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,11 +33,11 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## optimize ResNet-50 for dnnl + cpu, run it, compare with ONNX Runtime
 	$(BIN)/python -m benchmarks.demo
 
-test: $(STAMP)  ## all tests
+test: $(STAMP)  ## the tests, without those that take more than some seconds
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-quick: $(STAMP)  ## the tests that take less than some seconds each
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow and not heavy'
+slow: $(STAMP)  ## those that take more than some seconds
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'slow and not heavy'
 
 lint: $(STAMP)  ## ruff and pyright
 	$(BIN)/ruff check .
@@ -58,7 +58,7 @@ ort-loads: $(STAMP)  ## what ONNX Runtime ran it runs when optimized: all of onn
 c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.test
 	$(BIN)/python -m tests.codegen
 
-check-rules: $(STAMP)  ## what `make test` has in short: rules on many more instances, more random graphs, more networks
+check-rules: $(STAMP)  ## what `make slow` has in short: rules on many more instances, more random graphs, more networks
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
 
 # About half an hour on two idle cores. Stopped and started again it goes on where it was, unless a source has changed.

@@ -241,6 +241,7 @@ class TestFolder:
         assert tree(tmp_path / "new") == {"a": b"new", "theirs": b"theirs"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     """The signal comes while the command writes."""

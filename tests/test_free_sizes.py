@@ -91,6 +91,7 @@ def _right_at_all_sizes(model: onnx.ModelProto, result: eqsat.Result, path: Path
     assert executed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("objective", ["best", "worst", "random"])
 def test_every_program_is_right_at_every_size(name: str, objective: Literal["best", "worst", "random"], tmp_path: Path):

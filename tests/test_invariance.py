@@ -45,6 +45,7 @@ def outcome(model, rules=None):
     return result.cost, result.run(arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [*range(1, 4), *(pytest.param(s, marks=pytest.mark.heavy) for s in (0, *range(4, 24)))]
 )

@@ -68,6 +68,7 @@ def _kinds(model: str, **options: object) -> Counter[str]:
     return Counter(node.op_type for scope in scopes for node in scope if not node.domain and node.op_type != "Constant")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYER_NORMS)
 @pytest.mark.parametrize("affine", [True, False])
 def test_layer_normalization(name: str, affine: bool) -> None:
@@ -83,6 +84,7 @@ def test_layer_normalization_with_its_affine_map(name: str) -> None:
     assert _kinds(model) == {"LayerNormalization": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [["dnnl"], []])
 def test_two_spellings_have_one_cost_and_one_partition(targets: list[str]) -> None:
     outcomes = set()
@@ -226,6 +228,7 @@ def _attention(scaled: str, keys: str, mask: str, softmax: str) -> str:
         => (float[2, 4, 6, 8] y) {constants} {{ {body} {MASKS[mask]} {SOFTMAX[softmax]} y = MatMul(p, v) }}"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("softmax", SOFTMAX)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("keys", KEYS)

@@ -16,6 +16,7 @@ SMALL = [path for path in QUANTIZED if path.stem.startswith(("tiny_ae", "tiny_ds
 TARGETS = ([], ["dnnl"], ["ethos_n"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", GRAPHS)
 def test_random_graphs(seed: int) -> None:
     report = Search.of(generate(seed), TARGETS[seed % len(TARGETS)]).audit(2)

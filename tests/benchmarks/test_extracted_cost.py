@@ -23,6 +23,7 @@ def test_golden_costs_are_complete() -> None:
     assert ways <= {tuple(sorted(WAYS))} or ways <= {tuple(sorted(GREEDY))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
 def test_costs(case: extracted_cost.Case) -> None:
     """Of the input, the baselines and, where it has a golden value, eqsat."""

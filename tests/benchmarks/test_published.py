@@ -55,6 +55,7 @@ NETWORKS = {
 """Regions and operators on the host, from TVM 0.27."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NETWORKS if n not in ("bvlc_alexnet", "vgg19", "zfnet512")])
 def test_networks(name: str) -> None:
     found = baseline.partition(load(light(name)), _costs(TVM_PATTERNS), "relax", split_biases=True)

@@ -44,6 +44,7 @@ def test_table_without_writing(capsys: Capture) -> None:
     assert out.rstrip().endswith("nothing is written without -o: `eqsat targets calibrate c -o my_c.target`")
 
 
+@pytest.mark.slow
 def test_a_file_for_everything_else(capsys: Capture) -> None:
     assert main(["targets", "calibrate", "c", "--quick", "-o", "mine.target"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("saved     mine.target")

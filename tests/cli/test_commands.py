@@ -233,6 +233,7 @@ def eqsat_in_shell(command: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_commands_are_parts_of_a_pipe() -> None:
     done = eqsat_in_shell("eqsat optimize - -o - < net.onnx | eqsat run - -i xy.npz -o out.npz")
     assert done.returncode == 0, done.stderr

@@ -74,6 +74,7 @@ def test_what_is_printed(number: int, model: Path, tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.rglob(PLANTED))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
 @pytest.mark.parametrize("number", [1, 9, *(pytest.param(n, marks=pytest.mark.heavy) for n in (7, 10))])
 def test_on_a_terminal(number: int, model: Path, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_json_is_the_report(capsys: Capture) -> None:
     assert found["samples"] == 6
 
 
+@pytest.mark.slow
 def test_modes_and_options(capsys: Capture) -> None:
     given = ["quantize", "net.onnx", "-c", "samples.npz", "-q", "-o", "q.onnx"]
     assert main([*given, "--simulate"]) == 0

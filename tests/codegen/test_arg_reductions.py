@@ -35,6 +35,7 @@ def _expected(name: str, x: np.ndarray, axis: int, last: bool) -> np.ndarray:
     return x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis) if last else find(x, axis=axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ALL, ids=[isa.name for isa in ALL])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])

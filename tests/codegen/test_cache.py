@@ -137,6 +137,7 @@ def _another(library: Path) -> None:
     found.replace(library)
 
 
+@pytest.mark.slow
 def test_what_is_not_whole_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, one for all kinds of damage: the wrong answer is a signal."""
     damages = (_cut, _empty, _change, _foreign, _folder, _dangling, _another)

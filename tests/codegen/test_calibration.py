@@ -84,6 +84,7 @@ def test_every_number_of_the_families_is_measured(kernels: list[KernelInfo]):
 # ---- fitting -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_are_found_again(kernels: list[KernelInfo]):
     """A machine whose products are three times as fast, whose memory is half as fast, and so on."""
     factors = {
@@ -101,6 +102,7 @@ def test_numbers_are_found_again(kernels: list[KernelInfo]):
         assert values[name] == pytest.approx(1, rel=0.25), name  # some matter little beside others
 
 
+@pytest.mark.slow
 def test_noise_and_outliers_do_not_decide(kernels: list[KernelInfo]):
     measured = timed(kernels, changed(TEXT, {"dense_rate": 2.0}), noise=0.2)
     measured[::25] = [(k, seconds * 20) for k, seconds in measured[::25]]
@@ -117,11 +119,13 @@ def test_what_nothing_is_measured_of_stays(kernels: list[KernelInfo]):
     assert names.isdisjoint({"table_rate", "loop_rate", "row", "peak int8", "peak int64"})
 
 
+@pytest.mark.slow
 def test_the_same_each_time(kernels: list[KernelInfo]):
     measured = timed(kernels[::3], changed(TEXT, {"far": 0.7}), noise=0.3)
     assert calibrated(HOST, TEXT, measured).text == calibrated(HOST, TEXT, measured).text
 
 
+@pytest.mark.slow
 def test_only_numbers_change(kernels: list[KernelInfo]):
     found = calibrated(HOST, TEXT, timed(kernels, TEXT, noise=0.3))
     back = rewritten(found.text, {})
@@ -137,6 +141,7 @@ def _without_numbers(line: str) -> str:
     return "".join(c for c in line if not (c.isdigit() or c in ".e-"))
 
 
+@pytest.mark.slow
 def test_the_file_can_be_used(kernels: list[KernelInfo], tmp_path: Path):
     path = tmp_path / "mine.target"
     path.write_text(calibrated(HOST, TEXT, timed(kernels, TEXT, noise=0.5)).text, "utf-8")

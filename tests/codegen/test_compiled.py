@@ -242,6 +242,7 @@ def test_runs_of_a_result_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(y, np.abs(A))
 
 
+@pytest.mark.slow
 def test_a_second_process_does_not_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
     script = (

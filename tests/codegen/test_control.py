@@ -291,6 +291,7 @@ def check(how: str) -> None:
             close(f"{run.name}: {y.name}", array, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["native", "quick"])
 def test_values(how: str):
     check(how)

@@ -21,6 +21,7 @@ EVERY = 42
 """One case in so many is run here."""
 
 
+@pytest.mark.slow
 def test_expected_cases_pass():
     chosen = conformance.expected()[5::EVERY]
     outcomes = conformance.batch(chosen)
@@ -53,6 +54,7 @@ def test_outcomes_are_kept_until_a_source_changes(tmp_path: Path, monkeypatch: p
     assert file.read_text(encoding="utf-8") == "another program\n"
 
 
+@pytest.mark.slow
 def test_a_wrong_result_fails():
     ready = nodes.prepare("test_add", "sum", WAYS["native"].isas)
     (found,) = nodes.results(nodes.compiled([ready], WAYS["native"]), [ready], WAYS["native"]).values()

@@ -103,6 +103,7 @@ def build(folder: Path, *sources: str, flags: tuple[str, ...] = ()) -> subproces
 FILES = ("model.c", "model_weights.c", "model_dnnl.c", "model_example.c", "main.c")
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_the_folder_under_sanitizers(tmp_path: Path) -> None:
     write_program(small().model, tmp_path, isas=[])
@@ -112,6 +113,7 @@ def test_the_folder_under_sanitizers(tmp_path: Path) -> None:
     assert done.stdout.count("PASSED") == 2
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_the_folder_with_cmake(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
@@ -210,6 +212,7 @@ NETWORKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_agree_with_numpy(name: str) -> None:

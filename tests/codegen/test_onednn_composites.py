@@ -52,6 +52,7 @@ def regions_of(composite: Composite, seed: int) -> Regions:
     return regions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("composite", DNNL, ids=lambda c: c.name)
 def test_every_clause_agrees_with_numpy(composite: Composite) -> None:
     made = assert_same(regions_of(composite, seed=1))

@@ -217,6 +217,7 @@ def test_unfit_inputs(inputs: dict, message: str) -> None:
         CModel(load(SMALL)).run(inputs)
 
 
+@pytest.mark.slow
 def test_same_text_in_any_process(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom eqsat.codegen.generate import generate\nfrom eqsat.model.load import load\n"

@@ -16,6 +16,7 @@ def test_random_graphs_agree_with_the_executor():
     assert ran >= 11
 
 
+@pytest.mark.slow
 def test_networks_inside_of_control_flow():
     """Branches, loops and scans; in 24 and 27 the branches captured values in different orders."""
     ran, wrong = graphs.failures([*range(8), 24, 27], kind="bodies")

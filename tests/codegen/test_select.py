@@ -410,6 +410,7 @@ def test_unknown_operators_are_still_reported() -> None:
         generate(load(text), isas=())
 
 
+@pytest.mark.slow
 def test_the_same_text_each_time(tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.onnx" for name in ("inception", "quantized")]
     for path in paths:

@@ -113,6 +113,7 @@ def given(model: ir.Model, seed: int = 0, **dims: int) -> dict[str, Any]:
     return complete_inputs(model, {k: v for k, v in values.items() if k in names}, dims=dims, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.usefixtures("all_shared")
 def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
@@ -283,6 +284,7 @@ def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield request.param
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_shared")
 def test_models_in_c_share_a_pool_without_races(tmp_path: Path, sanitizer: str) -> None:
     x = eqsat.input("x", (1, 8, 14, 14))

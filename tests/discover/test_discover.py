@@ -46,6 +46,7 @@ def test_a_difference_at_a_single_number_is_seen() -> None:
     assert "x" not in {pair.right.text for pair in found if pair.left.text.startswith("Mul(Sqrt")}
 
 
+@pytest.mark.slow
 def test_what_was_removed_is_found_again() -> None:
     """Without any rules, the rules about the operators are found, each in its numerics class."""
     found = discover_rules(["Relu", "Neg", "Abs", "Max"], size=2, constants=[0.0], default_rules=False)
@@ -59,6 +60,7 @@ def test_what_was_removed_is_found_again() -> None:
     assert numerics["max_of_neg"] == "real"
 
 
+@pytest.mark.slow
 def test_found_rules_hold_and_none_implies_another(tmp_path: Path) -> None:
     found = discover_rules(["Min", "Max", "Neg"], size=2, constants=[], default_rules=False)
     path = tmp_path / "found.rules"
@@ -74,6 +76,7 @@ def test_found_rules_hold_and_none_implies_another(tmp_path: Path) -> None:
     assert again.implied == again.equal
 
 
+@pytest.mark.slow
 def test_truth_values_and_integers() -> None:
     found = discover_rules(["And", "Or", "Not"], size=2, dtype="bool", default_rules=False)
     assert {"And(x, Or(x, y))  =>  x", "Not(Not(x))  =>  x"} <= set(texts(found))
@@ -88,6 +91,7 @@ def test_known_rules_join_pairs() -> None:
     assert not_implied(pairs, [], ir.DataType.FLOAT) == pairs
 
 
+@pytest.mark.slow
 def test_a_model_gives_the_operators_and_the_order() -> None:
     x = eqsat.input("x", (4,))
     y = eqsat.input("y", (4,))
@@ -105,6 +109,7 @@ def test_a_model_gives_the_operators_and_the_order() -> None:
     assert better.cost < eqsat.optimize(model, default_rules=False).cost
 
 
+@pytest.mark.slow
 def test_the_same_each_time() -> None:
     runs = {discover_rules(["Min", "Abs", "Relu"], size=2, seed=3).text for _ in range(2)}
     assert len(runs) == 1
@@ -127,6 +132,7 @@ def test_arguments(arguments: dict[str, object], message: str) -> None:
         discover_rules(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_command(tmp_path: Path) -> None:
     path = tmp_path / "found.rules"
     run = CliRunner().invoke(cli, ["rules", "discover", "--ops", "Floor,Ceil", "--constants", "", "-o", str(path)])

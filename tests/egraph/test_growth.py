@@ -53,6 +53,7 @@ def test_rounds_do_not_depend_on_depth(searches: dict[int, Search]) -> None:
     assert rounds[48] == rounds[4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_are_solved_and_compute_the_same(name: str) -> None:
     model = CHAINS[name](3)

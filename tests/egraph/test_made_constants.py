@@ -33,6 +33,7 @@ def agree(result: eqsat.Result, x: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_doubling_and_halving_does_not_run_away(name: str) -> None:
     kind = TYPES[name]

@@ -30,6 +30,7 @@ def wide(op: str, count: int, attributes: str = "") -> ir.Model:
     return model("\n".join(lines), "float[4] x", "float[4] out" if not attributes else "float out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "attributes"), [("Sum", ""), ("Max", ""), ("Min", ""), ("Mean", ""), ("Concat", "<axis = 0>")]
 )
@@ -75,6 +76,7 @@ def test_arities_that_rules_build_are_bounded() -> None:
     assert max(c.inputs for c in saturation.vocabulary.constructors.values()) == MOST_OPERANDS
 
 
+@pytest.mark.slow
 def test_several_rests_in_one_pattern_have_few_clauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "MOST_CHOICES", 64)
     graph = wide("Max", MOST_OPERANDS)

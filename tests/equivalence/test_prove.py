@@ -165,6 +165,7 @@ def test_a_changed_weight_is_found_in_its_layer(layer: int, folded: bool) -> Non
     assert (found.places[0].first, found.places[0].second) == (f"conv_{layer}", f"conv_{layer}")
 
 
+@pytest.mark.slow
 def test_a_weight_that_changed_by_less_than_the_tolerance_is_not_proven() -> None:
     def change(i: int, found: dict[str, np.ndarray]) -> None:
         found["weight"][3, 1, 0, 2] += 2e-5 * (i == 1)

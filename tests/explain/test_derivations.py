@@ -101,6 +101,7 @@ class Replay:
                 np.testing.assert_allclose(part[0], expected[0], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", (None, "dnnl", "ethos_n", "ccompiler"))
 @pytest.mark.parametrize("case", CASES)
 def test_replayed_derivations_compute_their_classes(case: str, target: str | None) -> None:

@@ -58,6 +58,7 @@ def test_launch_costs_are_part_of_the_optimum(block: int) -> None:
         agrees_with_enumeration(launch_problem(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(5))
 def test_parts_give_the_optimum_of_the_whole(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     several = 0
@@ -118,6 +119,7 @@ def test_out_of_time_leaves_a_program_and_a_valid_bound() -> None:
     assert 0 < unlucky.gap < 1
 
 
+@pytest.mark.slow
 def test_a_busy_machine_finds_the_same_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work ends the search, wherever the time goes."""
     problem, host = residual_network(12, host_only=0.4, targets=3, branches=2, seed=3)
@@ -254,6 +256,7 @@ def test_a_tensor_and_its_quantized_form_under_a_budget(share: float) -> None:
     assert solution.stop_reason == "optimal"
 
 
+@pytest.mark.slow
 def test_a_larger_budget_costs_no_more() -> None:
     costs = [solve(quantized_network(8, share=share)[0]).cost for share in (0.0, 0.2, 0.4, 0.8, 1.1)]
     assert costs == sorted(costs, reverse=True)

@@ -60,6 +60,7 @@ def test_generator_is_deterministic():
         )
 
 
+@pytest.mark.slow
 def test_all_dimensions_are_drawn():
     """Types, opsets, ranks, empty tensors, control flow, strings, several outputs: whatever a graph may have."""
     cases = [generate_case(seed) for seed in (*range(200), *RARE)]
@@ -76,6 +77,7 @@ def test_all_dimensions_are_drawn():
     assert any(names & {t.name for t in graph.initializer} for names, graph in outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", ["audit", "verification", "judge"])
 def test_a_wrong_rule_is_caught_and_shrunk(net, tmp_path, monkeypatch):
     """Each net must be able to catch something: negation does not distribute over Relu."""

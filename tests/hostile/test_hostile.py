@@ -24,6 +24,7 @@ def _run(names: tuple[str, ...]) -> None:
     assert f"{len(cases(names))} cases, 0 wrong" in done.stdout
 
 
+@pytest.mark.slow
 def test_short() -> None:
     assert {case.name for case in cases(SHORT)} >= set(SHORT)
     _run(SHORT)

@@ -121,6 +121,7 @@ TAKEN = {
 """Files that are none of a rule's business to refuse: what cannot be computed does not hold."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     content, word = REFUSED[name]
@@ -134,6 +135,7 @@ def test_refused(name: str) -> None:
     assert not outcome.left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TAKEN)
 def test_taken(name: str) -> None:
     outcome = run(TAKEN[name].encode(), ".rules")

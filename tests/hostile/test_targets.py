@@ -73,6 +73,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     content, word = REFUSED[name]
@@ -86,6 +87,7 @@ def test_refused(name: str) -> None:
     assert not outcome.left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TAKEN)
 def test_taken(name: str) -> None:
     outcome = run(TAKEN[name].encode(), ".target")

@@ -62,6 +62,7 @@ def test_light_networks_as_they_are(name: str) -> None:
     assert before - after <= spare
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shufflenet", "squeezenet", "resnet50"])
 def test_light_networks_compute_the_same(name: str, tmp_path: Path) -> None:
     original = light(name)

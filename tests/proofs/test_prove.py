@@ -21,6 +21,7 @@ def rule(text: str) -> Rule:
     return read_text(f"rule r : {text}").rules[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda r: r.name)
 def test_a_wrong_rule_is_not_proven(wrong: Rule) -> None:
     if wrong.name not in RIGHT_BUT_FOR_TYPES:
@@ -109,6 +110,7 @@ def test_integers_of_any_class_are_to_the_bit() -> None:
     assert not prove_every_rank(rule("real\n (x + y) / c  =>  x / c + y / c\n where x.dtype in integers")).proven
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -64,6 +64,7 @@ def test_no_worse_than_any_method_of_the_peer(name: str) -> None:
     assert_no_worse_than_peer(name, list(METHODS), "auto", CHOICE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", [0.1, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("name", ["conv", "conv_bias_relu", "conv_residual", "gemm"])
 def test_error_at_every_scale_of_the_input(name: str, std: float) -> None:

@@ -63,6 +63,7 @@ class Prepared:
 prepared = cache(Prepared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_random_programs_pay_for_what_they_round(name: str) -> None:
     given = prepared(name)
@@ -136,6 +137,7 @@ def _close(integers: np.ndarray, value: np.ndarray, tensor) -> bool:
     return float(np.sqrt(np.mean(error**2))) < 0.06 * float(np.sqrt(np.mean(value**2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["", "dnnl", "ethos_n"])
 @pytest.mark.parametrize("name", CASES)
 def test_random_programs_have_the_predicted_error(name: str, target: str) -> None:

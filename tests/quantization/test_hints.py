@@ -47,6 +47,7 @@ def integers(result: eqsat.Result) -> set[str]:
     return {v.dtype.name.lower() for v in values if v.dtype is not None and v.dtype.bitwidth == 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("option", ["int8", "uint8"])
 def test_a_hint_decides_for_what_is_connected(dtype: str, option: str) -> None:

@@ -23,6 +23,7 @@ def headless(name: str) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "budgets"),
     [

@@ -51,6 +51,7 @@ MODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "ethos_n"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -53,6 +53,7 @@ def test_relative_error_at_any_scale_of_the_input(std: float) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", [0.5, 4.0])
 def test_auto_is_the_most_accurate_of_all_methods(std: float) -> None:
     model = wide()
@@ -70,6 +71,7 @@ def test_a_normalisation_is_folded_before_it_is_rounded() -> None:
     assert result.actual["output"] > 35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
 def test_every_kind_of_range_and_integers(method, activation) -> None:
@@ -86,6 +88,7 @@ def test_every_kind_of_range_and_integers(method, activation) -> None:
 # ---- budgets --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wide", *(pytest.param(n, marks=pytest.mark.heavy) for n in NETWORKS)])
 def test_a_sweep_is_monotone(name: str) -> None:
     model = wide() if name == "wide" else NETWORKS[name]()
@@ -207,6 +210,7 @@ def test_reasons_for_floats() -> None:
 # ---- the result as a whole ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reports_and_files(tmp_path: Path) -> None:
     model = wide()
     data = samples(model, 4)

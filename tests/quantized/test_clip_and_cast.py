@@ -32,6 +32,7 @@ def wrong(name: str) -> Rule:
     return rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", WRONG)
 def test_the_obvious_rules_are_wrong(name: str, seed: int) -> None:
@@ -51,6 +52,7 @@ def test_the_obvious_rules_are_wrong(name: str, seed: int) -> None:
     assert "Cast<to=2>" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["cast_of_clipped_requantization", "signed_cast_of_clipped_requantization", "vacuous_clip"]
 )

@@ -312,6 +312,7 @@ EACH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), EACH)
 def test_it_becomes_an_integer_operator(name: str, variant: int) -> None:
     dtype, per_channel = VARIANTS[variant]

@@ -43,6 +43,7 @@ def cases(names: list[str]) -> list[Any]:
     return [pytest.param(*p, marks=pytest.mark.heavy if p in long else pytest.mark.slow) for p in pairs]
 
 
+@pytest.mark.slow
 @needs_files
 @pytest.mark.parametrize(("name", "target"), cases(FILES))
 def test_integers_throughout_and_onnx_runtimes_results(name: str, target: str) -> None:

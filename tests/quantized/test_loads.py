@@ -59,12 +59,14 @@ def saved(result: eqsat.QuantizationResult) -> bytes:
     return onnx_of(result.model).SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True], ids=["inside", "output"])
 @pytest.mark.parametrize("mode", MODES)
 def test_concatenations_of_several_scales(mode: str, last: bool) -> None:
     loads_and_agrees(concatenated(last), mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("path", [p for p in FLOATS if p.stem in ("tiny_ae", "tiny_dscnn")], ids=lambda p: p.stem)
 def test_shared_networks(path: Path, mode: str) -> None:

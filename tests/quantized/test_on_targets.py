@@ -25,6 +25,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_both_files(tmp_path: Path, network: str, target: str) -> None:

@@ -48,6 +48,7 @@ def checked(model: onnx.ModelProto, targets: tuple[str, ...], folder: Path, atol
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [(), ("dnnl",)], ids=["host", "dnnl"])
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("name", NETWORKS)

@@ -45,6 +45,7 @@ def kernels(result: Result) -> Counter[str]:
     return Counter(VIEWS.get(name, name) for region in result.regions for name in region.nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 @pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8], ids=["u8", "s8"])
 @pytest.mark.parametrize("network", NETWORKS)

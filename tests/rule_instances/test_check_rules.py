@@ -38,6 +38,7 @@ def test_a_difference_that_random_inputs_rarely_meet_is_found_and_its_place_is_s
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "where"),
     [
@@ -94,6 +95,7 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_repeats(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "check", str(mine)]) == 1
     out = capsys.readouterr().out

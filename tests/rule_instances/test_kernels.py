@@ -102,6 +102,7 @@ def missing_kernels(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_what_a_rule_introduces_has_a_kernel(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not missing_kernels(rule, monkeypatch)

@@ -31,6 +31,7 @@ def outcome_of(rule: Rule) -> Outcome:
     )
 
 
+@pytest.mark.slow
 @each_rule
 def test_both_sides_are_equal(rule: Rule) -> None:
     outcome = outcome_of(rule)

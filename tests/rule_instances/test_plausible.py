@@ -25,6 +25,7 @@ def test_wrong_rules_are_refuted(rule: Rule) -> None:
     assert found.kind != "value" or "elements differ, first [" in found.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", TRUE, ids=lambda rule: rule.name)
 def test_true_rules_are_not(rule: Rule) -> None:
     outcome = check_rule(rule, instances=40, pointed=True)

@@ -43,6 +43,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_it_fires_and_holds(name: str) -> None:
     (rule,) = read_text(f"rule r : exact{RULES[name]}").rules

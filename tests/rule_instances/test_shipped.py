@@ -18,6 +18,7 @@ INSTANCES, MORE = 12, 60
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
+@pytest.mark.slow
 @each_rule
 def test_both_sides_are_equal_and_every_clause_fires(rule: Rule) -> None:
     """One test, so that its instances are drawn and executed once, whichever worker runs it."""

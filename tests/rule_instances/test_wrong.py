@@ -23,6 +23,7 @@ def checked(rule: Rule, seed: int = 0, instances: int = 60) -> Outcome:
     return check_rule(rule, instances=instances, seed=seed, oracle=onnx_runtime)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_a_wrong_value_is_seen(name: str) -> None:
     outcome = checked(RULES[name])
@@ -51,6 +52,7 @@ def test_a_missing_condition_is_seen(name: str) -> None:
     assert f"rule {name} : {RULES[name].numerics} lacks a condition: " in str(outcome.mismatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTHING)
 def test_a_rule_that_never_fires_is_seen(name: str) -> None:
     outcome = checked(RULES[name])
@@ -85,6 +87,7 @@ def test_a_right_rule_passes_under_its_class_alone() -> None:
     assert not checked(read_text(text.format("exact")).rules[0]).holds
 
 
+@pytest.mark.slow
 def test_units_are_counted() -> None:
     """Of two halves, each truncated, the sum is one less than half of the sum."""
     conditions = "x.shape == y.shape, x.dtype == int32, y.dtype == int32, const(y), y.value == 1"

@@ -45,6 +45,7 @@ def test_what_is_said_stays(name: str) -> None:
     assert without_places(read_text(expected)) == without_places(read_text(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.name)
 def test_shipped_files_say_the_same_when_formatted(path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -67,6 +68,7 @@ def _comments(text: str) -> list[str]:
     return sorted(c.text.strip() for c in Source("", text).comments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.name)
 def test_shipped_rules_print_as_they_were_read(path) -> None:
     found = read_text(path.read_text(encoding="utf-8"), str(path))

@@ -57,6 +57,7 @@ def _reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     return bool(read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", [shipped_rules(), *([p] for p in sorted(targets_dir().glob("*.target")))], ids=str)
 def test_shipped_files_come_back_as_they_were(paths: list[Path]) -> None:
     files = read_files(paths)
@@ -183,6 +184,7 @@ def test_old_entries_go(folder: Path, rules: Path, monkeypatch: pytest.MonkeyPat
     assert not _reads(rules, monkeypatch)
 
 
+@pytest.mark.slow
 def test_processes_share_the_folder(folder: Path) -> None:
     found = "select_rules((), 'real', default_rules=True).rules"
     code = f"import eqsat; from eqsat.rules.selection import select_rules; print(len({found}))"
@@ -193,6 +195,7 @@ def test_processes_share_the_folder(folder: Path) -> None:
     assert all(len(path.name) == 64 for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_process_imports_only_what_its_model_needs(folder: Path) -> None:
     # Time is not asserted; what would cost it is.
     code = (

@@ -172,6 +172,7 @@ def test_a_mistake_has_one_message_with_its_place(text: str, message: str) -> No
         assert str(caught.value).startswith(f"my.rules:{line}:{column}:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

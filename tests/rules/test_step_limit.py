@@ -15,6 +15,7 @@ from eqsat.schema.types import TensorType
 from tests.rules.reading import expression
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -40,6 +41,7 @@ def test_what_is_moderate_is_computed() -> None:
     assert evaluate(expression("len([[0] * 900] * 1000)"), {}) == 1000
 
 
+@pytest.mark.slow
 def test_contents_of_a_constant_count_little() -> None:
     array = np.arange(4096, dtype=np.int64)
     facts = TensorFacts(TensorType(ir.DataType.INT64, (4096,)), array, True)
@@ -83,6 +85,7 @@ def test_commutative_operators_of_a_pattern_are_few() -> None:
         read_text(text(MOST_SWAPS + 1))
 
 
+@pytest.mark.slow
 def test_a_message_shows_the_part_of_a_long_line_that_is_meant() -> None:
     with pytest.raises(RuleError) as caught:
         read_text("rule r : exact  Relu(x) => " + "x + " * 50_000 + "Nothing(x)")

@@ -30,6 +30,7 @@ def _node(op: OpKey, attrs: Attrs) -> ir.Node:
     return ir.Node(op.domain, op.name, [], from_attrs(attrs, op))
 
 
+@pytest.mark.slow
 def test_all_node_cases_round_trip() -> None:
     for case in cases():
         if any(isinstance(v, GraphAttr) for _, v in case.attrs):

@@ -83,6 +83,7 @@ def float_operators(nodes: object) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_every_graph_in_every_mode(graph: str, mode: str) -> None:

@@ -180,6 +180,7 @@ def test_quantization_knows_declared_operators(files: tuple[Path, Path]) -> None
     assert np.abs(y - np.maximum(X @ W, 0) * 2).max() < 0.5
 
 
+@pytest.mark.slow
 def test_python_functions(tmp_path: Path) -> None:
     path = tmp_path / "ops.py"
     path.write_text(

@@ -86,6 +86,7 @@ def test_another_text_is_refused():
         rewritten(TEXT.replace("40e9", "x" * 12), {found[1]: 1.0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(targets_dir().glob("*.target")), ids=lambda p: p.stem)
 def test_shipped_files_survive(path: Path):
     """Written again in three digits, they say the same and are as long."""

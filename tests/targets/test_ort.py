@@ -180,6 +180,7 @@ def test_each_composite_is_tested() -> None:
     assert {c.name for c in load_host("ort").composites} == set(CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
 def test_written_operator(name: str, case: str, tmp_path: object) -> None:
     model = eqsat.graph(CASES[name][case]())
@@ -191,6 +192,7 @@ def test_written_operator(name: str, case: str, tmp_path: object) -> None:
     agrees(model, result, str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["convolution_relu", "skip_layer_normalization", "matrix_product", "multi_head_attention"]
 )

@@ -38,6 +38,7 @@ def becomes(source: onnx.ModelProto, op: str, folder: Path, *several: dict[str, 
     return next(n for n in result.model.graph if n.op_type == op)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["joined", "apart", "gates"])
 @pytest.mark.parametrize("order", ["icfo", "ifco", "iofc"])
 def test_an_lstm_in_a_scan(style: Any, order: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def test_a_zone_that_cannot_pay_is_dropped(seed: int, monkeypatch: pytest.Monkey
     assert found.cost == pytest.approx(min(cost(problem, chosen) for chosen in programs(problem)))
 
 
+@pytest.mark.slow
 def test_a_launch_that_cannot_pay_is_not_made() -> None:
     """A launch on oneDNN costs as much as a third of this network in C: fractions of it look cheap everywhere."""
     formulation = Search.of(onnx.load(SHARED / "tiny_dscnn.qdq_u8s8.onnx"), "dnnl", host="c").formulation

@@ -100,6 +100,7 @@ def residual_chain(length: int) -> Problem:
     return host_problem(2 * length + 1, rows, (2 * length,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10, 900, 10_000, pytest.param(40_000, marks=pytest.mark.heavy)])
 def test_labels_stay_finite_on_deep_networks(length: int) -> None:
     problem = residual_chain(length)

@@ -116,6 +116,7 @@ def _uses(name: str) -> list[tuple[str, ...]]:
     return every if count < 3 else every[:: count - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _CALLS)
 def test_each_subset_of_outputs(name: str, tmp_path: Path) -> None:
     for uses in _uses(name):

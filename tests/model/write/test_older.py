@@ -81,6 +81,7 @@ def _check(case: Case, folder: Path) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_oldest_spelling_computes_the_same(part: int, tmp_path: Path):
     wrong = [message for case in cases()[part::PARTS] if (message := _check(case, tmp_path))]
