@@ -160,6 +160,7 @@ class Program:
         gap: float = 0.0,
         start: np.ndarray | None = None,
         node_limit: int | None = None,
+        stop_at_better: bool = False,
     ) -> Outcome:
         """Solve by branch and cut.
 
@@ -168,6 +169,7 @@ class Program:
             gap: Relative gap at which to stop.
             start: Shape (columns,), a feasible point.
             node_limit: Limit on the search tree.
+            stop_at_better: Whether to stop soon after the first point that is better than the start.
         """
         self._set_integral(True)
         self._highs.setOptionValue("mip_rel_gap", gap)
@@ -178,7 +180,8 @@ class Program:
             solution.col_value = start.tolist()
             solution.value_valid = True
             self._highs.setSolution(solution)
-        return self._run(effort)
+        known = float(self.cost @ start) if stop_at_better and start is not None else -np.inf
+        return self._run(effort, known - 1e-6 * abs(known))
 
     def _set_integral(self, wanted: bool) -> None:
         if wanted != self._integral:
@@ -187,7 +190,7 @@ class Program:
             self._highs.changeColsIntegrality(len(kinds), columns, kinds)
             self._integral = wanted
 
-    def _run(self, effort: Effort | None) -> Outcome:
+    def _run(self, effort: Effort | None, enough: float = -np.inf) -> Outcome:
         if effort is not None and effort.is_over:
             return Outcome(None, np.inf, -np.inf, "limit")
         highs = self._highs
@@ -200,20 +203,29 @@ class Program:
         highs.setOptionValue("time_limit", seconds)
         highs.setOptionValue("simplex_iteration_limit", pivots)
 
+        done = False
+
+        def note(event: highspy.HighsCallbackEvent) -> None:
+            nonlocal done
+            done = done or event.data_out.objective_function_value < enough
+
         def check(event: highspy.HighsCallbackEvent) -> None:
             if effort is not None:
                 effort.spend(CHECK * highs.getNumNz())
-                if effort.work <= 0.0 and event.data_in is not None:
-                    event.data_in.user_interrupt = True
+            if event.data_in is not None:
+                # HiGHS keeps the answer of the last run.
+                event.data_in.user_interrupt = done or (effort is not None and effort.work <= 0.0)
 
         if effort is not None and self._integral:
             # HiGHS asks at the same points of its search in each run.
             highs.cbMipInterrupt.subscribe(check)
+            highs.cbMipImprovingSolution.subscribe(note)
         highs.run()
         highs.cbMipInterrupt.unsubscribe(check)
+        highs.cbMipImprovingSolution.unsubscribe(note)
         if effort is not None and not self._integral:
-            done = highs.getInfo().simplex_iteration_count
-            effort.spend(PIVOT * highs.getNumRow() * max(0, done) + ROUND * highs.getNumNz())
+            pivots = highs.getInfo().simplex_iteration_count
+            effort.spend(PIVOT * highs.getNumRow() * max(0, pivots) + ROUND * highs.getNumNz())
         status = highs.getModelStatus()
         if status in (_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible):
             return Outcome(None, np.inf, np.inf, "infeasible")

@@ -270,16 +270,19 @@ class Search:
     def _branch(self) -> bool:
         """Branch and cut, again as long as solutions add rows."""
         while not self.effort.is_over:
-            outcome = self.program.integer(self.effort, self.gap / 2, self._start())
+            # The launches of a better point are mostly more than the rows know: that is seen without its optimality.
+            hurried = len(self.problem.targets) > 1
+            outcome = self.program.integer(self.effort, self.gap / 2, self._start(), stop_at_better=hurried)
             if outcome.status == "infeasible":
                 # There is no better program than the incumbent, or no program.
                 self.best.raise_bound("branch", self.best.cost)
                 return True
             self.best.raise_bound("branch", outcome.bound / self.scale)
+            known = self.best.cost
             rows = 0 if outcome.x is None else self._consider("branch", outcome.x)
             if self.best.closed(self.gap):
                 return True
-            if not rows:
+            if not rows and self.best.cost == known:
                 return False
             # With a better incumbent, more columns can be dropped.
             if self._cut():
