@@ -56,7 +56,9 @@ def _best(problem: Problem, guide: Problem) -> tuple[float, dict[int, Choice]] |
     best: tuple[float, dict[int, Choice]] | None = None
     for find_labels in (_tree_labels, _set_labels):
         labels = find_labels(guide)
-        for build in (_assemble, _read_off) if labels is not None else ():
+        if labels is None:
+            continue
+        for build in (_assemble, _read_off):
             choices = build(guide, labels)
             if choices is None or not _keeps_budgets(problem, choices):
                 continue
