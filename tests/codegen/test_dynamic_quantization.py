@@ -1,0 +1,67 @@
+"""Quantization by the data's own range, in C beside ONNX Runtime: to the bit, for any range and readers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from eqsat.codegen.isa import PORTABLE, SCALAR
+from eqsat.codegen.runtime import CModel
+from eqsat.model.load import load
+
+SHAPES = [(), (1,), (7,), (3, 70), (2, 5, 9, 11), (128, 96)]
+
+
+def _model(shape: str, results: str = "uint8 y, float s, uint8 z") -> onnx.ModelProto:
+    dims = f"[{shape}]" if shape else ""
+    parts = dict(zip("ysz", (f"uint8{dims} y", "float s", "uint8 z"), strict=True))
+    outputs = ", ".join(parts[r.split()[1]] for r in results.split(", "))
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> g (float{dims} x) => ({outputs}) '
+        "{ y, s, z = DynamicQuantizeLinear(x) }"
+    )
+
+
+def _ranges(shape: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(len(shape))
+    normal = rng.standard_normal(shape).astype(np.float32)
+    kinds = [normal, np.abs(normal), -np.abs(normal), 0 * normal, normal * 1e-30, normal * 1e30, normal + 100]
+    return [np.asarray(kind, np.float32) for kind in (*kinds, np.full(shape, 3.5), np.full(shape, -0.0))]
+
+
+def _agree(model: onnx.ModelProto, compiled: CModel, x: np.ndarray) -> None:
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    found = compiled.run({"x": x})
+    for output, wanted in zip(model.graph.output, expected, strict=True):
+        np.testing.assert_array_equal(found[output.name], wanted, f"{output.name} of {x.shape}")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("scalar", [False, True])
+def test_values(shape: tuple[int, ...], scalar: bool) -> None:
+    model = _model(",".join(map(str, shape)))
+    isas, flags = ([PORTABLE, SCALAR], ("-DMODEL_SCALAR",)) if scalar else (None, ())
+    compiled = CModel(load(model), isas=isas, flags=flags)
+    for x in _ranges(shape):
+        _agree(model, compiled, x)
+
+
+@pytest.mark.parametrize("results", ["float s", "uint8 z", "uint8 y", "float s, uint8 z"])
+def test_only_some_results_are_read(results: str) -> None:
+    model = _model("4,33", results)
+    _agree(model, CModel(load(model)), _ranges((4, 33))[0])
+
+
+def test_it_runs_in_vectors() -> None:
+    kernels = CModel(load(_model("128,96"))).emitted.kernels
+    assert {"reducing vectors", "elementwise bytes"} <= {kernel.family for kernel in kernels}
+
+
+def test_a_free_size() -> None:
+    model = _model("N,40")
+    compiled = CModel(load(model), dims={"N": (1, 64)})
+    for n in (1, 7, 64):
+        for x in _ranges((n, 40)):
+            _agree(model, compiled, x)
