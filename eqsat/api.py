@@ -72,7 +72,7 @@ def load(
 
 
 @checks_arguments
-@within_bounds(lambda seconds: seconds + GRACE)
+@within_bounds(lambda seconds: 2 * seconds + GRACE)
 def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
@@ -95,6 +95,7 @@ def optimize(
     partition_functions: Mapping[str, PartitionFunction] | None = None,
     audit: bool = False,
     verify: bool = True,
+    prove: bool = False,
     trust: bool = False,
 ) -> Result:
     """Finds the cheapest equal program and its placement on host and accelerators.
@@ -131,6 +132,8 @@ def optimize(
         audit: Compute all that the e-graph holds for equal, and not only the result, see :meth:`Search.audit`; meant
             for models of up to some hundred operators.
         verify: Execute the result against the input; ``summary.verification`` gives the details.
+        prove: Prove by rules, from the two models alone, that the result equals the input, as :func:`prove` does;
+            ``summary.proof`` gives the answer. The proof has the time limit once more.
         trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
 
     Raises:
@@ -163,8 +166,15 @@ def optimize(
         report = search.audit()
         report.require(search.model.graph.name or "")
         result = search.extract(objective, seed, verify=verify)
-        return replace(result, summary=replace(result.summary, audit=report))
-    return search.extract(objective, seed, verify=verify)
+        result = replace(result, summary=replace(result.summary, audit=report))
+    else:
+        result = search.extract(objective, seed, verify=verify)
+    if prove:
+        from eqsat.equivalence.translation import prove_result
+
+        proof = prove_result(source, result.model, options, seed=seed, progress=progress)
+        result = replace(result, summary=replace(result.summary, proof=proof))
+    return result
 
 
 @checks_arguments

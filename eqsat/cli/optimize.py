@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 @click.option(
     "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
 )
+@click.option("--prove", is_flag=True, help="Prove by rules, from the two models alone, that the result equals MODEL.")
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
@@ -92,6 +93,7 @@ def optimize(
     seed: int,
     verify: bool,
     audit: bool,
+    prove: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -132,6 +134,7 @@ def optimize(
             progress=progress,
             audit=audit,
             verify=verify,
+            prove=prove,
         )
     summary = result.summary
     if report is not None:

@@ -288,6 +288,27 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelProof:
+    """Whether rules prove the result equal to the input, found from the two models alone.
+
+    Attributes:
+        verdict: ``"equal"`` or ``"not proven"``.
+        numerics: The weakest class of the rules of the proof; None without one.
+        statement: In words.
+        rules: That the proof uses, by name.
+        apart: The first tensors that no rule joins.
+        stop_reason: Why the search for a proof ended early; empty if it did not.
+    """
+
+    verdict: str
+    numerics: str | None
+    statement: str
+    rules: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Attributes:
     model: Name of the graph or the file.
@@ -304,6 +325,7 @@ class Summary:
     rules: In the order of the rule files.
     notes: What was left out because the model is large or the time was short, a sentence each.
     audit: None if none was requested.
+    proof: None if none was requested.
     quantization: None for an optimization.
     graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
@@ -326,6 +348,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     verification: Verification | None = field(default=None)
     audit: AuditReport | None = field(default=None)
+    proof: ModelProof | None = field(default=None)
     quantization: Quantization | None = field(default=None)
     graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
-from eqsat.report.summary import Quantization, Saturation, Summary, Verification, group_host_operators
+from eqsat.report.summary import ModelProof, Quantization, Saturation, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -217,8 +217,21 @@ def closing_lines(summary: Summary) -> list[str]:
     if summary.audit is not None:
         told = summary.audit
         lines.append(f"audit     {told.enodes:,} e-nodes agree in {told.classes:,} classes on {told.samples} samples")
+    if summary.proof is not None:
+        lines += proof_lines(summary.proof)
     if summary.verification is not None:
         lines += verification_lines(summary.verification)
+    return lines
+
+
+def proof_lines(proof: ModelProof) -> list[str]:
+    """What the proof of the result says."""
+    lines = [f"proof     {proof.statement}"]
+    if proof.rules:
+        lines.append(f"          by {', '.join(proof.rules)}")
+    lines += [f"          no rule joins {place}" for place in proof.apart]
+    if proof.stop_reason:
+        lines.append(f"          stopped: {proof.stop_reason}")
     return lines
 
 

@@ -1,0 +1,52 @@
+"""Proves that an optimized model computes what its input computes (translation validation, Pnueli et al. 1998).
+
+The proof starts from the two models alone: neither the e-graph nor the extraction of the search is used, so a mistake
+there cannot hide. What it shares with the search are the rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from eqsat.equivalence.run import equivalence
+from eqsat.errors import VerificationError
+from eqsat.model.load import Source
+from eqsat.report.summary import ModelProof
+from eqsat.stages.event import Progress
+from eqsat.stages.options import SearchOptions
+
+
+def prove_result(
+    source: Source, result: ir.Model, options: SearchOptions, *, seed: int = 0, progress: Progress | None = None
+) -> ModelProof:
+    """Whether rules prove a result equal to its input.
+
+    Args:
+        source: The input.
+        result: What the search made of it.
+        options: Those of the search; its rules were believed already.
+        seed: Of the inputs on which both are executed.
+        progress: Receives events.
+
+    Raises:
+        VerificationError: The two differ on an input.
+    """
+    trusting = replace(options, trust=True, numerics="real", free_sizes=True)
+    found = equivalence(source, result, trusting, seed=seed, progress=progress)
+    if found.counterexample is not None:
+        raise VerificationError(
+            "the result must compute what the input computes",
+            place=found.counterexample.difference.name,
+            actual=str(found.counterexample.difference),
+            hint="`eqsat rules check` finds a wrong rule of your own; with the shipped ones alone, please report this",
+        )
+    return ModelProof(
+        verdict=found.verdict,
+        numerics=found.numerics if found.verdict == "equal" else None,
+        statement=str(found),
+        rules=found.used,
+        apart=tuple(str(place) for place in found.places),
+        stop_reason=found.stop_reason,
+    )
