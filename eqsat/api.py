@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,13 @@ from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import Size
 from eqsat.model.save import save
 from eqsat.model.write.functions import with_definitions
+from eqsat.optimization import optimized
 from eqsat.partition.partition_functions import PartitionFunction
 from eqsat.result import Means, Result, execute
 from eqsat.rules.ast import Rule, Target
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.selection import NumericsClass
-from eqsat.search import Search
 from eqsat.stages.event import Progress
 from eqsat.stages.options import Objective, SearchOptions
 
@@ -161,20 +160,7 @@ def optimize(
         declarations=declarations,
         trust=trust,
     )
-    search = Search.run(source, options, progress=progress)
-    if audit:
-        report = search.audit()
-        report.require(search.model.graph.name or "")
-        result = search.extract(objective, seed, verify=verify)
-        result = replace(result, summary=replace(result.summary, audit=report))
-    else:
-        result = search.extract(objective, seed, verify=verify)
-    if prove:
-        from eqsat.equivalence.translation import prove_result
-
-        proof = prove_result(source, result.model, options, seed=seed, progress=progress)
-        result = replace(result, summary=replace(result.summary, proof=proof))
-    return result
+    return optimized(source, options, objective, seed=seed, progress=progress, audit=audit, verify=verify, prove=prove)
 
 
 @checks_arguments

@@ -44,6 +44,7 @@ ROOMS = (
     "result",
     "control",
     "search",
+    "optimization",
     "quantization",
     "discover",
     "api",
