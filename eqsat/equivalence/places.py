@@ -23,17 +23,12 @@ def first_apart(tensors: Tensors, ends: Iterable[tuple[int, int]], cuts: Mapping
         place = Place(
             "" if a is None else tensors.name(a),
             "" if b is None else tensors.name(b),
-            (_operator(tensors, a), _operator(tensors, b)),
+            ("" if a is None else tensors.operator(a), "" if b is None else tensors.operator(b)),
             _reason(tensors, a, b, cuts),
         )
         if place not in found:
             found.append(place)
     return found
-
-
-def _operator(tensors: Tensors, k: int | None) -> str:
-    maker = None if k is None else tensors.maker(k)
-    return "" if k is None else "constant" if k in tensors.initial else "input" if maker is None else str(maker.op)
 
 
 def _meets(tensors: Tensors, k: int, cuts: Mapping[int, int]) -> int:

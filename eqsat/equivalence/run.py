@@ -14,9 +14,10 @@ from eqsat.equivalence.closure import CONGRUENT, ROUNDED
 from eqsat.equivalence.join import Joined, join
 from eqsat.equivalence.places import first_apart
 from eqsat.equivalence.prove import Proof, Prover
+from eqsat.equivalence.refute import refuted
 from eqsat.equivalence.tensors import Tensors
 from eqsat.equivalence.values import Observed, observe
-from eqsat.equivalence.verdict import Counterexample, Equivalence, Joint
+from eqsat.equivalence.verdict import Counterexample, Equivalence, Joint, Place
 from eqsat.errors import EqsatError
 from eqsat.execute.difference import compare_values, is_integer
 from eqsat.execute.executor import Executor
@@ -100,7 +101,13 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
     verdict = "equal" if all(proven) else "different" if difference is not None else "not proven"
     numbers = {rule.name: rule.numerics.kind for rule in both.first.rules}
     if difference is not None and verdict == "equal":
-        notes.append(f"the proven outputs differ on input {difference.number}: {difference.difference}")
+        wrong = refuted(proof, ends, (difference.inputs, _for_second(both, difference.inputs)))
+        if wrong is None:
+            notes.append(
+                f"rounding, which the models magnify, shows on input {difference.number}: {difference.difference}"
+            )
+        else:
+            verdict, places, proven = "different", [_refuted_place(proof, *wrong)], [False] * len(ends)
     return Equivalence(
         verdict,
         _weakest(proof.used, numbers),
@@ -199,6 +206,14 @@ def _is_finite(*values: Any) -> bool:
     return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
+def _refuted_place(proof: Proof, left: int, right: int) -> Place:
+    rules = next((step.rules for step in proof.steps if (step.left, step.right) == (left, right)), ())
+    names = ", ".join(rule for rule in rules if rule != CONGRUENT)
+    reason = f"joined by {names or 'equal operators'}, which is wrong here: the values differ by more than rounding"
+    tensors = proof.tensors
+    return Place(tensors.name(left), tensors.name(right), (tensors.operator(left), tensors.operator(right)), reason)
+
+
 # ---- the verdict ----------------------------------------------------------------------------------
 
 
@@ -215,16 +230,12 @@ def _weakest(used: Iterable[str], numerics: Mapping[str, str]) -> NumericsClass:
 def _joints(proof: Proof, numerics: Mapping[str, str]) -> tuple[Joint, ...]:
     tensors = proof.tensors
 
-    def operator(k: int) -> str:
-        maker = tensors.maker(k)
-        return "constant" if k in tensors.initial else "input" if maker is None else str(maker.op)
-
     joints = []
     # Where no rule was needed, the tensors are computed in the same way.
     for step in sorted(proof.steps, key=lambda s: (s.right, s.left)):
         if not set(step.rules) - {CONGRUENT}:
             continue
-        operators = (operator(step.left), operator(step.right))
+        operators = (tensors.operator(step.left), tensors.operator(step.right))
         names = (tensors.name(step.left), tensors.name(step.right))
         sides = tensors.side[step.left], tensors.side[step.right]
         model = "" if sides[0] != sides[1] else ("first", "second")[sides[0]]

@@ -153,6 +153,11 @@ class Tensors:
     def name(self, k: int) -> str:
         return self.values[k].name or ""
 
+    def operator(self, k: int) -> str:
+        """What computes a tensor: an operator, or ``constant`` or ``input``."""
+        maker = self.maker(k)
+        return "constant" if k in self.initial else "input" if maker is None else str(maker.op)
+
     def type(self, k: int) -> TensorType | None:
         return type_of(self.values[k])
 

@@ -66,12 +66,18 @@ class Trace:
         initial = self._program.initial
         return {n: initial[s] for n, s in self._slots.items() if isinstance(initial[s], np.ndarray)}
 
-    def observe(self, inputs: Mapping[str, Any], see: Callable[[str, Any], None]) -> None:
+    def observe(
+        self,
+        inputs: Mapping[str, Any],
+        see: Callable[[str, Any], None],
+        change: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Run and show every tensor that depends on the inputs, inputs first, each as soon as it is computed.
 
         Args:
             inputs: Array by input name; other names are ignored.
             see: Receives name and value, which it must neither keep nor change.
+            change: Gives what later operators read instead of a result.
 
         Raises:
             ExecutionError: An input is missing or unfit, or an operator cannot be executed.
@@ -84,7 +90,7 @@ class Trace:
             for step, written, dead in zip(self._program.steps, self._written, self._dead, strict=True):
                 results = step.call([values[i] for i in step.inputs])
                 for slot, value in zip(step.outputs, results, strict=False):
-                    values[slot] = value
+                    values[slot] = value if change is None else change(value)
                 for slot, name in written:
                     see(name, values[slot])
                 for slot in dead:

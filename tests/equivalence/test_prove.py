@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -270,3 +271,29 @@ def test_results_for_generated_c_are_proven() -> None:
     source = network(2, folded=False)
     result = eqsat.optimize(source, host="c", dims={"N": 1})
     assert eqsat.prove(source, result.model, dims={"N": 1}).verdict == "equal"
+
+
+@pytest.mark.parametrize(
+    ("rules", "a", "b"),
+    [
+        ("rule cap : exact\n    Min(Relu(v), c)  =>  Relu(v)\n", "y = Relu(x)", "a = Relu(x) \n y = Min(a, c)"),
+        ("rule cap : real\n    Min(v, c)  =>  v\n", "a = Abs(x) \n y = Sqrt(a)", "a = Min(d, c) \n y = Sqrt(a)"),
+    ],
+)
+def test_values_refute_a_wrong_rule_and_name_it(rules: str, a: str, b: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.rules"
+    file.write_text(rules)
+    limit = "c = Constant<value_float = 40.0>() \n d = Abs(x) \n "
+    found = eqsat.prove(text(a), text(limit + b), rules=[file], trust=True, samples=5)
+    assert found.verdict == "different" and found.counterexample is not None
+    assert not any(proven for _, _, proven in found.outputs)
+    assert "cap" in found.places[0].reason
+
+
+def test_a_difference_that_rounding_explains_refutes_no_rule(tmp_path: Path) -> None:
+    sum_and_difference = text("c = Constant<value_float = 300.0>() \n s = Mul(x, x) \n a = Add(s, c) \n y = Sub(a, c)")
+    file = tmp_path / "mine.rules"
+    file.write_text("rule cancel : real\n    Sub(Add(x, c), c)  =>  x\n")
+    found = eqsat.prove(sum_and_difference, text("y = Mul(x, x)"), rules=[file], trust=True, samples=5)
+    assert found.verdict == "equal" and found.counterexample is None
+    assert any("rounding" in note for note in found.notes)

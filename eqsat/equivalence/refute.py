@@ -1,0 +1,81 @@
+"""Whether values refute a proof, and which of its rules.
+
+An input on which the models differ although rules join their outputs means one of two things. Rules of class ``real``
+change roundings, and a model may magnify these without bound. Any other difference is that of a wrong rule. What
+random roundings of the tensors change as much counts as rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.equivalence.prove import Proof
+from eqsat.equivalence.tensors import Tensors
+from eqsat.equivalence.values import Inputs
+from eqsat.errors import EqsatError
+from eqsat.execute.difference import compare_values
+from eqsat.execute.trace import Trace
+from eqsat.verify import judge
+from eqsat.verify.sides import Noise
+
+SHAKES = 4
+"""Runs with random roundings."""
+ROUNDING = 1e-5
+"""Relative size of these; that of the element type where it is larger."""
+
+Values = dict[int, Any]
+"""By number of the tensor."""
+
+
+def refuted(proof: Proof, ends: Sequence[tuple[int, int]], inputs: tuple[Inputs, Inputs]) -> tuple[int, int] | None:
+    """The first joined tensors, in the order of the proof, whose values differ by more than rounding.
+
+    Args:
+        proof: Of both models.
+        ends: Outputs that are joined.
+        inputs: Of each model.
+    """
+    tensors = proof.tensors
+    pairs = dict.fromkeys([*((step.left, step.right) for step in proof.steps), *ends])
+    wanted = {k for pair in pairs for k in pair}
+    try:
+        values = _values(tensors, 0, inputs[0], wanted) | _values(tensors, 1, inputs[1], wanted)
+        shaken = [
+            _values(tensors, side, inputs[side], wanted, Noise(ROUNDING, seed, rounds=True))
+            for seed in range(SHAKES)
+            for side in (0, 1)
+        ]
+    except EqsatError:
+        return None
+    return next((pair for pair in pairs if _differ(values, shaken, *pair)), None)
+
+
+def _values(tensors: Tensors, side: int, inputs: Inputs, wanted: Collection[int], noise: Noise | None = None) -> Values:
+    trace = Trace(tensors.models[side])
+    numbers = {tensors.name(k): k for k in wanted if tensors.side[k] == side}
+    found: Values = {numbers[name]: value for name, value in trace.constants.items() if name in numbers}
+
+    def see(name: str, value: Any) -> None:
+        if name in numbers:
+            found[numbers[name]] = value.copy() if isinstance(value, np.ndarray) else value
+
+    trace.observe(inputs, see, None if noise is None else noise.on)
+    return found
+
+
+def _differ(values: Values, shaken: Sequence[Values], left: int, right: int) -> bool:
+    a, b = values.get(left), values.get(right)
+    if a is None or b is None or compare_values("", a, b).agrees:
+        return False
+    if judge.incomparable(a, b) is not None:
+        return True
+    moved = np.zeros(a.shape)
+    for other in shaken:
+        for k, value in ((left, a), (right, b)):
+            if k in other and other[k].shape == value.shape:
+                moved = np.maximum(moved, judge.distance(value, other[k]))
+    beyond = judge.beyond(a, b, strict=False, lsb=1)
+    return bool((beyond & ~(judge.distance(a, b) <= judge.SAFETY * moved)).any())
