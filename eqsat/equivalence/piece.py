@@ -3,12 +3,16 @@
 At a cut, tensors that may be equal become one input. A piece is the program from such inputs to one tensor. If two
 pieces compute the same from the inputs of the cuts, then their tensors are equal, provided that the tensors are that
 each cut stands for. So all pieces are rewritten at once and none depends on the size of the models.
+
+Longer pieces pass some cuts. The pieces of a group pass the same ones, because a rule joins two programs only if both
+start from the same tensors: a fused operator of one model spans what is cut in the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import onnx_ir as ir
 
@@ -18,6 +22,10 @@ from eqsat.model.names import unused
 
 Leaves = dict[int, set[int]]
 """By cut (the number of its group) the tensors that it stands for."""
+SHORT = -1
+"""The scope of pieces that pass no cut, whose operators all groups share."""
+MOST_PASSED = 24
+"""Cuts that are passed in one step so that pieces start from the same tensors."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +52,12 @@ class Pieces:
     Attributes:
         model: All of them.
         goals: The tensors that they end with.
+        cuts: By group the input that stands for its tensors.
     """
 
     model: ir.Model
     goals: list[Goal] = field(default_factory=list)
+    cuts: Mapping[int, ir.Value] = field(default_factory=dict)
 
 
 class Cutter:
@@ -64,28 +74,38 @@ class Cutter:
         self._inputs: dict[tuple[str, int], ir.Value] = {}
         self._initial: dict[int, ir.Value] = {}
         self._nodes: list[ir.Node] = []
+        self._goals: list[Goal] = []
+        self._passed: dict[int, set[int]] = {SHORT: set()}
         self._made: dict[tuple[int, int], ir.Value] = {}
         self._leaves: dict[tuple[int, int], Leaves] = {}
         self._names: set[str] = set()
 
-    def cut(self, groups: Mapping[int, Group], depth: Mapping[int, int]) -> Pieces:
-        """The pieces of some groups.
+    @property
+    def size(self) -> int:
+        """Operators of all pieces so far."""
+        return len(self._nodes)
+
+    def add(self, number: int, group: Group, depth: int) -> None:
+        """Adds the pieces of a group.
 
         Args:
-            groups: The tensors by number of the group.
-            depth: How many cuts on each way each group's pieces pass.
+            number: Of the group.
+            group: Its tensors.
+            depth: In how many steps its pieces were made longer.
         """
-        goals: list[Goal] = []
-        for number, group in groups.items():
-            seen: set[int] = set()
-            for k in group:
-                # Tensors that are joined already need one piece.
-                first = self.tensors.joined.find(k)
-                if first not in seen:
-                    seen.add(first)
-                    value, leaves = self._define(k, depth.get(number, 0))
-                    goals.append(Goal(k, number, value, leaves))
-        outputs = list(dict.fromkeys(goal.value for goal in goals))
+        seen: set[int] = set()
+        scope = self._scope(number, group, depth)
+        for k in group:
+            # Tensors that are joined already need one piece.
+            first = self.tensors.joined.find(k)
+            if first not in seen:
+                seen.add(first)
+                value, leaves = self._define(k, scope)
+                self._goals.append(Goal(k, number, value, leaves))
+
+    def pieces(self) -> Pieces:
+        """All pieces, once."""
+        outputs = list(dict.fromkeys(goal.value for goal in self._goals))
         graph = ir.Graph(
             list(self._inputs.values()),
             outputs,
@@ -95,37 +115,101 @@ class Cutter:
             name="pieces",
         )
         model = ir.Model(graph, ir_version=self.tensors.models[0].ir_version)
-        return Pieces(model, goals)
+        return Pieces(model, self._goals, {number: v for (kind, number), v in self._inputs.items() if kind == "cut"})
 
-    def _read(self, k: int, depth: int) -> tuple[ir.Value, Leaves]:
-        """A tensor as operand of a piece that may pass so many cuts."""
+    # ---- cuts that pieces pass ---------------------------------------------------------------------
+
+    def _scope(self, number: int, group: Group, depth: int) -> int:
+        """The number under which the cuts are known that the pieces of a group pass."""
+        passed: set[int] = set()
+        for _ in range(depth):
+            reads = self._reads(group, passed)
+            if not self._align(group, passed, reads):
+                passed |= reads[0] | reads[1]
+                self._align(group, passed, self._reads(group, passed))
+        if not passed:
+            return SHORT
+        self._passed[number] = passed
+        return number
+
+    def _align(self, group: Group, passed: set[int], reads: tuple[set[int], set[int]]) -> bool:
+        """Passes the last cut that only one model's pieces read, as long as there is one; whether there was."""
+        first = len(passed)
+        for _ in range(MOST_PASSED):
+            apart = reads[0] ^ reads[1]
+            if not apart:
+                break
+            passed.add(max(apart, key=lambda n: self._last[n]))
+            reads = self._reads(group, passed)
+        return len(passed) > first
+
+    @cached_property
+    def _last(self) -> dict[int, float]:
+        """By group how late it is computed: the place of its last tensor in its model."""
+        sizes = [sum(side == model for side in self.tensors.side) for model in (0, 1)]
+        found: dict[int, float] = {}
+        for k, number in self.cuts.items():
+            side = self.tensors.side[k]
+            place = (k - side * sizes[0]) / max(sizes[side], 1)
+            found[number] = max(found.get(number, 0.0), place)
+        return found
+
+    def _reads(self, group: Group, passed: set[int]) -> tuple[set[int], set[int]]:
+        """By model the cuts that the pieces of a group read and that can be passed."""
+        found: tuple[set[int], set[int]] = (set(), set())
+        for side in (0, 1):
+            waiting = [k for k in group if self.tensors.side[k] == side]
+            seen: set[int] = set()
+            while waiting:
+                maker = self.tensors.maker(waiting.pop())
+                for k in () if maker is None or maker.is_opaque else maker.operands:
+                    if k is None or k in seen or k in self.tensors.initial or self.tensors.fixed[k]:
+                        continue
+                    seen.add(k)
+                    if self._ends(k, passed):
+                        if k in self.cuts and not self._is_open(k):
+                            found[side].add(self.cuts[k])
+                    else:
+                        waiting.append(k)
+        return found
+
+    def _is_open(self, k: int) -> bool:
+        """Whether nothing is known of how a tensor is computed."""
+        maker = self.tensors.maker(k)
+        return maker is None or maker.is_opaque
+
+    def _ends(self, k: int, passed: set[int]) -> bool:
+        """Whether a tensor that follows from inputs is an input of the pieces that read it."""
+        return self._is_open(k) or self.cuts.get(k, SHORT) not in {SHORT, *passed}
+
+    # ---- operators of pieces -----------------------------------------------------------------------
+
+    def _read(self, k: int, scope: int) -> tuple[ir.Value, Leaves]:
+        """A tensor as operand of a piece."""
         tensors = self.tensors
-        maker = tensors.maker(k)
         if k in tensors.initial:
             return self._constant(k), {}
-        if tensors.fixed[k] and maker is not None and not maker.is_opaque:
-            return self._define(k, 0)
+        if tensors.fixed[k] and not self._is_open(k):
+            return self._define(k, SHORT)
+        if not self._ends(k, self._passed[scope]):
+            return self._define(k, scope)
         group = self.cuts.get(k)
-        if group is not None and (depth == 0 or maker is None or maker.is_opaque):
+        if group is not None:
             return self._input("cut", group, k), {group: {k}}
-        if maker is None or maker.is_opaque:
-            first = tensors.joined.find(k)
-            return self._input("tensor", first, k), {}
-        return self._define(k, depth - (group is not None))
+        return self._input("tensor", tensors.joined.find(k), k), {}
 
-    def _define(self, k: int, depth: int) -> tuple[ir.Value, Leaves]:
+    def _define(self, k: int, scope: int) -> tuple[ir.Value, Leaves]:
         """The result of a piece that ends with a tensor."""
-        key = (k, depth)
         maker = self.tensors.maker(k)
         if maker is None or maker.is_opaque:
-            return self._read(k, 0)
-        if key not in self._made:
-            self._expand(maker, depth)
-        return self._made[key], self._leaves[key]
+            return self._read(k, SHORT)
+        if (k, scope) not in self._made:
+            self._expand(maker, scope)
+        return self._made[k, scope], self._leaves[k, scope]
 
-    def _expand(self, last: Operation, depth: int) -> None:
+    def _expand(self, last: Operation, scope: int) -> None:
         """Adds an operation, and those before it down to the cuts, without recursion: chains can be long."""
-        waiting = [(last, depth)]
+        waiting = [(last, scope)]
         while waiting:
             operation, here = waiting[-1]
             if (operation.results[0], here) in self._made:
@@ -138,27 +222,25 @@ class Cutter:
             waiting.pop()
             self._add(operation, here)
 
-    def _missing(self, k: int, depth: int) -> tuple[Operation, int] | None:
+    def _missing(self, k: int, scope: int) -> tuple[Operation, int] | None:
         """What must be there before an operand can be read."""
         tensors, maker = self.tensors, self.tensors.maker(k)
         if maker is None or maker.is_opaque or k in tensors.initial:
             return None
         if tensors.fixed[k]:
-            depth = 0
-        elif k in self.cuts:
-            if depth == 0:
-                return None
-            depth -= 1
-        return None if (k, depth) in self._made else (maker, depth)
+            scope = SHORT
+        elif self._ends(k, self._passed[scope]):
+            return None
+        return None if (k, scope) in self._made else (maker, scope)
 
-    def _add(self, operation: Operation, depth: int) -> None:
+    def _add(self, operation: Operation, scope: int) -> None:
         leaves: Leaves = {}
         operands: list[ir.Value | None] = []
         for k in operation.operands:
             if k is None:
                 operands.append(None)
                 continue
-            value, below = self._read(k, depth)
+            value, below = self._read(k, scope)
             operands.append(value)
             for group, members in below.items():
                 leaves.setdefault(group, set()).update(members)
@@ -173,8 +255,8 @@ class Cutter:
         self._nodes.append(node)
         for k, value in zip(operation.results, node.outputs, strict=True):
             self._copy(value, k)
-            self._made[k, depth] = value
-            self._leaves[k, depth] = leaves
+            self._made[k, scope] = value
+            self._leaves[k, scope] = leaves
 
     def _constant(self, k: int) -> ir.Value:
         first = self.tensors.joined.find(k)

@@ -26,7 +26,7 @@ from eqsat.stages.clock import Clock
 from eqsat.stages.event import Event
 
 DEPTH = 3
-"""Cuts that a piece passes on each way before its end is given up as a cut."""
+"""Steps in which pieces become longer before their end is given up as a cut."""
 ROUNDS = (6, 10, 16, 30)
 """Rounds of rules by depth: most pieces differ by few rules."""
 GROWTH = (8, 12, 16, 19)
@@ -34,7 +34,7 @@ GROWTH = (8, 12, 16, 19)
 LEAST_GROWTH = (400, 1000, 2500, 5000)
 """E-nodes by depth that rules may add at least."""
 OPERATORS = 400
-"""Operators of one e-graph: more groups go into the next one."""
+"""Operators of one e-graph, at least: further groups go into the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +179,10 @@ class Prover:
         numbers = [n for n in self._open_groups() if n not in self._tried]
         if not numbers:
             return self._retry()
-        for batch in self._batches(numbers):
+        for batch, pieces in self._batches(numbers):
             if self.clock.left <= 0 or self.is_proven():
                 break
-            self._attempt(batch)
+            self._attempt(batch, pieces)
             self._tried.update(batch)
             self._conclude()
         return True
@@ -204,26 +204,21 @@ class Prover:
             self._give_up(n)
         return bool(cut)
 
-    def _batches(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """Groups in order of execution, so many as fit into one e-graph."""
+    def _batches(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], Pieces]]:
+        """Groups in order of execution with their pieces, about as many as make one e-graph."""
         batch: list[int] = []
-        size = 0
+        cutter = Cutter(self.tensors, self._cuts)
         for n in sorted(numbers, key=lambda n: self._groups[n]):
-            here = len(self._cutter().cut({n: self._groups[n]}, self._depth).model.graph)
-            if batch and size + here > OPERATORS:
-                yield batch
-                batch, size = [], 0
             batch.append(n)
-            size += here
+            cutter.add(n, self._groups[n], self._depth[n])
+            if cutter.size >= OPERATORS:
+                yield batch, cutter.pieces()
+                batch, cutter = [], Cutter(self.tensors, self._cuts)
         if batch:
-            yield batch
+            yield batch, cutter.pieces()
 
-    def _cutter(self) -> Cutter:
-        return Cutter(self.tensors, self._cuts)
-
-    def _attempt(self, batch: Sequence[int]) -> None:
+    def _attempt(self, batch: Sequence[int], pieces: Pieces) -> None:
         """Saturates the pieces of some groups and notes what is equal in them."""
-        pieces = self._cutter().cut({n: self._groups[n] for n in batch}, self._depth)
         closure = self._saturated(pieces, self.rules, max(self._depth[n] for n in batch))
         found = _equal(pieces, closure)
         if closure.unions.saturation.stop_reason == "saturated":
@@ -314,4 +309,8 @@ def _equal(pieces: Pieces, closure: Closure) -> list[tuple[Goal, Goal]]:
             known.append(goal)
         else:
             found.append((first, goal))
+        # A tensor may equal one of its own group that it is computed from, such as a sum with zero.
+        own = goal.leaves.get(goal.group, set())
+        if len(own) == 1 and closure.same(pieces.cuts[goal.group], goal.value):
+            found.append((Goal(next(iter(own)), goal.group, pieces.cuts[goal.group], {goal.group: own}), goal))
     return found

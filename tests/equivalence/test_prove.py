@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 import eqsat
 from eqsat.errors import ModelError, RuleError
+from eqsat.rules.location import rules_dir
 
 Nodes = list[onnx.NodeProto]
 
@@ -62,6 +63,7 @@ def network(layers: int, *, folded: bool, change: Callable[[int, dict[str, np.nd
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
 
 
+ROWS = "float[2, 3, 4] x, float[4, 5] w, float[5] c"
 EQUAL: Mapping[str, tuple[str, str, str]] = {
     "one rule": (text("a = Relu(x) \n y = Relu(a)"), text("y = Relu(x)"), "exact"),
     "names of inputs and sizes": (text("y = Abs(x)"), text("y = Abs(z)", "float[batch, 4] z"), "exact"),
@@ -84,6 +86,46 @@ EQUAL: Mapping[str, tuple[str, str, str]] = {
             "a = Relu(x) \n y = Relu(a) \n b = Neg(x) \n c = Neg(b) \n v = Neg(c)",
             outputs="float[N, 4] y, float[N, 4] v",
         ),
+        "exact",
+    ),
+    "rows viewed as a matrix": (
+        text("a = MatMul(x, w) \n b = Add(c, a) \n y = Relu(b)", ROWS, "float[2, 3, 5] y"),
+        text(
+            "s = Constant<value_ints = [6, 4]>() \n t = Constant<value_ints = [2, -1, 5]>() \n r = Reshape(x, s) \n "
+            "v = Transpose(w) \n m = Gemm<transB = 1>(r, v, c) \n n = Reshape(m, t) \n y = Relu(n)",
+            ROWS,
+            "float[2, 3, 5] y",
+        ),
+        "real",
+    ),
+    "normalized rows": (
+        text("y = LayerNormalization(x, c)", "float[2, 3, 5] x, float[5] c", "float[2, 3, 5] y"),
+        text(
+            "s = Constant<value_ints = [6, 5]>() \n t = Constant<value_ints = [2, 3, 5]>() \n r = Reshape(x, s) \n "
+            "m = LayerNormalization<axis = 1>(r, c) \n y = Reshape(m, t)",
+            "float[2, 3, 5] x, float[5] c",
+            "float[2, 3, 5] y",
+        ),
+        "real",
+    ),
+    "parts": (
+        text("y, v = Split<axis = 1, num_outputs = 2>(x)", "float[N, 4] x", "float[N, 2] y, float[N, 2] v"),
+        text(
+            "z = Constant<value_ints = [0]>() \n h = Constant<value_ints = [-2]>() \n "
+            "e = Constant<value_ints = [9223372036854775807]>() \n a = Constant<value_ints = [-1]>() \n "
+            "y = Slice(x, z, h, a) \n v = Slice(x, h, e, a)",
+            "float[N, 4] x",
+            "float[N, 2] y, float[N, 2] v",
+        ),
+        "exact",
+    ),
+    "a mask that hides nothing": (
+        text(
+            "t = Constant<value = bool {1}>() \n l = Less(x, z) \n y = And(t, l)",
+            "float[N, 4] x, float[N, 4] z",
+            "bool[N, 4] y",
+        ),
+        text("y = Greater(z, x)", "float[N, 4] x, float[N, 4] z", "bool[N, 4] y"),
         "exact",
     ),
     "bodies": (
@@ -297,3 +339,58 @@ def test_a_difference_that_rounding_explains_refutes_no_rule(tmp_path: Path) -> 
     found = eqsat.prove(sum_and_difference, text("y = Mul(x, x)"), rules=[file], trust=True, samples=5)
     assert found.verdict == "equal" and found.counterexample is None
     assert any("rounding" in note for note in found.notes)
+
+
+def merged(width: int, heads: int) -> tuple[bytes, bytes]:
+    """Queries, keys and values by three products, or by one that is split, and the attention as one operator."""
+    rng = np.random.default_rng(width)
+    parts = [rng.standard_normal((width, width)).astype(np.float32) for _ in range(3)]
+    found = []
+    for fused in (False, True):
+        initial = {"shape": np.array([0, 0, heads, -1]), "flat": np.array([0, 0, width])}
+        nodes: Nodes = []
+        if fused:
+            initial["w"] = np.concatenate(parts, axis=1)
+            initial["sizes"] = np.array([width] * 3)
+            nodes += [
+                helper.make_node("MatMul", ["x", "w"], ["p"]),
+                helper.make_node("Split", ["p", "sizes"], ["q", "k", "v"], axis=2),
+                helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], num_heads=heads, domain="com.microsoft"),
+            ]
+        else:
+            initial["scale"] = np.float32((width / heads) ** -0.5)
+            for name, part in zip("qkv", parts, strict=True):
+                initial[f"w{name}"] = part
+                order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+                nodes += [
+                    helper.make_node("MatMul", ["x", f"w{name}"], [f"p{name}"]),
+                    helper.make_node("Reshape", [f"p{name}", "shape"], [f"r{name}"]),
+                    helper.make_node("Transpose", [f"r{name}"], [name], perm=order),
+                ]
+            nodes += [
+                helper.make_node("MatMul", ["q", "k"], ["s"]),
+                helper.make_node("Mul", ["s", "scale"], ["m"]),
+                helper.make_node("Softmax", ["m"], ["a"]),
+                helper.make_node("MatMul", ["a", "v"], ["o"]),
+                helper.make_node("Transpose", ["o"], ["t"], perm=[0, 2, 1, 3]),
+                helper.make_node("Reshape", ["t", "flat"], ["y"]),
+            ]
+        ends = [helper.make_tensor_value_info(name, 1, [2, 5, width]) for name in "xy"]
+        tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in initial.items()]
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+        found.append(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+    return found[0], found[1]
+
+
+def test_a_fused_operator_that_spans_cuts_is_proven() -> None:
+    found = eqsat.prove(*merged(12, 3))
+    assert found.verdict == "equal" and found.numerics == "real", found.places
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted((rules_dir() / "proofs").glob("*.rules")), ids=lambda file: file.stem)
+def test_the_rules_of_proofs_hold(file: Path) -> None:
+    outcomes = eqsat.check_rules(file, samples=20)
+    assert not [str(o) for o in outcomes if o.verdict == "refuted"]
+    assert sum(o.verdict == "holds" for o in outcomes) >= 0.8 * len(outcomes)

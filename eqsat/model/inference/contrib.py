@@ -15,7 +15,7 @@ import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
 from eqsat.model.inference import symbolic
-from eqsat.model.validate.checks import contradiction
+from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
@@ -55,6 +55,7 @@ def infer(
     _check_dtypes(op, inputs, place)
     known = operator(op)
     complete = {**dict(default_attrs(op)), **dict(attrs)}
+    check_types(op, tuple(complete.items()), inputs, values, (), place)
     if known.types is not None:
         found = known.types(complete, inputs)
         return tuple([*found, *[None] * outputs][:outputs])

@@ -95,6 +95,13 @@ def positive(*names: str) -> Check:
     return check
 
 
+def shared_heads(node: Operands) -> None:
+    """Each head of keys and values serves equally many heads of queries."""
+    heads, shared = node.int_attr("num_heads", 1), node.int_attr("kv_num_heads", 1)
+    if heads % shared:
+        raise Mismatch(f"num_heads is {heads}, which kv_num_heads = {shared} does not divide")
+
+
 def depth_to_space(node: Operands) -> None:
     """Channels make whole blocks."""
     block, channels = node.int_attr("blocksize", 1), node.dim(0, 1)

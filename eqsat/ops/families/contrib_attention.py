@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes
 from eqsat.ops.definition import Types, Writer, number, rank
 from eqsat.ops.need_by_shapes import need_contrib_attention
 from eqsat.ops.registry import declare
@@ -145,7 +146,7 @@ def _attended(
 ) -> int:
     """``softmax(scale * Q K' + added) V``."""
     given = attrs.get("scale")
-    scale = float(given) if isinstance(given, int | float) and given else size**-0.5
+    scale = float(given) if isinstance(given, int | float) and given else max(size, 1) ** -0.5
     dtype = w.dtype
     scores = w.op("MatMul", q, w.op("Transpose", k, perm=[0, 1, 3, 2]))
     scores = w.op("Mul", scores, w.constant(scale, dtype))
@@ -281,9 +282,9 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("Attention", domain=MICROSOFT, definition=attention, contracted=(0, 1), macs=count.projected_attention,
-    need=need_contrib_attention)
+    need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
 declare("MultiHeadAttention", domain=MICROSOFT, definition=multi_head_attention, contracted=(0, 1, 2),
-    macs=count.multi_head_attention, need=need_contrib_attention)
+    macs=count.multi_head_attention, need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
 declare("QAttention", domain=MICROSOFT, definition=quantized_attention, macs=count.projected_attention,
-    need=need_contrib_attention)
+    need=need_contrib_attention, checks=(attributes.positive("num_heads"),))
 declare("RotaryEmbedding", domain=MICROSOFT, definition=rotary_embedding, macs=count.rotary)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.ops import counters as count
+from eqsat.ops.definition import Types
 from eqsat.ops.families.activations import ENDINGS, gelu, gelu_tanh, sigmoid
 from eqsat.ops.families.convolution import conv
 from eqsat.ops.families.integer import exact_matmul
@@ -23,6 +24,7 @@ from eqsat.ops.sampling import elementwise as sample
 from eqsat.ops.traits import ELEMENTARY, ELEMENTWISE, KEEPS_FROM_ZERO, MOVES, PARAMETRIC, UNARY
 from eqsat.ops.typed_like import Like
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import TensorType
 
 _Optional = np.ndarray | None
 
@@ -119,6 +121,15 @@ def skip_rms_normalization(
     return (total * inverse * gamma, np.zeros_like(square), inverse, total)[:outputs]
 
 
+def _types_of_sum(attrs: Attributes, types: Types) -> list[TensorType | None]:
+    """Types of a normalised sum, the mean and the inverse deviation of each row, and the sum."""
+    x = types[0]
+    if x is None or x.shape is None:
+        return [x, None, None, x]
+    row = TensorType(ir.DataType.FLOAT, (*x.shape[:-1], 1)) if x.dtype == ir.DataType.FLOAT else None
+    return [x, row, row, x]
+
+
 def matmul_integer_to_float(
     attrs: Attributes,
     a: np.ndarray,
@@ -176,8 +187,9 @@ declare("FusedGemm", domain=MICROSOFT, numpy=fused_gemm, contracted=(0, 1), macs
 declare("FusedMatMul", domain=MICROSOFT, numpy=fused_matmul, contracted=(0, 1), macs=count.product,
     need=need_product(1))
 declare("TransposeMatMul", domain=MICROSOFT, numpy=fused_matmul, need=need_product(1))
-declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, macs=count.input_elements)
-declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization)
+declare("SkipLayerNormalization", domain=MICROSOFT, numpy=skip_layer_normalization, types=_types_of_sum,
+    macs=count.input_elements)
+declare("SkipSimplifiedLayerNormalization", domain=MICROSOFT, numpy=skip_rms_normalization, types=_types_of_sum)
 declare("MatMulIntegerToFloat", domain=MICROSOFT, numpy=matmul_integer_to_float, macs=count.product,
     need=need_product(1), typed_like=Like("MatMul", (0, 1), 2))
 declare("DynamicQuantizeMatMul", domain=MICROSOFT, numpy=dynamic_quantize_matmul, macs=count.product,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from eqsat.ops import counters as count
+from eqsat.ops.checks import attributes
 from eqsat.ops.definition import Types
 from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_grouped_attention
@@ -142,4 +143,5 @@ def _types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("GroupQueryAttention", domain=MICROSOFT, numpy=group_query_attention, types=_types, shaped_by=(5, 6),
-    contracted=(0, 1, 2), macs=count.grouped_attention, need=need_grouped_attention)
+    contracted=(0, 1, 2), macs=count.grouped_attention, need=need_grouped_attention,
+    checks=(attributes.positive("num_heads", "kv_num_heads"), attributes.shared_heads))

@@ -90,6 +90,18 @@ _WRONG = {
         "g (float[2,3] x, int64[3] l) => (float y)",
         "y = ReverseSequence<time_axis=0, batch_axis=0>(x, l)",
     ),
+    **{
+        f"{op} with {heads} heads": (
+            "g (float[2,4,16] x, float[16,48] w, float[48] b, int32[2] l, int32[1] t) => (float y)",
+            f"y = com.microsoft.{op}<num_heads={heads}, {more}>({operands})",
+        )
+        for op, operands, more in (
+            ("Attention", "x, w, b", "unidirectional=0"),
+            ("MultiHeadAttention", "x, x, x", "unidirectional=0"),
+            ("GroupQueryAttention", "x, x, x, , , l, t", "kv_num_heads=3"),
+        )
+        for heads in (0, -2, 5)
+    },
     "a constant without a value": ("g () => (float y)", "y = Constant()"),
     "a constant with two values": ("g () => (float y)", "y = Constant<value_int=1, value_float=2.0>()"),
 }
@@ -98,7 +110,9 @@ _WRONG = {
 @pytest.mark.parametrize("name", _WRONG)
 def test_refused(name: str) -> None:
     head, body = _WRONG[name]
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]>\n{head} {{ {body} }}')
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>\n{head} {{ {body} }}'
+    )
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
     with pytest.raises(ModelError) as raised:
