@@ -16,7 +16,8 @@ from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
-from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
+from eqsat.codegen.control.lower import SUPPORTED, lower_control
+from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
 from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
 from eqsat.codegen.family_choice import decide, family_of
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
@@ -312,9 +313,7 @@ class _Lowering:
         try:
             sized = self.found.lower(Call(op, attrs, operands, types, used, names, name, depth))
         except Unbounded as size:
-            self.problems.add(
-                f"a size that data decides and nothing bounds (give a bound with --dim {size.name}=..N)", name
-            )
+            self.problems.add(size.reason, name)
             return none
         if isinstance(sized, list):
             return sized

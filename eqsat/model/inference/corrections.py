@@ -11,6 +11,7 @@ from functools import cache, partial
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from eqsat.model.inference.carried import is_true, keeps_condition
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -192,9 +193,30 @@ def _is_long(size: int | ir.SymbolicDim) -> bool:
 
 @cache
 def _keep_loops_sound() -> None:
-    """Wraps the package's rules of Loop and Scan, which take the shapes of the first round for those of all rounds."""
+    """Wraps the package's rules of Loop and Scan.
+
+    They take the shapes of the first round for those of all rounds, and the limit of a Loop for its number of rounds.
+    """
+    _wrap(OpKey("", "Loop"), _until_condition)
     _wrap(OpKey("", "Loop"), partial(_for_all_rounds, before=2, after=1))
     _wrap(OpKey("", "Scan"), partial(_for_all_rounds, before=0, after=0))
+
+
+def _until_condition(rule: _Rule) -> _Rule:
+    """The rule with an open number of rows where a condition may end the loop before its limit."""
+
+    def until_condition(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        body = node.attributes["body"].as_graph()
+        first = node.inputs[1]
+        if keeps_condition(body) and (first is None or is_true(first)):
+            return
+        rows = [v for v in node.outputs[len(body.inputs) - 2 :] if v.shape is not None]
+        count = context.new_symbolic_dim() if rows else None
+        for value in rows:
+            value.shape = ir.Shape([count, *list(value.shape or ())[1:]])
+
+    return until_condition
 
 
 def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
