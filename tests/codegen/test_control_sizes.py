@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 
+import eqsat
 from eqsat.codegen.generate import generate
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.model.load import load
 from eqsat.model.read.dims import symbols
-from tests.codegen.ways import WAYS
+from tests.codegen.ways import SANITIZERS, WAYS
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>\n'
 SIZES = {"b": (1, 2, 5), "s": (1, 4, 7, 12)}
@@ -188,3 +191,20 @@ def test_an_early_end_leaves_the_number_of_rows_open() -> None:
     model = load(onnx.parser.parse_model(HEAD + CASES["what follows counted rows"]))
     shape = model.graph[0].outputs[1].shape
     assert shape is not None and not isinstance(shape[0], int)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("macro", ["", "-DMODEL_SCALAR"])
+@pytest.mark.parametrize("name", CASES)
+def test_sanitizers_find_nothing(name: str, macro: str, tmp_path: Path) -> None:
+    """The program that checks itself, at sizes that leave remainders and at the greatest ones."""
+    proto = onnx.parser.parse_model(HEAD + CASES[name])
+    loaded = load(proto)
+    used = {symbol: (1, SIZES[symbol][-1]) for symbol in symbols(loaded) if symbol in SIZES}
+    for sizes in ({"b": 1, "s": 1}, {"b": 3, "s": 7}, {"b": 5, "s": 12}):
+        for inputs in feeds(proto, sizes)[:3]:
+            eqsat.write_c(loaded, tmp_path, dims=used, inputs=inputs)
+            command = ["cc", "-std=c11", "-O1", macro, *SANITIZERS, *map(str, tmp_path.glob("*.c")), "-lm"]
+            subprocess.run([*filter(None, command), "-o", str(tmp_path / "check")], check=True)
+            done = subprocess.run([tmp_path / "check"], capture_output=True, encoding="utf-8", check=False)
+            assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -65,7 +65,7 @@ def body_model(
     )
 
 
-def _shown(graph: ir.Graph, value: ir.Value, sizes: np.ndarray, taken: Collection[str]) -> ir.Value:
+def _shown(graph: ir.Graph, value: ir.Value, sizes: np.ndarray, taken: set[str]) -> ir.Value:
     """A tensor whose shape says an array of sizes, from which nodes make the array before all others."""
     lowest = [min(bounds(n)[0], 0) for n in elements(sizes)]
     dims = [as_dim(n - low) for n, low in zip(elements(sizes), lowest, strict=True)]
