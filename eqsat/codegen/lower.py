@@ -19,9 +19,9 @@ from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
 from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
-from eqsat.codegen.family_choice import decide, family_of
+from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
-from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
+from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
@@ -45,7 +45,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.functions import find_reference, function_body
+from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
@@ -139,7 +139,7 @@ class _Lowering:
         program = Program(self.name, inputs, outputs, self.nodes, self.regions, dequantized=self.dequantized)
         if not self.problems.nodes:
             program.remove_dead()
-        self._check_families(program)
+        check_families(program, self.problems)
         return program
 
     def _walk(
@@ -342,7 +342,7 @@ class _Lowering:
                 pass  # It is computed in each run instead.
         if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
             try:
-                values = [x if isinstance(x, np.ndarray) else None for x in operands]
+                values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
                 inferred = infer_types(op, attrs, given, values, count, place=f"node {name!r}")
                 types = [self.shapes.better(i, t) for i, t in zip(inferred, types, strict=True)]
             except ModelError:
@@ -412,6 +412,7 @@ class _Lowering:
             layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
         """
         values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
+        refused: set[int | None] = set()
         result = {v: k for k, v in enumerate(body.results) if k < len(used)}
         read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])
         for node in body.nodes:
@@ -420,13 +421,19 @@ class _Lowering:
                 values += [None] * node.outputs
                 continue
             inner = [None if i is None else values[i] for i in node.inputs]
+            if not refused.isdisjoint(node.inputs):
+                refused.update(numbers)
+                values += [None] * node.outputs
+                continue
             if layouts and node.op in LAYOUTS:
                 values.append(inner[0])
                 continue
             labels = [(names[result[v]] if v in result else "") or f"{name}_{v}" for v in numbers]
             known = [types[result[v]] if v in result else None for v in numbers]
             reads = [v in read for v in numbers]
-            values += self.apply(node.op, node.attrs, inner, known, reads, labels, name, depth + 1)
+            made = self.apply(node.op, node.attrs, inner, known, reads, labels, name, depth + 1)
+            refused.update(v for v, is_read, x in zip(numbers, reads, made, strict=True) if is_read and x is None)
+            values += made
         results = [values[i] for i in body.results]
         orders = [n.op for n in body.nodes if n.op in LAYOUTS] if layouts else []
         if orders and isinstance(found := results[0], Tensor):
@@ -434,14 +441,3 @@ class _Lowering:
             rows, innermost = usual_orders(found)
             found.name, found.order = names[0] or found.name, innermost if CHANNELS_LAST.op in orders else rows
         return results
-
-    def _check_families(self, program: Program) -> None:
-        for node in program.nodes:
-            if family_of(node) is None:
-                if find_reference(node.operator) is not None:
-                    self.problems.add_operator(node.operator, node.name)
-                    continue
-                types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
-                reason = undecided(node.provisional_task())
-                because = f", because {reason}" if reason else ""
-                self.problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)

@@ -43,10 +43,10 @@ def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operan
     if op.domain or not operands:
         return None
     first = operands[0]
-    if isinstance(first, Tensor):
-        if op.name == "Shape":
-            return _array(list(first.shape)[attributes.get("start", 0) : attributes.get("end")])
-        return _array(np.prod(np.array(first.shape, object))) if op.name == "Size" else None
+    if first is not None and op.name == "Shape":
+        return _array(list(first.shape)[attributes.get("start", 0) : attributes.get("end")])
+    if first is not None and op.name == "Size":
+        return _array(np.prod(np.array(first.shape, object)))
     rule = _RULES.get(op.name)
     if rule is None or not any(map(is_sizes, operands)) or any(isinstance(x, Tensor) for x in operands):
         return None
