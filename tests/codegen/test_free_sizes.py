@@ -99,6 +99,16 @@ CASES = {
     "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1]>(x)}",
     "average pool": "(float[1,16,s,b] x) => (float[1,16,p,q] y) "
     "{y = AveragePool<kernel_shape=[3,3],pads=[1,1,1,1]>(x)}",
+    "pool rounded up": "(float[b,3,s,9] x) => (float[b,3,p,5] y) "
+    "{y = MaxPool<kernel_shape=[3,3],strides=[2,2],pads=[1,1,1,1],ceil_mode=1>(x)}",
+    "pool without windows in the padding": "(float[b,3,s] x) => (float[b,3,p] y) "
+    "{y = AveragePool<kernel_shape=[3],strides=[3],pads=[1,1],ceil_mode=1,count_include_pad=1>(x)}",
+    "pool of the same size": "(float[b,3,s] x) => (float[b,3,p] y) "
+    '{y = AveragePool<kernel_shape=[2],strides=[2],auto_pad="SAME_LOWER">(x)}',
+    "convolution of the same size": f"(float[1,3,s,b] x) => (float[1,20,p,q] y) <{weights('w', 20, 3, 3, 3)}> "
+    '{y = Conv<auto_pad="SAME_UPPER",strides=[2,2]>(x, w)}',
+    "convolution by weights of an input": "(float[b,3,s] x, float[4,3,3] w) => (float[b,4,p] y) "
+    '{y = Conv<auto_pad="SAME_LOWER",strides=[3]>(x, w)}',
     "global pool": "(float[b,16,s,9] x) => (float[b,16,1,1] y) {y = GlobalAveragePool(x)}",
     "recurrence": f"(float[s,b,4] x) => (float[s,1,b,3] y) <{weights('w', 1, 12, 4)}, {weights('r', 1, 12, 3)}> "
     "{y = LSTM<hidden_size=3>(x, w, r)}",
