@@ -220,6 +220,7 @@ class FoundSizes:
         """Sizes as a tensor."""
         tensor = Tensor(name, ir.DataType.INT64, values.shape)
         self._nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], tensor.dtype))
+        self._sizes[tensor] = values
         return tensor
 
     # ---- results of as many elements as data says ------------------------------------------------------

@@ -347,6 +347,10 @@ class _Lowering:
                 types = [self.shapes.better(i, t) for i, t in zip(inferred, types, strict=True)]
             except ModelError:
                 pass
+        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
+            expanded = self._expanded(op, attrs, operands, used, name, depth, is_only=True)
+            if expanded is not None:
+                return expanded
         outputs: list[Tensor | None] = []
         for i in range(count):
             if not used[i]:
@@ -374,9 +378,22 @@ class _Lowering:
                 self.dequantized[id(result)] = Dequantized(result, quantized, scale, zero)
 
     def _expanded(
-        self, op: OpKey, attrs: Attrs, operands: list[Operand | None], used: list[bool], name: str, depth: int
+        self,
+        op: OpKey,
+        attrs: Attrs,
+        operands: list[Operand | None],
+        used: list[bool],
+        name: str,
+        depth: int,
+        *,
+        is_only: bool = False,
     ) -> list[Operand | None] | None:
-        """An operator without a kernel by its definition in terms of others, if it has one."""
+        """An operator without a kernel by its definition in terms of others, if it has one.
+
+        Args:
+            op, attrs, operands, used, name, depth: The operator.
+            is_only: Whether there is no other way, so that what stops the definition stops the operator.
+        """
         if depth > 8:
             return None
         body = definition(op, attrs, [type_of(x) for x in operands])
@@ -386,7 +403,7 @@ class _Lowering:
         problems = {k: list(v) for k, v in self.problems.nodes.items()}
         count = len(used)
         results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
-        if any(u and r is None for u, r in zip(used, results, strict=False)):
+        if not is_only and any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
             self.found.forget(sizes)
             self.problems.nodes = problems
