@@ -417,11 +417,38 @@ def _together(monomial: Monomial, most: int) -> int:
 
 
 def closer_bounds(value: int) -> tuple[int, int]:
-    """Bounds that see what terms have in common: ``n*m - n`` is not negative if n and m are not."""
+    """Bounds that see what terms have in common: if n and m are not negative, ``n*m - n`` and ``n - n//2`` are not."""
     low, high = bounds(value)
     if low < 0 < high:
         low, high = max(low, _least(value)), min(high, -_least(-value))
+    if low < 0 < high and (whole := _without_quotients(value)) is not None:
+        least, most = closer_bounds(whole[0])
+        low, high = max(low, -(-least // whole[1])), min(high, most // whole[1])
     return low, high
+
+
+def _without_quotients(value: int) -> tuple[int, int] | None:
+    """A multiple of a size, and which: ``a // d`` is ``(a - r) / d`` for a remainder r; None without quotients."""
+    terms = _terms(value) or {}
+    quotients = {
+        monomial: atom
+        for monomial in terms
+        for atom in monomial[:1]
+        if len(monomial) == 1 and isinstance(atom, Operation) and atom.kind == "//" and isinstance(atom.b, int)
+    }
+    if not quotients:
+        return None
+    by = math.lcm(*(atom.b for atom in quotients.values()))
+    total = 0
+    for monomial, factor in terms.items():
+        atom = quotients.get(monomial)
+        if atom is None:
+            total = total + _made({monomial: factor * by})
+        else:
+            # The same quotient has the same remainder.
+            rest = Symbol(f"{atom.text(c=False)} rest", FreeSize(0, atom.b - 1, 0))
+            total = total + factor * (by // atom.b) * (atom.a - Size({(rest,): 1}))
+    return total, by
 
 
 def _least(value: int) -> int:

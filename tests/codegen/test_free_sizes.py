@@ -83,6 +83,14 @@ CASES = {
     "edges": "(float[b,s,8] x) => (float[b,p,8] y) "
     '{f = Constant<value_ints=[0,1,0,0,2,0]>() y = Pad<mode="edge">(x, f)}',
     "halves": "(float[b,s,8] x) => (float[b,s,4] y, float[b,s,4] z) {y, z = Split<axis=2,num_outputs=2>(x)}",
+    "uneven parts": "(float[b,s,8] x, float[b,1,8] c) => (float[b,p,8] y, float[b,q,8] z) "
+    "{t = Concat<axis=1>(x, c) y, z = Split<axis=1,num_outputs=2>(t)}",
+    "backwards": "(float[b,s,8] x) => (float[b,p,8] y) {a = Constant<value_ints=[-1]>() "
+    "e = Constant<value_ints=[-9999]>() i = Constant<value_ints=[1]>() k = Constant<value_ints=[-1]>() "
+    "t = Slice(x, a, e, i, k) y = Neg(t)}",
+    "in steps": "(float[b,s,8] x) => (float[b,p,8] y) {a = Constant<value_ints=[2]>() "
+    "e = Constant<value_ints=[-1]>() i = Constant<value_ints=[1]>() k = Constant<value_ints=[3]>() "
+    "t = Slice(x, a, e, i, k) y = Neg(t)}",
     "convolution": f"(float[b,3,9,9] x) => (float[b,20,9,9] y) <{weights('w', 20, 3, 3, 3)}, {weights('c', 20)}> "
     "{t = Conv<pads=[1,1,1,1]>(x, w, c) y = Relu(t)}",
     "convolution of free sides": f"(float[1,3,s,b] x) => (float[1,20,p,q] y) <{weights('w', 20, 3, 3, 3)}> "
