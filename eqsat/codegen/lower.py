@@ -18,7 +18,7 @@ from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
-from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
+from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes, Results
 from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
@@ -29,9 +29,8 @@ from eqsat.codegen.results import anchor_dtype, present, result_types
 from eqsat.codegen.shape_values import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.wants import same_order, usual_orders
-from eqsat.errors import ExecutionError, LimitError, ModelError
+from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.definition import definition
-from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import fold
 from eqsat.ops.functions import CHANNELS_LAST, LAYOUTS
@@ -328,7 +327,6 @@ class _Lowering:
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
                     for i, x in enumerate(operands)
                 ]
-            given = [type_of(x) for x in operands]
         elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
@@ -340,14 +338,8 @@ class _Lowering:
                 return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
-        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
-            try:
-                values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
-                inferred = infer_types(op, attrs, given, values, count, place=f"node {name!r}")
-                types = [self.shapes.better(i, t) for i, t in zip(inferred, types, strict=True)]
-            except ModelError:
-                pass
-        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
+        types = self.shapes.completed(op, attrs, operands, types, used, f"node {name!r}")
+        if not self.shapes.are_known(types, used):
             expanded = self._expanded(op, attrs, operands, used, name, depth, is_only=True)
             if expanded is not None:
                 return expanded
@@ -378,16 +370,8 @@ class _Lowering:
                 self.dequantized[id(result)] = Dequantized(result, quantized, scale, zero)
 
     def _expanded(
-        self,
-        op: OpKey,
-        attrs: Attrs,
-        operands: list[Operand | None],
-        used: list[bool],
-        name: str,
-        depth: int,
-        *,
-        is_only: bool = False,
-    ) -> list[Operand | None] | None:
+        self, op: OpKey, attrs: Attrs, operands: Results, used: list[bool], name: str, depth: int, is_only: bool = False
+    ) -> Results | None:
         """An operator without a kernel by its definition in terms of others, if it has one.
 
         Args:
