@@ -13,6 +13,7 @@ from eqsat.backends.read import plain
 from eqsat.codegen.agreeing_sizes import agreeing
 from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
 from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_values import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
@@ -26,7 +27,7 @@ _DECIDING = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Pad": 1, "Reshape"
 
 _MOST_OF_NOTHING = 1 << 16
 """The greatest size of a reshaped tensor without elements."""
-KNOWING_SIZES = frozenset({"Pad", "Slice", "Split"})
+KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
 
 
@@ -115,6 +116,10 @@ class DataSizes:
             return self._range(call)
         if name == "Slice":
             return self._slice(call)
+        if name == "Resize":
+            attributes = plain(call.attrs)
+            made = resized_type(call.name, attributes, call.operands, call.types[0], self.sizes, self._nodes)
+            return replace(call, types=[made])
         if name == "Reshape" and isinstance(call.operand(1), Tensor):
             return self._reshape(call)
         number = _DECIDING.get(name)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from eqsat.codegen.kernel import Family
-from eqsat.codegen.kernels.shared.registry import families, find
+from eqsat.codegen.kernels.shared.registry import families, find, undecided
 from eqsat.codegen.kernels.vectors.winograd import ASKED, WINOGRAD
-from eqsat.codegen.program import Node
+from eqsat.codegen.problems import Problems
+from eqsat.codegen.program import Node, Program
+from eqsat.codegen.shapes import type_of
+from eqsat.schema.functions import find_reference
 
 
 def decide(node: Node, family: str) -> None:
@@ -24,3 +27,17 @@ def family_of(node: Node) -> Family | None:
     task = node.provisional_task()
     decided = next((f for f in families(node.operator) if f.name == node.family), None) if node.family else None
     return decided if decided is not None and decided.accepts(task) else find(task)
+
+
+def check_families(program: Program, problems: Problems) -> None:
+    """Reports the nodes that no family computes."""
+    for node in program.nodes:
+        if family_of(node) is not None:
+            continue
+        if find_reference(node.operator) is not None:
+            problems.add_operator(node.operator, node.name)
+            continue
+        types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
+        reason = undecided(node.provisional_task())
+        because = f", because {reason}" if reason else ""
+        problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)

@@ -67,6 +67,11 @@ class Unbounded(Exception):
         super().__init__(name)
         self.name = name
 
+    @property
+    def reason(self) -> str:
+        """What to tell the user."""
+        return f"a size that data decides and nothing bounds (give a bound with --dim {self.name}=..N)"
+
 
 class FoundSizes:
     """The sizes that a program finds.
@@ -215,6 +220,7 @@ class FoundSizes:
         """Sizes as a tensor."""
         tensor = Tensor(name, ir.DataType.INT64, values.shape)
         self._nodes.append(Node(name, SIZES, {"values": tuple(elements(values))}, [], [tensor], tensor.dtype))
+        self._sizes[tensor] = values
         return tensor
 
     # ---- results of as many elements as data says ------------------------------------------------------
@@ -238,16 +244,16 @@ class FoundSizes:
                 continue
             shape = tuple(size if a == axis else n for a, n in enumerate(tensor.shape))
             view = Tensor(tensor.name.removesuffix("_all"), tensor.dtype, shape)
-            self.first(tensor, view, axis, size)
+            self.first(tensor, view, axis, size, self._nodes)
             found.append(view)
         return found
 
-    def first(self, tensor: Tensor, view: Tensor, axis: int, size: int) -> None:
-        """A view of the first elements of a tensor."""
+    def first(self, tensor: Tensor, view: Tensor, axis: int, size: int, nodes: list[Node]) -> None:
+        """Add a view of the first elements of a tensor."""
         end = np.empty(1, object)
         end[0] = size
         operands: list[Operand | None] = [tensor, np.zeros(1, np.int64), end, np.array([axis])]
-        self._nodes.append(Node(view.name, _SLICE, {}, operands, [view], view.dtype))
+        nodes.append(Node(view.name, _SLICE, {}, operands, [view], view.dtype))
 
 
 def names_in(kinds: Iterable[TensorType]) -> set[str]:

@@ -16,8 +16,10 @@ from eqsat.codegen.family_choice import family_of
 from eqsat.codegen.kernel import Family, Want, Wants
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import IDENTITY, Group, Node, Operand, Program, Tensor
+from eqsat.codegen.shapes import type_of
 from eqsat.codegen.view_operators import is_piece, pieces
 from eqsat.codegen.wants import same_order, satisfies
+from eqsat.errors import CodegenError
 from eqsat.schema.size_questions import is_free
 from eqsat.schema.types import OpKey
 
@@ -352,7 +354,13 @@ class _Planner:
         if piece is None:
             piece = place.reshaped(out.shape, x.shape)
             place.buffer.rigid = True
-        assert piece is not None
+        if piece is None:
+            raise CodegenError(
+                "a Reshape must keep the number of elements for all sizes",
+                place=f"model {self.program.name!r}, {node.name!r}",
+                actual=f"from {type_of(x)} to {type_of(out)}",
+                hint="set the sizes in it with --dim",
+            )
         self._put(seen, piece)
         self._insert_copy(x, seen)
 

@@ -16,11 +16,12 @@ from eqsat.backends.values import Dequantized
 from eqsat.codegen import dtypes
 from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
-from eqsat.codegen.control.lower import SUPPORTED, BodyPlanner, ControlNode, lower_control
-from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes
-from eqsat.codegen.family_choice import decide, family_of
+from eqsat.codegen.control.lower import SUPPORTED, lower_control
+from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
+from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes, Results
+from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
-from eqsat.codegen.kernels.shared.registry import entry_name, families, find, undecided
+from eqsat.codegen.kernels.shared.registry import entry_name, families, find
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored
@@ -28,9 +29,8 @@ from eqsat.codegen.results import anchor_dtype, present, result_types
 from eqsat.codegen.shape_values import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.codegen.wants import same_order, usual_orders
-from eqsat.errors import ExecutionError, LimitError, ModelError
+from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.definition import definition
-from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.evaluate import fold
 from eqsat.ops.functions import CHANNELS_LAST, LAYOUTS
@@ -44,7 +44,7 @@ from eqsat.schema import opset
 from eqsat.schema.attributes import array_of
 from eqsat.schema.body import Body
 from eqsat.schema.free_sizes import FreeSizes
-from eqsat.schema.functions import find_reference, function_body
+from eqsat.schema.functions import function_body
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType, tensor_type
 
 
@@ -138,7 +138,7 @@ class _Lowering:
         program = Program(self.name, inputs, outputs, self.nodes, self.regions, dequantized=self.dequantized)
         if not self.problems.nodes:
             program.remove_dead()
-        self._check_families(program)
+        check_families(program, self.problems)
         return program
 
     def _walk(
@@ -312,9 +312,7 @@ class _Lowering:
         try:
             sized = self.found.lower(Call(op, attrs, operands, types, used, names, name, depth))
         except Unbounded as size:
-            self.problems.add(
-                f"a size that data decides and nothing bounds (give a bound with --dim {size.name}=..N)", name
-            )
+            self.problems.add(size.reason, name)
             return none
         if isinstance(sized, list):
             return sized
@@ -329,7 +327,6 @@ class _Lowering:
                     self.found.sizes.written(f"{name}_sizes_{i}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
                     for i, x in enumerate(operands)
                 ]
-            given = [type_of(x) for x in operands]
         elif op in (OpKey("", "Shape"), OpKey("", "Size")) and operands and isinstance(operands[0], Tensor):
             operands = [np.broadcast_to(np.float32(0), operands[0].shape)]
         constant = all(x is None or isinstance(x, np.ndarray) for x in operands)
@@ -341,13 +338,11 @@ class _Lowering:
                 return [*folded]
             except (ExecutionError, LimitError):
                 pass  # It is computed in each run instead.
-        if any(used[i] and not self.shapes.is_known(t) for i, t in enumerate(types)):
-            try:
-                values = [x if isinstance(x, np.ndarray) else None for x in operands]
-                inferred = infer_types(op, attrs, given, values, count, place=f"node {name!r}")
-                types = [self.shapes.better(i, t) for i, t in zip(inferred, types, strict=True)]
-            except ModelError:
-                pass
+        types = self.shapes.completed(op, attrs, operands, types, used, f"node {name!r}")
+        if not self.shapes.are_known(types, used):
+            expanded = self._expanded(op, attrs, operands, used, name, depth, is_only=True)
+            if expanded is not None:
+                return expanded
         outputs: list[Tensor | None] = []
         for i in range(count):
             if not used[i]:
@@ -375,9 +370,14 @@ class _Lowering:
                 self.dequantized[id(result)] = Dequantized(result, quantized, scale, zero)
 
     def _expanded(
-        self, op: OpKey, attrs: Attrs, operands: list[Operand | None], used: list[bool], name: str, depth: int
-    ) -> list[Operand | None] | None:
-        """An operator without a kernel by its definition in terms of others, if it has one."""
+        self, op: OpKey, attrs: Attrs, operands: Results, used: list[bool], name: str, depth: int, is_only: bool = False
+    ) -> Results | None:
+        """An operator without a kernel by its definition in terms of others, if it has one.
+
+        Args:
+            op, attrs, operands, used, name, depth: The operator.
+            is_only: Whether there is no other way, so that what stops the definition stops the operator.
+        """
         if depth > 8:
             return None
         body = definition(op, attrs, [type_of(x) for x in operands])
@@ -387,7 +387,7 @@ class _Lowering:
         problems = {k: list(v) for k, v in self.problems.nodes.items()}
         count = len(used)
         results = self._body(body, operands, [None] * count, used, [""] * count, name, depth)
-        if any(u and r is None for u, r in zip(used, results, strict=False)):
+        if not is_only and any(u and r is None for u, r in zip(used, results, strict=False)):
             del self.nodes[kept:]
             self.found.forget(sizes)
             self.problems.nodes = problems
@@ -413,6 +413,7 @@ class _Lowering:
             layouts: Whether conversions in it say how a kernel's operand and result lie in memory.
         """
         values: list[Operand | None] = [*operands, *[None] * (body.inputs - len(operands))]
+        refused: set[int | None] = set()
         result = {v: k for k, v in enumerate(body.results) if k < len(used)}
         read = body.needed([v for v, is_used in zip(body.results, used, strict=False) if is_used])
         for node in body.nodes:
@@ -421,13 +422,19 @@ class _Lowering:
                 values += [None] * node.outputs
                 continue
             inner = [None if i is None else values[i] for i in node.inputs]
+            if not refused.isdisjoint(node.inputs):
+                refused.update(numbers)
+                values += [None] * node.outputs
+                continue
             if layouts and node.op in LAYOUTS:
                 values.append(inner[0])
                 continue
             labels = [(names[result[v]] if v in result else "") or f"{name}_{v}" for v in numbers]
             known = [types[result[v]] if v in result else None for v in numbers]
             reads = [v in read for v in numbers]
-            values += self.apply(node.op, node.attrs, inner, known, reads, labels, name, depth + 1)
+            made = self.apply(node.op, node.attrs, inner, known, reads, labels, name, depth + 1)
+            refused.update(v for v, is_read, x in zip(numbers, reads, made, strict=True) if is_read and x is None)
+            values += made
         results = [values[i] for i in body.results]
         orders = [n.op for n in body.nodes if n.op in LAYOUTS] if layouts else []
         if orders and isinstance(found := results[0], Tensor):
@@ -435,14 +442,3 @@ class _Lowering:
             rows, innermost = usual_orders(found)
             found.name, found.order = names[0] or found.name, innermost if CHANNELS_LAST.op in orders else rows
         return results
-
-    def _check_families(self, program: Program) -> None:
-        for node in program.nodes:
-            if family_of(node) is None:
-                if find_reference(node.operator) is not None:
-                    self.problems.add_operator(node.operator, node.name)
-                    continue
-                types = ", ".join("-" if x is None else str(type_of(x)) for x in node.inputs)
-                reason = undecided(node.provisional_task())
-                because = f", because {reason}" if reason else ""
-                self.problems.add(f"no kernel for {node.describe()} of ({types}){because}", node.name)

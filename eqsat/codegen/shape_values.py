@@ -43,10 +43,10 @@ def computed(op: OpKey, attributes: Mapping[str, Any], operands: Sequence[Operan
     if op.domain or not operands:
         return None
     first = operands[0]
-    if isinstance(first, Tensor):
-        if op.name == "Shape":
-            return _array(list(first.shape)[attributes.get("start", 0) : attributes.get("end")])
-        return _array(np.prod(np.array(first.shape, object))) if op.name == "Size" else None
+    if first is not None and op.name == "Shape":
+        return _array(list(first.shape)[attributes.get("start", 0) : attributes.get("end")])
+    if first is not None and op.name == "Size":
+        return _array(np.prod(np.array(first.shape, object)))
     rule = _RULES.get(op.name)
     if rule is None or not any(map(is_sizes, operands)) or any(isinstance(x, Tensor) for x in operands):
         return None
@@ -318,16 +318,19 @@ def slice_start(start: int, step: int, n: int) -> int:
 
 
 def _sliced(operands: Sequence[Operand | None]) -> tuple[int, ...] | None:
-    """The shape of a slice in steps of 1."""
+    """The shape of a slice, None if data says where it begins, ends or steps."""
     x, *bounds = operands
     if x is None or any(isinstance(b, Tensor) for b in bounds):
         return None
     starts, ends, axes, steps = ([elements(b) if isinstance(b, np.ndarray) else None for b in bounds] + [None] * 2)[:4]
-    if starts is None or ends is None or any(step != 1 for step in steps or ()):
+    if starts is None or ends is None:
         return None
     shape = list(x.shape)
-    for start, end, axis in zip(starts, ends, range(len(starts)) if axes is None else axes, strict=True):
+    taken = zip(starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=True)
+    for start, end, axis, step in taken:
         n = shape[axis]
-        stop = end + n if end < 0 else end
-        shape[axis] = largest(largest(smallest(stop, n), 0) - slice_start(start, 1, n), 0)
+        first, stop = slice_start(start, step, n), end + n if end < 0 else end
+        way = smallest(stop, n) - first if step > 0 else first - largest(smallest(stop, n), -1)
+        count = (largest(way, 0) + abs(step) - 1) // abs(step)
+        shape[axis] = count if step > 0 else smallest(count, n)
     return tuple(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,13 @@ import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
 from eqsat.codegen.shape_values import is_sizes, result_shapes
+from eqsat.errors import ModelError
+from eqsat.model.inference.infer import infer_types
 from eqsat.schema.dimension import size_of
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size import Undecided, closer_bounds
 from eqsat.schema.size_questions import as_dim
-from eqsat.schema.types import OpKey, TensorType
+from eqsat.schema.types import Attrs, OpKey, TensorType
 
 _NEEDED: dict[str, int | None] = {
     "Concat": None,
@@ -70,6 +72,30 @@ class Shapes:
         """The inferred type, unless only the other one says the sizes."""
         says = other is not None and not self.is_known(inferred) and not isinstance(self._sizes(other), str)
         return other if says else inferred
+
+    def are_known(self, kinds: Sequence[TensorType | None], used: Sequence[bool]) -> bool:
+        """Whether the types of all results that have readers are."""
+        return all(self.is_known(kind) for kind, is_used in zip(kinds, used, strict=False) if is_used)
+
+    def completed(
+        self,
+        op: OpKey,
+        attrs: Attrs,
+        operands: Sequence[Operand | None],
+        types: list[TensorType | None],
+        used: Sequence[bool],
+        place: str,
+    ) -> list[TensorType | None]:
+        """Types of the results, inferred where one that has readers is not known."""
+        if self.are_known(types, used):
+            return types
+        given = [type_of(x) for x in operands]
+        values = [x if isinstance(x, np.ndarray) and not is_sizes(x) else None for x in operands]
+        try:
+            inferred = infer_types(op, attrs, given, values, len(used), place=place)
+        except ModelError:
+            return types
+        return [self.better(i, t) for i, t in zip(inferred, types, strict=True)]
 
     def as_results(
         self,

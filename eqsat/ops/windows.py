@@ -9,6 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from eqsat.ops.kernel import Attributes
+from eqsat.schema.size import largest, smallest
+from eqsat.schema.size_questions import is_free
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +92,22 @@ def _resolved(
     begin, end, out = list(pads[:rank]), list(pads[rank:]), []
     for i, (size, stride, span) in enumerate(zip(spatial, strides, extent, strict=True)):
         if mode in ("SAME_UPPER", "SAME_LOWER"):
-            count = -(-size // stride)
-            total = max((count - 1) * stride + span - size, 0)
+            count = (size + stride - 1) // stride
+            total = largest((count - 1) * stride + span - size, 0)
             small, large = total // 2, total - total // 2
             begin[i], end[i] = (small, large) if mode == "SAME_UPPER" else (large, small)
         else:
             if mode == "VALID":
                 begin[i] = end[i] = 0
             room = size + begin[i] + end[i] - span
-            count = (-(-room // stride) if ceil else room // stride) + 1
+            count = (room + (stride - 1 if ceil else 0)) // stride + 1
             # The last window must begin inside the input or the padding before it.
-            if ceil and (count - 1) * stride >= size + begin[i]:
-                count -= 1
-        if count < 1 and size > 0:
+            if ceil and span < end[i] + stride:
+                most = (size + begin[i] + stride - 1) // stride
+                count = smallest(count, most if end[i] <= span else largest(most, count - 1))
+        if not is_free(count) and count < 1 and size > 0:
             raise ValueError(f"a window of {span} does not fit into {size} elements with padding {begin[i]}, {end[i]}")
-        out.append(max(count, 0))
+        out.append(largest(count, 0))
     return Windows(kernel, strides, dilations, tuple(begin), tuple(end), tuple(out))
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from eqsat.schema.free_sizes import FreeSize
+from eqsat.schema.polynomials import least_of
 
 if TYPE_CHECKING:
     _Number = int
@@ -417,30 +418,24 @@ def _together(monomial: Monomial, most: int) -> int:
 
 
 def closer_bounds(value: int) -> tuple[int, int]:
-    """Bounds that see what terms have in common: ``n*m - n`` is not negative if n and m are not."""
+    """Bounds that see what terms have in common: if n and m are not negative, ``n*m - n`` and ``n - n//2`` are not."""
     low, high = bounds(value)
     if low < 0 < high:
-        low, high = max(low, _least(value)), min(high, -_least(-value))
+        low, high = max(low, least_of(_terms(value) or {})), min(high, -least_of(_terms(-value) or {}))
+    if low < 0 < high and (whole := _without_quotient(value)) is not None:
+        least, most = closer_bounds(whole[0])
+        low, high = max(low, -(-least // whole[1])), min(high, most // whole[1])
     return low, high
 
 
-def _least(value: int) -> int:
-    """A lower bound: with each atom as its least value and a rest that is not negative, a polynomial whose other
-    coefficients are not negative is at least its constant.
-    """
-    total: dict[Monomial, int] = {(): 0}
+def _without_quotient(value: int) -> tuple[int, int] | None:
+    """A multiple of a size, and which: ``a // d`` is ``(a - r) / d`` for a remainder r; None without quotients."""
     for monomial, factor in (_terms(value) or {}).items():
-        parts: dict[Monomial, int] = {(): factor}
-        for atom in monomial:
-            product: dict[Monomial, int] = {}
-            for rest, part in parts.items():
-                product[*rest, atom] = product.get((*rest, atom), 0) + part
-                product[rest] = product.get(rest, 0) + part * atom.bounds[0]
-            parts = product
-        for rest, part in parts.items():
-            total[rest] = total.get(rest, 0) + part
-    least = total.pop(())
-    return least if all(factor >= 0 for factor in total.values()) else -(LARGEST**2)
+        atom = monomial[0] if len(monomial) == 1 else None
+        if isinstance(atom, Operation) and atom.kind == "//" and isinstance(atom.b, int):
+            rest = Size({(Symbol(f"{atom.text(c=False)} rest", FreeSize(0, atom.b - 1, 0)),): 1})
+            return (value - _made({monomial: factor})) * atom.b + factor * (atom.a - rest), atom.b
+    return None
 
 
 def value_at(value: int, values: Mapping[str, int]) -> int:

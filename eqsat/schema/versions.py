@@ -82,10 +82,26 @@ def means_same_since(op: OpKey) -> int:
 
 
 def means_same(op: OpKey, version: int) -> bool:
-    """Whether a node of an opset can be taken over into the pinned one word for word."""
-    if version > opset.PINNED_OPSET:
-        return opset.is_same(op, version, opset.PINNED_OPSET)
-    return version >= means_same_since(op)
+    """Whether a node of an opset can be taken over into the pinned one word for word.
+
+    A node of a newer opset can if its operator only accepts more there, and it has nothing of
+    :func:`added_attributes` but defaults. Its element types are checked later, like those of any node.
+    """
+    if op.domain or version <= opset.PINNED_OPSET:
+        return version >= means_same_since(op)
+    versions = _since_pinned(op.name, version)
+    if not versions or any(s.deprecated for s in versions):
+        return False
+    return all(_accepts_more(newer, older) for newer, older in pairwise(versions))
+
+
+@cache
+def added_attributes(op: OpKey, version: int) -> Mapping[str, onnx.AttributeProto]:
+    """Attributes that an operator has at a newer opset and not at the pinned one, with their defaults."""
+    versions = () if op.domain else _since_pinned(op.name, version)
+    if not versions:
+        return {}
+    return {n: a.default_value for n, a in versions[0].attributes.items() if n not in versions[-1].attributes}
 
 
 def ir_version_of(imports: Mapping[str, int]) -> int:
@@ -117,6 +133,14 @@ def _extend(newer: Sequence[_Schema.FormalParameter], older: Sequence[_Schema.Fo
     if any(now == _Option.Single and was != _Option.Single for now, was in pairs):
         return False
     return all(p.option != _Option.Single for p in newer[len(older) :])
+
+
+@cache
+def _since_pinned(name: str, version: int) -> tuple[_Schema, ...]:
+    """The versions of an operator from a newer opset down to the pinned one; none if it is newer than that one."""
+    pinned = history(name)[:1]
+    newer = [s for s in _histories().get(name, ()) if opset.PINNED_OPSET < s.since_version <= version]
+    return (*sorted(newer, key=lambda s: -s.since_version), *pinned) if pinned else ()
 
 
 @cache

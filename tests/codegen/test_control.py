@@ -343,10 +343,16 @@ REFUSED = {
         y = Loop (m, , x) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out) {
             go_out = Identity(go) s_out = Concat<axis: int = 0>(s, s) }>
     }""",
-    "a result of Loop of unknown size, a row of float[2, 3] for each round": """g (float[2,3] x, int64 m)
+    "a size that data decides and nothing bounds (give a bound with --dim y=..N): 'y'": """g (float[2,3] x, int64 m)
         => (float[a,b,c] y) <bool yes = {1}> {
         y = Loop (m, yes) <body = b (int64 i, bool go) => (bool go_out, float[] row) {
             go_out = Identity(go) f = Cast<to: int = 1>(i) row = Add(x, f) }>
+    }""",
+    "rows of Loop of sizes that data decides, int64[k, 2]": """g (float[2,3] x, int64 m)
+        => (int64[a,b,c] y) <bool yes = {1}> {
+        y = Loop (m, yes) <body = b (int64 i, bool go) => (bool go_out, int64[] row) {
+            go_out = Identity(go) f = Cast<to: int = 1>(i) d = Sub(x, f) k = NonZero(d)
+            row = Transpose<perm: ints = [1, 0]>(k) }>
     }""",
     "a Loop that never ends": """g (float[2,3] x) => (float[2,3] y) {
         y = Loop ( , , x) <body = b (int64 i, bool go, float[] s) => (bool go_out, float[] s_out) {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eqsat.schema.dimension import broadcast_shapes, common_divisor, size_of
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import Size, Undecided, bounds, largest, smallest, value_at
+from eqsat.schema.size import Size, Undecided, bounds, closer_bounds, largest, smallest, symbol, value_at
 from eqsat.schema.size_questions import as_dim
 
 FREE = {"n": FreeSize(1, 6, 2), "m": FreeSize(3, 9, 4)}
@@ -166,3 +166,19 @@ def test_shapes_broadcast_for_all_sizes_or_not_at_all() -> None:
 def test_other_expressions_are_refused(dim: str) -> None:
     with pytest.raises(Undecided):
         size_of(dim, FREE)
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 8), (3, 40), (5, 6)])
+def test_bounds_of_quotients_are_those_of_all_values(least: int, most: int) -> None:
+    n = symbol("n", FreeSize(least, most, least))
+    forms: dict[str, Callable[[int], int]] = {
+        "the other half": lambda n: n - (n + 1) // 2,
+        "rest": lambda n: n - 3 * (n // 3),
+        "two quotients": lambda n: (n + 5) // 3 - n // 3,
+        "a quotient of a quotient": lambda n: n - 2 * ((n // 2 + 1) // 2),
+    }
+    for name, form in forms.items():
+        values = [form(value) for value in range(least, most + 1)]
+        low, high = closer_bounds(form(n))
+        assert low <= min(values) and high >= max(values), name
+        assert low >= min(values) - 1, name

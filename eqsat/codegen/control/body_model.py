@@ -8,11 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.shape_values import elements, is_sizes
 from eqsat.model.load import load
 from eqsat.model.names import unused
 from eqsat.partition.emit import CALL
 from eqsat.partition.subgraphs import bind_graph, defined_names, defined_values
 from eqsat.schema.attributes import subgraphs, tensor_of
+from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import as_dim
 
 
@@ -29,7 +31,8 @@ def body_model(
         results: Numbers of the body's outputs that are the model's.
 
     Returns:
-        A model whose inputs are those of the body, then the captured values, without those that are constant.
+        A model whose inputs are those of the body, then the captured values, without those that are constant. For an
+        array of sizes it is a tensor whose shape says them and whose elements nothing reads.
 
     Raises:
         ModelError: The body contradicts the types of its operands.
@@ -40,8 +43,13 @@ def body_model(
     own = set(defined_values(copy))
     outputs = [v if v in own else values[v.name or ""] for v in copy.outputs]
     operands = {**dict(zip(copy.inputs, given, strict=True)), **{values[name]: captured[name] for name in captured}}
-    copy.inputs[:] = [v for v, operand in operands.items() if isinstance(operand, Tensor)]
+    copy.inputs[:] = []
     for value, operand in operands.items():
+        if isinstance(operand, np.ndarray) and is_sizes(operand):
+            copy.inputs.append(_shown(copy, value, operand, taken))
+            continue
+        if isinstance(operand, Tensor):
+            copy.inputs.append(value)
         dtype = operand.dtype if isinstance(operand, Tensor) else _dtype(operand)
         value.type, value.shape = ir.TensorType(dtype), ir.Shape(list(map(as_dim, operand.shape)))
         if isinstance(operand, np.ndarray):
@@ -55,6 +63,25 @@ def body_model(
     return load(
         ir.Model(copy, ir_version=model.ir_version, functions=functions, metadata_props=dict(model.metadata_props))
     )
+
+
+def _shown(graph: ir.Graph, value: ir.Value, sizes: np.ndarray, taken: set[str]) -> ir.Value:
+    """A tensor whose shape says an array of sizes, from which nodes make the array before all others."""
+    lowest = [min(bounds(n)[0], 0) for n in elements(sizes)]
+    dims = [as_dim(n - low) for n, low in zip(elements(sizes), lowest, strict=True)]
+    name = unused(f"{value.name}_sizes", taken)
+    tensor = ir.Value(name=name, type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape(dims))
+    made = [
+        ir.node("Shape", [tensor]),
+        ir.node("Constant", [], {"value_ints": ir.AttrInt64s("value_ints", lowest)}),
+        ir.node("Constant", [], {"value_ints": ir.AttrInt64s("value_ints", sizes.shape)}),
+    ]
+    made.insert(2, ir.node("Add", [made[0].outputs[0], made[1].outputs[0]]))
+    made.append(ir.node("Reshape", [made[2].outputs[0], made[3].outputs[0]], outputs=[value]))
+    for number, node in enumerate(made[:-1]):
+        node.outputs[0].name = unused(f"{name}_{number}", taken)
+    graph.insert_before(graph[0], made)
+    return tensor
 
 
 def _strip(scope: ir.Graph | ir.Function) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.program import Node, Program
+from eqsat.schema.size_questions import is_free, typical
 
 CONTROL = "control"
 """The attribute of a node that has its :class:`Control`."""
@@ -119,10 +120,11 @@ class Loop:
     Attributes:
         bodies: The one body.
         states: The values that the rounds hand on.
-        rounds: How many there are; None where that depends on data.
+        rounds: How many there are, in sizes of the body; None where that depends on data.
         limit: Number of the operand that says how many there are at most, None without one.
         condition: Number of the operand that says whether there is a first round, None without one.
         sizes: C of the parameters for sizes that the body receives, and of what they are outside.
+        counted: Number of the result that is the number of rounds, if sizes depend on it.
     """
 
     bodies: tuple[Body]
@@ -131,6 +133,12 @@ class Loop:
     limit: int | None = None
     condition: int | None = None
     sizes: tuple[tuple[str, str], ...] = ()
+    counted: int | None = None
+
+    @property
+    def fixed(self) -> int | None:
+        """The number of rounds if it is a number."""
+        return None if is_free(self.rounds) else self.rounds
 
     @property
     def finds(self) -> bool:
@@ -140,7 +148,7 @@ class Loop:
     @property
     def times(self) -> float:
         """How often the body is executed, by guess where data decides."""
-        return UNKNOWN_ROUNDS if self.rounds is None else float(self.rounds)
+        return UNKNOWN_ROUNDS if self.rounds is None else float(typical(self.rounds))
 
 
 Control = Branches | Loop

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from eqsat.codegen.program import Operand, Tensor
+from eqsat.codegen.shape_values import is_sizes
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import bounds, closer_bounds, symbol
@@ -30,14 +33,17 @@ class ReceivedSizes:
 
     def tensor(self, operand: Tensor) -> Tensor:
         """An operand as it is called inside."""
-        shape = tuple(map(self._size, operand.shape))
+        shape = tuple(map(self.size, operand.shape))
         return operand if shape == operand.shape else Tensor(operand.name, operand.dtype, shape)
 
     def operand(self, operand: Operand) -> Operand:
-        """A tensor as it is called inside, or a constant."""
-        return self.tensor(operand) if isinstance(operand, Tensor) else operand
+        """A tensor as it is called inside, an array of sizes in those of inside, or a constant."""
+        if isinstance(operand, Tensor):
+            return self.tensor(operand)
+        return np.array(np.frompyfunc(self.size, 1, 1)(operand), object) if is_sizes(operand) else operand
 
-    def _size(self, n: int) -> int:
+    def size(self, n: int) -> int:
+        """A size as it is called inside."""
         inner = {s.name: s for s in symbols(n)}
         if len(inner) <= _MOST_SYMBOLS:
             for name, known in inner.items():
@@ -47,9 +53,11 @@ class ReceivedSizes:
         if n not in self._known:
             low, high = closer_bounds(n)
             name = unused("size", {*self.ranges, *inner})
-            self.ranges[name] = FreeSize(max(low, 0), high, max(low, min(high, 128)))
-            self.outside[name] = n
-            self._known[n] = symbol(name, self.ranges[name])
+            # Only elements of shapes may be negative.
+            shift = min(low, 0)
+            self.ranges[name] = FreeSize(low - shift, high - shift, max(low - shift, min(high - shift, 128)))
+            self.outside[name] = n - shift
+            self._known[n] = symbol(name, self.ranges[name]) + shift
         return self._known[n]
 
     def from_inside(self, n: int) -> int | None:

@@ -21,6 +21,7 @@ from eqsat.codegen.control.forms import Branches, Control, Loop, Sink, Source
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.program import Node, Tensor
 from eqsat.schema.size import Symbol
+from eqsat.schema.size_questions import greatest
 from eqsat.text import plain
 
 
@@ -81,13 +82,13 @@ class ControlText:
         for (_, tensor), sink in self._results():
             spares: list[str] = []
             if sink.kind == "state":
-                spares += ["spare"] if loop.rounds is None or loop.rounds > 1 else []
+                spares += ["spare"] if loop.fixed is None or loop.fixed > 1 else []
                 spares += ["last"] if self.node.outputs[loop.states[sink.index].result] is None else []
             elif sink.kind == "row" and loop.rounds is None:
                 spares.append("row")
             for kind in spares:
                 self._places[kind, sink.index] = self.own
-                self.own += -(-_bytes(tensor) // ALIGNMENT) * ALIGNMENT
+                self.own += -(-greatest(_bytes(tensor)) // ALIGNMENT) * ALIGNMENT
 
     def move(self, offset: int) -> None:
         """Let the working memory begin so many bytes later in the arena."""
@@ -184,10 +185,12 @@ class ControlText:
             inside += [f"{c} *const made{k} = next{k};", f"state{k} = made{k};"]
             inside += [f"next{k} = other{k};", f"other{k} = made{k};"]
             y = self.node.outputs[state.result]
-            if y is not None and not loop.rounds:
-                size = _bytes(y)
+            if y is not None and not loop.fixed:
+                size = _bytes(self._result("state", k))
                 behind.append(f"if (state{k} != y{state.result}) memcpy(y{state.result}, state{k}, {size});")
-        if loop.rounds is None:
+        if loop.counted is not None:
+            behind.append(f"y{loop.counted}[0] = trip;")
+        elif loop.rounds is None:
             for (_, row), sink in self._results():
                 y = self.node.outputs[sink.index] if sink.kind == "row" else None
                 if y is not None and y.shape[0]:
@@ -206,7 +209,7 @@ class ControlText:
         if ("spare", state) not in self._places:
             return result, result
         spare = self._at("spare", state, tensor)
-        return (spare, result) if loop.rounds is not None and loop.rounds % 2 == 0 else (result, spare)
+        return (spare, result) if loop.fixed is not None and loop.fixed % 2 == 0 else (result, spare)
 
     def _results(self) -> list[tuple[tuple[str, Tensor], Sink]]:
         body = self.control.bodies[0]

@@ -77,10 +77,21 @@ def _rounds(graph: ir.Graph, inputs: Types, limits: Sequence[np.ndarray | None])
     limit, first = limits[:2]
     if limit is None or limit.size != 1 or (inputs[1] is not None and (first is None or not first.all())):
         return None
+    return max(int(limit.reshape(-1)[0]), 0) if keeps_condition(graph) else None
+
+
+def keeps_condition(graph: ir.Graph) -> bool:
+    """Whether no round of a Loop ends it before its limit: the body hands its condition on, or says true."""
     again = graph.outputs[0]
     while (node := again.producer()) is not None and node.op_type == "Identity" and node.inputs[0] is not None:
         again = node.inputs[0]
-    return max(int(limit.reshape(-1)[0]), 0) if again is graph.inputs[1] else None
+    return again is graph.inputs[1] or is_true(again)
+
+
+def is_true(value: ir.Value) -> bool:
+    """Whether a condition is a constant that holds."""
+    known = ir.convenience.get_const_tensor(value)
+    return known is not None and bool(known.numpy().all())
 
 
 def _slices(scanned: Types, axes: Sequence[int]) -> tuple[list[TensorType | None], Dim]:

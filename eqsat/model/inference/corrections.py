@@ -11,6 +11,7 @@ from functools import cache, partial
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from eqsat.model.inference.carried import is_true, keeps_condition
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -167,6 +168,47 @@ def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int,
     return ir.SymbolicDim(f"Max(0, floor(({last.value} - {start} + {step - 1})/{step}))") + 0
 
 
+def _keep_windows_sound() -> None:
+    """Wraps the package's rules of pools.
+
+    They count a last window that begins in the padding behind the input, and know no size of ``SAME_UPPER``.
+    """
+    for name in ("AveragePool", "LpPool", "MaxPool"):
+        _wrap(OpKey("", name), _of_windows_inside)
+
+
+def _of_windows_inside(rule: _Rule) -> _Rule:
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        data, known = node.inputs[0], node.outputs[0].shape
+        if data is None or data.shape is None or known is None or len(known) != len(data.shape):
+            return
+        rank = len(known) - 2
+        kernel, strides, dilations, pads = (
+            node.attributes[name].as_ints() if name in node.attributes else ()
+            for name in ("kernel_shape", "strides", "dilations", "pads")
+        )
+        mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+        ceil = "ceil_mode" in node.attributes and node.attributes["ceil_mode"].as_int()
+        dims = list(known)
+        for i, size in enumerate(data.shape[2:]):
+            stride = strides[i] if strides else 1
+            span = (kernel[i] - 1) * (dilations[i] if dilations else 1) + 1
+            begin, end = (pads[i], pads[rank + i]) if pads and mode == "NOTSET" else (0, 0)
+            if isinstance(size, int) or size.value is None:
+                continue
+            most = f"floor(({size.value} + {begin + stride - 1})/{stride})"
+            if mode.startswith("SAME"):
+                dims[2 + i] = ir.SymbolicDim(most) + 0
+            elif ceil and end <= span < end + stride:
+                room = f"{size.value} + {begin + end - span + 2 * stride - 1}"
+                dims[2 + i] = ir.SymbolicDim(f"Min(floor(({room})/{stride}), {most})") + 0
+        for output in node.outputs:
+            output.shape = ir.Shape(dims)
+
+    return sound
+
+
 def _keep_expressions_short() -> None:
     """Wraps all rules of the package: expressions that grow with the model take time that grows with its square."""
     for domain, name, _ in list(osi.registry.iter_supported()):
@@ -192,9 +234,30 @@ def _is_long(size: int | ir.SymbolicDim) -> bool:
 
 @cache
 def _keep_loops_sound() -> None:
-    """Wraps the package's rules of Loop and Scan, which take the shapes of the first round for those of all rounds."""
+    """Wraps the package's rules of Loop and Scan.
+
+    They take the shapes of the first round for those of all rounds, and the limit of a Loop for its number of rounds.
+    """
+    _wrap(OpKey("", "Loop"), _until_condition)
     _wrap(OpKey("", "Loop"), partial(_for_all_rounds, before=2, after=1))
     _wrap(OpKey("", "Scan"), partial(_for_all_rounds, before=0, after=0))
+
+
+def _until_condition(rule: _Rule) -> _Rule:
+    """The rule with an open number of rows where a condition may end the loop before its limit."""
+
+    def until_condition(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        body = node.attributes["body"].as_graph()
+        first = node.inputs[1]
+        if keeps_condition(body) and (first is None or is_true(first)):
+            return
+        rows = [v for v in node.outputs[len(body.inputs) - 2 :] if v.shape is not None]
+        count = context.new_symbolic_dim() if rows else None
+        for value in rows:
+            value.shape = ir.Shape([count, *list(value.shape or ())[1:]])
+
+    return until_condition
 
 
 def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
@@ -233,4 +296,5 @@ def make_sound() -> None:
     _keep_branches_sound()
     _keep_loops_sound()
     _keep_slices_sound()
+    _keep_windows_sound()
     _keep_expressions_short()

@@ -18,7 +18,7 @@ from eqsat.model.read.converted import drop_leftovers, element_types, flattened,
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
 from eqsat.schema.types import OpKey
-from eqsat.schema.versions import BECAME_INPUT, means_same
+from eqsat.schema.versions import BECAME_INPUT, added_attributes, means_same
 
 METADATA = "eqsat."
 """Prefix of the metadata keys by which eqsat knows its own functions."""
@@ -33,7 +33,8 @@ def upgrade(source: Source) -> None:
     model = source.proto
     functions = list(model.functions)
     version = opset_of(model)
-    changed = sorted({op.name for op in _operators(model) if not means_same(op, version)})
+    _leave_out_defaults(model, version)
+    changed = sorted({_key(node).name for node in _nodes(model) if not _is_said(node, version)})
     if version > opset.PINNED_OPSET and changed:
         names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         raise ModelError(
@@ -59,6 +60,27 @@ def upgrade(source: Source) -> None:
         if entry.domain not in imported:
             imported.add(entry.domain)
             source.proto.opset_import.add(domain=entry.domain, version=entry.version)
+
+
+def _is_said(node: onnx.NodeProto, version: int) -> bool:
+    """Whether a node of an opset says the same at the pinned one."""
+    added = added_attributes(_key(node), version)
+    return means_same(_key(node), version) and not any(a.name in added for a in node.attribute)
+
+
+def _leave_out_defaults(model: onnx.ModelProto, version: int) -> None:
+    """Leaves out the attributes that only a newer opset has, where they say what is done without them."""
+    for node in _nodes(model):
+        added = added_attributes(_key(node), version)
+        if any(a.name in added for a in node.attribute):
+            kept = [a for a in node.attribute if a.name not in added or not _is_default(a, added[a.name])]
+            _replace(node.attribute, kept)
+
+
+def _is_default(attribute: onnx.AttributeProto, default: onnx.AttributeProto) -> bool:
+    if attribute.ref_attr_name or attribute.type != default.type:
+        return False
+    return onnx.helper.get_attribute_value(attribute) == onnx.helper.get_attribute_value(default)
 
 
 def is_own(function: onnx.FunctionProto) -> bool:
@@ -243,20 +265,32 @@ def opset_of(model: onnx.ModelProto) -> int:
 
 def _operators(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[OpKey]:
     """Every operator of the graph, its subgraphs and, unless told otherwise, its functions."""
-    yield from _operators_of(model.graph.node)
-    if functions:
-        for function in model.functions:
-            yield from _operators_of(function.node)
+    yield from map(_key, _nodes(model, functions=functions))
 
 
 def _operators_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[OpKey]:
+    yield from map(_key, _nodes_of(nodes))
+
+
+def _key(node: onnx.NodeProto) -> OpKey:
+    return OpKey(opset.canonical_domain(node.domain), node.op_type)
+
+
+def _nodes(model: onnx.ModelProto, *, functions: bool = True) -> Iterator[onnx.NodeProto]:
+    yield from _nodes_of(model.graph.node)
+    if functions:
+        for function in model.functions:
+            yield from _nodes_of(function.node)
+
+
+def _nodes_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
-        yield OpKey(opset.canonical_domain(node.domain), node.op_type)
+        yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _operators_of(attribute.g.node)
+                yield from _nodes_of(attribute.g.node)
             for graph in attribute.graphs:
-                yield from _operators_of(graph.node)
+                yield from _nodes_of(graph.node)
 
 
 def _replace(field: MutableSequence[Any], entries: list) -> None:

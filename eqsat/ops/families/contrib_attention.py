@@ -101,20 +101,31 @@ def multi_head_attention(attrs: Mapping[str, AttrValue], types: Types) -> Body |
     """Attention of given queries, keys and values.
 
     Inputs: query (B, S, D), key (B, T, D) or (B, N, T, H), value likewise, bias, key_padding_mask, attention_bias,
-    past_key (B, N, P, H), past_value.
+    past_key (B, N, P, H), past_value. The first may be all three (B, S, N, 3, H), the second two (B, T, N, 2, H).
     """
     heads = _integer(attrs, "num_heads")
-    width = number(types, 0, 2)
     ranks = [rank(types, i) for i in range(3)]
-    if ranks[0] != 3 or ranks[1:] not in ([3, 3], [4, 4]) or width is None or any(t is not None for t in types[8:]):
+    if any(t is not None for t in types[8:]):
         return None
     w = Writer(types)
     q, k, v = 0, 1, 2
-    values = number(types, 2, 2) if ranks[2] == 3 else None
-    if ranks[2] == 4:
-        size = number(types, 2, 3)
-        values = None if size is None else heads * size
-    if values is None:
+    if ranks == [5, None, None] or ranks == [3, 5, None]:
+        # Each head has its keys and values, or all three, side by side.
+        size, packed = number(types, 0 if ranks[0] == 5 else 1, 4), 0 if ranks[0] == 5 else 1
+        if size is None:
+            return None
+        width = values = heads * size
+        parts = w.several("Split", 3 - packed, packed, axis=3, num_outputs=3 - packed)
+        flat = [w.reshaped(part, 0, 0, width) for part in parts]
+        q, k, v = flat if ranks[0] == 5 else (q, *flat)
+        ranks = [3, 3, 3]
+    else:
+        width = number(types, 0, 2)
+        values = number(types, 2, 2) if ranks[2] == 3 else None
+        if ranks[2] == 4:
+            size = number(types, 2, 3)
+            values = None if size is None else heads * size
+    if ranks[0] != 3 or ranks[1:] not in ([3, 3], [4, 4]) or width is None or values is None:
         return None
     if w.given(3) is not None:
         part_q, part_k, part_v = w.several("Split", 3, 3, w.constant([width, width, values]), axis=0)
@@ -242,13 +253,13 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
     if attrs.get("is_packed_batching") or rank(types, 0) not in (3, 4):
         return None
     w = Writer(types)
-    heads, turned = _integer(attrs, "num_heads"), _integer(attrs, "rotary_embedding_dim")
+    heads, partly = _integer(attrs, "num_heads"), _integer(attrs, "rotary_embedding_dim")
     x = 0
     flat = rank(types, 0) == 3
     width, half = number(types, 0, 2 if flat else 3), number(types, 2, 1)
     if width is None or half is None:
         return None
-    size = width if not flat else width // heads if heads and turned else 2 * half
+    size = width if not flat else width // heads if heads and partly else 2 * half
     if flat:
         x = _of_heads(w, x, width // size, width)
     positions = 1
@@ -256,27 +267,31 @@ def rotary_embedding(attrs: Mapping[str, AttrValue], types: Types) -> Body | Non
         positions = w.unsqueezed(w.op("Add", w.counted(w.size(x, 2)), 1), 0)
     elif rank(types, 1) != 2:
         return None
-    turned = 2 * half
     cosines, sines = (w.unsqueezed(w.op("Gather", i, positions, axis=0), 1) for i in (2, 3))
-    rest = None
-    if turned < size:
-        x, rest = w.several("Split", 2, x, w.constant([turned, size - turned]), axis=3)
-    if attrs.get("interleaved"):
+    y = turned(w, x, cosines, sines, half, size, bool(attrs.get("interleaved")))
+    if flat:
+        y = w.reshaped(w.op("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, width)
+    return w.body(y)
+
+
+def turned(w: Writer, x: int, cosines: int, sines: int, half: int, size: int, interleaved: bool) -> int:
+    """The first ``2 * half`` of ``size`` elements turned in pairs, (B, N, S, H) by angles (B, 1, S, half)."""
+    rest: tuple[int, ...] = ()
+    if 2 * half < size:
+        x, *others = w.several("Split", 2, x, w.constant([2 * half, size - 2 * half]), axis=3)
+        rest = tuple(others)
+    if interleaved:
         pairs = w.reshaped(x, 0, 0, 0, half, 2)
         a, b = (w.op("Squeeze", part, w.constant([4])) for part in w.several("Split", 2, pairs, axis=4, num_outputs=2))
     else:
         a, b = w.several("Split", 2, x, axis=3, num_outputs=2)
     left = w.op("Sub", w.op("Mul", a, cosines), w.op("Mul", b, sines))
     right = w.op("Add", w.op("Mul", b, cosines), w.op("Mul", a, sines))
-    if attrs.get("interleaved"):
-        y = w.reshaped(w.op("Concat", w.unsqueezed(left, 4), w.unsqueezed(right, 4), axis=4), 0, 0, 0, turned)
+    if interleaved:
+        y = w.reshaped(w.op("Concat", w.unsqueezed(left, 4), w.unsqueezed(right, 4), axis=4), 0, 0, 0, 2 * half)
     else:
         y = w.op("Concat", left, right, axis=3)
-    if rest is not None:
-        y = w.op("Concat", y, rest, axis=3)
-    if flat:
-        y = w.reshaped(w.op("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, width)
-    return w.body(y)
+    return w.op("Concat", y, *rest, axis=3) if rest else y
 
 
 # ---- declarations ----------------------------------------------------------------------------------

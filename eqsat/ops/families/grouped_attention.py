@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import onnx_ir as ir
 
 from eqsat.ops import counters as count
 from eqsat.ops.checks import attributes
-from eqsat.ops.definition import Types
+from eqsat.ops.definition import Types, Writer, number
+from eqsat.ops.families.contrib_attention import turned
 from eqsat.ops.kernel import Attributes, Fallback, in_single
 from eqsat.ops.need_by_shapes import need_grouped_attention
 from eqsat.ops.registry import declare
+from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
 from eqsat.schema.types import AttrValue, TensorType
 
@@ -119,11 +122,126 @@ def _turned(x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, interleaved: 
     c, s = cosines[:, None], sines[:, None]
     if interleaved:
         a, b = x[..., 0 : 2 * half : 2], x[..., 1 : 2 * half : 2]
-        turned = np.stack([a * c - b * s, b * c + a * s], -1).reshape(*x.shape[:-1], 2 * half)
+        pairs = np.stack([a * c - b * s, b * c + a * s], -1).reshape(*x.shape[:-1], 2 * half)
     else:
         a, b = x[..., :half], x[..., half : 2 * half]
-        turned = np.concatenate([a * c - b * s, b * c + a * s], -1)
-    return np.concatenate([turned, x[..., 2 * half :]], -1).astype(x.dtype)
+        pairs = np.concatenate([a * c - b * s, b * c + a * s], -1)
+    return np.concatenate([pairs, x[..., 2 * half :]], -1).astype(x.dtype)
+
+
+def defined(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+    """The same by standard operators, computed in float32."""
+    heads, shared = attrs["num_heads"], attrs["kv_num_heads"]
+    packed = len(types) < 3 or types[1] is None or types[2] is None
+    width = number(types, 0, 2)
+    if width is None or not isinstance(heads, int) or not isinstance(shared, int):
+        return None
+    if any(t is not None for t in types[12:]) or attrs.get("sliding_window_cache"):
+        return None
+    if any(attrs.get(name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
+        return None
+    w = Writer(types)
+    size = width // (heads + 2 * shared if packed else heads)
+    parts: tuple[int, ...] = (0, 1, 2)
+    if packed:
+        parts = w.several("Split", 3, 0, w.constant([heads * size, shared * size, shared * size]), axis=2)
+    q, k, v = (
+        w.op("Transpose", w.reshaped(_single(w, part), 0, 0, n, size), perm=[0, 2, 1, 3])
+        for part, n in zip(parts, (heads, shared, shared), strict=True)
+    )
+    steps = w.size(q, 2)
+    total = w.reshaped(w.op("Cast", 6, to=int(ir.DataType.INT64)), 1)
+    counts = w.op("Add", w.reshaped(w.op("Cast", 5, to=int(ir.DataType.INT64)), -1), w.constant(1))
+    zero = w.constant([0])
+    before = w.op("Where", w.op("Equal", steps, total), zero, w.op("Sub", counts, steps))
+    starts = w.unsqueezed(before, 1)
+    if attrs.get("do_rotary"):
+        at = w.op("Add", starts, w.counted(steps))
+        if w.given(9) is not None:
+            at = w.op("Reshape", 9, w.op("Concat", w.size(q, 0), steps, axis=0))
+        cosines, sines = (w.unsqueezed(_single(w, w.op("Gather", i, at, axis=0)), 1) for i in (7, 8))
+        half = number(types, 7, 1)
+        if half is None:
+            return None
+        q, k = (turned(w, x, cosines, sines, half, size, bool(attrs.get("rotary_interleaved"))) for x in (q, k))
+    pasts = [w.given(i) for i in (3, 4)]
+    old = zero if pasts[0] is None else w.size(pasts[0], 2)
+    room = w.op("Max", old, total)
+    place = w.unsqueezed(w.counted(room), 0)
+    behind = w.op("Sub", place, starts)
+    is_old = w.op("Less", behind, zero)
+    is_known = w.op("Less", behind, steps)
+    newest = w.op("Sub", steps, w.constant([1]))
+    index = w.op("Where", is_old, place, w.op("Add", old, w.op("Max", zero, w.op("Min", behind, newest))))
+    cache = w.op("Concat", w.size(q, 0), w.constant([shared]), room, w.constant([size]), axis=0)
+    index, is_known = (w.op("Expand", w.unsqueezed(x, 1, 3), cache) for x in (index, is_known))
+    keys, values = (
+        w.op(
+            "Where",
+            is_known,
+            w.op(
+                "GatherElements",
+                new if past is None else w.op("Concat", _single(w, past), new, axis=2),
+                index,
+                axis=2,
+            ),
+            w.constant(0, ir.DataType.FLOAT),
+        )
+        for past, new in zip(pasts, (k, v), strict=True)
+    )
+    # The heads of a group are rows of one product.
+    scores = w.op("MatMul", w.reshaped(q, 0, shared, -1, size), w.op("Transpose", keys, perm=[0, 1, 3, 2]))
+    scores = w.op("Mul", scores, w.constant(_number(attrs, "scale") or size**-0.5, ir.DataType.FLOAT))
+    cap = _number(attrs, "softcap")
+    if cap:
+        limit = w.constant(cap, ir.DataType.FLOAT)
+        scores = w.op("Mul", limit, w.op("Tanh", w.op("Div", scores, limit)))
+    by_head = w.op("Concat", w.size(q, 0), w.constant([heads]), steps, room, axis=0)
+    scores = w.op("Reshape", scores, by_head)
+    if w.given(10) is not None:
+        # What lies behind the last token is not seen.
+        at = w.op("Min", w.counted(room), w.op("Sub", w.size(10, 3), w.constant([1])))
+        scores = w.op("Add", scores, w.op("Gather", _single(w, 10), at, axis=3))
+    seen = w.op("Add", starts, steps)
+    if attrs.get("causal", 1):
+        seen = w.op("Add", starts, w.op("Add", w.counted(steps), w.constant([1])))
+    seen = w.unsqueezed(seen, 2)
+    counted = w.op("Less", w.unsqueezed(place, 0), seen)
+    window = attrs.get("local_window_size", -1)
+    if isinstance(window, int) and window >= 0:
+        first = w.op("Sub", w.op("Min", seen, room), w.constant([window]))
+        counted = w.op("And", counted, w.op("GreaterOrEqual", w.unsqueezed(place, 0), first))
+    lowest = w.constant(np.finfo(np.float32).min, ir.DataType.FLOAT)
+    scores = w.op("Where", w.unsqueezed(counted, 1), scores, lowest)
+    further = w.reshaped(_single(w, 11), 1, heads, 1, 1) if w.given(11) is not None else None
+    if further is None and attrs.get("smooth_softmax", -1) == 1:
+        further = w.constant(np.zeros((1, 1, 1, 1)), ir.DataType.FLOAT)
+    if further is not None:
+        column = w.op("Concat", w.size(q, 0), w.constant([heads]), steps, w.constant([1]), axis=0)
+        scores = w.op("Concat", scores, w.op("Expand", further, column), axis=3)
+    shares = w.op("Softmax", scores, axis=-1)
+    if further is not None:
+        shares = w.op("Slice", shares, zero, room, w.constant([3]))
+    by_group = w.op(
+        "Concat", w.size(q, 0), w.constant([shared]), w.op("Mul", steps, w.constant([heads // shared])), room, axis=0
+    )
+    y = w.op("MatMul", w.op("Reshape", shares, by_group), values)
+    y = w.op("Reshape", y, w.op("Concat", w.size(q, 0), w.constant([heads]), steps, w.constant([size]), axis=0))
+    y = w.reshaped(w.op("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, heads * size)
+    results = (y, keys, values)
+    if w.dtype != ir.DataType.FLOAT:
+        results = tuple(w.op("Cast", x, to=int(w.dtype)) for x in results)
+    return w.body(*results)
+
+
+def _single(w: Writer, x: int) -> int:
+    """A value in float32."""
+    return x if w.dtype == ir.DataType.FLOAT else w.op("Cast", x, to=int(ir.DataType.FLOAT))
+
+
+def _number(attrs: Mapping[str, AttrValue], name: str) -> float:
+    value = attrs.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | None, ...]:
@@ -142,6 +260,6 @@ def _types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[TensorType | 
 
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
-declare("GroupQueryAttention", domain=MICROSOFT, numpy=group_query_attention, types=_types, shaped_by=(5, 6),
-    contracted=(0, 1, 2), macs=count.grouped_attention, need=need_grouped_attention,
+declare("GroupQueryAttention", domain=MICROSOFT, numpy=group_query_attention, definition=defined, types=_types,
+    shaped_by=(5, 6), contracted=(0, 1, 2), macs=count.grouped_attention, need=need_grouped_attention,
     checks=(attributes.positive("num_heads", "kv_num_heads"), attributes.shared_heads))

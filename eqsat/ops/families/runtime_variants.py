@@ -86,6 +86,13 @@ def _unique_types(attrs: Mapping[str, AttrValue], inputs: Types) -> tuple[Tensor
     return TensorType(x.dtype, found), indices, TensorType(ir.DataType.INT64, found)
 
 
+def wide_product(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+    """The product of integers of 16 bits in 32 bits."""
+    w = Writer(types)
+    a, b = (w.op("Cast", i, to=int(ir.DataType.INT32)) for i in (0, 1))
+    return w.body(w.op("MatMul", a, b))
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 declare("GridSample", domain=MICROSOFT, definition=grid_sample, macs=count.grid_sample, need=need_grid_sample)
@@ -95,6 +102,6 @@ declare("CDist", domain=MICROSOFT, definition=squared_distances, contracted=(0, 
     need=need_distances)
 declare("Inverse", domain=MICROSOFT, numpy=inverse, macs=count.inverse, need=need_determinant,
     typed_like=Like("Identity"))
-declare("MatMulInteger16", domain=MICROSOFT, numpy=matmul_integer_16, macs=count.product, need=need_product(1),
-    typed_like=Like("MatMul", (0, 1), ir.DataType.INT32))
+declare("MatMulInteger16", domain=MICROSOFT, numpy=matmul_integer_16, definition=wide_product,
+    macs=count.product, need=need_product(1), typed_like=Like("MatMul", (0, 1), ir.DataType.INT32))
 declare("Unique", domain=MICROSOFT, numpy=unique, types=_unique_types, shaped_by=(0,), macs=count.input_elements)

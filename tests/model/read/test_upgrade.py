@@ -141,21 +141,50 @@ class TestNewer:
         x = np.array([[1, -1, 2, -2]] * 2, np.float32)
         np.testing.assert_array_equal(run_ort(model, {"x": x})[0], np.maximum(x, 0))
 
-    def test_changed_operators_are_named(self) -> None:
-        changed = [
-            s.name
-            for s in onnx.defs.get_all_schemas()
-            if not s.domain
-            and s.since_version > opset.PINNED_OPSET
-            and (s.min_input, s.max_input) == (1, 1)
-            and not any(a.required for a in s.attributes.values())
-        ]
-        assert changed
+    @pytest.mark.parametrize("version", [27, 28])
+    def test_defaults_of_new_attributes_are_left_out(self, version: int) -> None:
+        """In the graph and in bodies; the operators only accept more since."""
+        blocks = 'SpaceToDepth<blocksize=2, mode="DCR">' if version == 28 else "SpaceToDepth<blocksize=2>"
+        model = load(f"""<ir_version: 13, opset_import: ["": {version}]>
+        g (bool c, float[1,1,4,4] x, float a, float b) => (float[1,4,2,2] y, float[N] r) <float d = {{0.5}}> {{
+            y = If(c) <
+                then_branch = t () => (float[1,4,2,2] p) {{ p = {blocks}(x) }},
+                else_branch = e () => (float[1,4,2,2] q) {{ h = {blocks}(x)  q = Celu(h) }}
+            >
+            r = Range<stash_type=1>(a, b, d)
+        }}""")
+        x = -np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+        moved = x.reshape(1, 2, 2, 2, 2).transpose(0, 2, 4, 1, 3).reshape(1, 4, 2, 2)
+        for chosen, expected in ((True, moved), (False, np.expm1(moved))):
+            feed = {"c": np.array(chosen), "x": x, "a": np.array(1, np.float32), "b": np.array(3, np.float32)}
+            found = Executor(model).run(feed)
+            np.testing.assert_allclose(found["y"], expected, rtol=1e-6)
+            np.testing.assert_array_equal(found["r"], [1, 1.5, 2, 2.5])
+
+    @pytest.mark.parametrize(
+        ("node", "actual"),
+        [
+            ('SpaceToDepth<blocksize=2, mode="CRD">(x)', "opset 28 with SpaceToDepth, which changed since"),
+            ("SwiGLU(x, x)", "opset 28 with SwiGLU, which changed since"),
+        ],
+    )
+    def test_what_only_newer_operators_say_is_named(self, node: str, actual: str) -> None:
         with pytest.raises(ModelError) as caught:
-            load(self._model(changed[0]))
+            load(
+                f'<ir_version: 13, opset_import: ["": 28]> g (float[1,2,4,4] x) => (float[N,C,H,W] y) {{ y = {node} }}'
+            )
         message = str(caught.value)
-        assert f"opset 28 with {changed[0]}, which changed since" in message
+        assert actual in message
         assert f"export the model with opset {opset.PINNED_OPSET}" in message
+
+    @pytest.mark.parametrize(
+        ("node", "dtype", "said"),
+        [("Mod<fmod=0>(x, x)", "float", "fmod must be 1 for floats"),
+         ('BitShift<direction="LEFT">(x, x)', "int8", "unsupported type: tensor.int8.")],
+    )  # fmt: skip
+    def test_types_that_only_newer_operators_take_are_checked(self, node: str, dtype: str, said: str) -> None:
+        with pytest.raises(ModelError, match=said):
+            load(f'<ir_version: 13, opset_import: ["": 28]> g ({dtype}[3] x) => ({dtype}[3] y) {{ y = {node} }}')
 
     def test_unheard_of(self) -> None:
         latest = onnx.defs.onnx_opset_version()

@@ -18,7 +18,7 @@ from eqsat.model.write.older import OLDEST, source_versions
 from eqsat.schema import opset
 from eqsat.schema.attributes import op_key, to_attrs
 from eqsat.schema.types import GraphAttr, OpaqueAttr, OpKey, TensorAttr
-from eqsat.schema.versions import SOURCE_OPSET, means_same_since
+from eqsat.schema.versions import SOURCE_OPSET, added_attributes, means_same, means_same_since
 from tests.model.node_cases import Case, as_array, cases
 from tests.model.running import random_inputs, run_ort
 
@@ -217,3 +217,6 @@ def test_what_the_standard_says_of_versions():
     assert means_same_since(OpKey("", "Split")) == 18
     assert means_same_since(OpKey("", "GroupNormalization")) == 21
     assert OPSETS == (OLDEST, opset.PINNED_OPSET)
+    assert means_same(OpKey("", "Range"), 28) and not means_same(OpKey("", "SwiGLU"), 28)
+    assert list(added_attributes(OpKey("", "Range"), 28)) == ["stash_type"]
+    assert not added_attributes(OpKey("", "Range"), opset.PINNED_OPSET)

@@ -119,6 +119,12 @@ def slice_window(task: Task) -> Kernel:
     )
 
 
+@loops("sizes of resizing", "ResizeSizes", domain=FINDING, accepts=lambda task: are(task, NUMBERS), epilogue=False)
+def resize_sizes(task: Task) -> Kernel:
+    """The sizes that scales, or sizes with a common scale, give a tensor."""
+    return Template(task).fill("loops/resize_sizes.c.jinja", **task.attributes)
+
+
 @loops("common sizes", "CommonSize", domain=FINDING, epilogue=False)
 def common_size(task: Task) -> Kernel:
     """The size that all of several are, or that they broadcast to."""

@@ -23,7 +23,9 @@ _KNOWING: dict[tuple[OpKey, str], Family] = {}
 _Key = tuple[str, OpKey, tuple[int, ...]]
 """A family, and what it computes: the operator and the shape of the result."""
 _DECLINED: ContextVar[frozenset[_Key]] = ContextVar("_DECLINED", default=frozenset())
-_ARRAY = re.compile(r"\w[ *]+\w+((\[[^][]*\])*\[[^][]*\bdim_[^][]*\])+(\[[^][]*\])* *[;={]")
+_ARRAY = re.compile(
+    r"(?:^|[;{}]) *(?!return\b)(?:\w+[ *]+)+\w+((\[[^][]*\])*\[[^][]*\bdim_[^][]*\])+(\[[^][]*\])* *[;={]", re.MULTILINE
+)
 """The declaration of an array whose length depends on sizes."""
 
 

@@ -1,0 +1,179 @@
+"""What lowering does for all control flow: programs of bodies, the operands and results of the node, its sizes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from eqsat.codegen.control.forms import CONTROL, Body, Control, Sink, Source
+from eqsat.codegen.control.sizes import ReceivedSizes
+from eqsat.codegen.found_sizes import FoundSizes
+from eqsat.codegen.placed_program import Layout
+from eqsat.codegen.problems import Problems
+from eqsat.codegen.program import Node, Operand, Program, Tensor
+from eqsat.codegen.shape_values import is_sizes
+from eqsat.schema.attributes import attr
+from eqsat.schema.free_sizes import FreeSizes
+from eqsat.schema.size_questions import as_dim
+from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
+
+
+class BodyPlanner(Protocol):
+    """What makes programs of bodies."""
+
+    def lower(
+        self,
+        name: str,
+        graph: ir.Graph,
+        given: Sequence[Operand],
+        captured: Mapping[str, Operand],
+        results: Sequence[int],
+        sizes: FreeSizes,
+    ) -> Program | None:
+        """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``."""
+        ...
+
+    def place(self, program: Program, times: float) -> Layout:
+        """The places of the tensors of a lowered body that is executed so many times."""
+        ...
+
+
+@dataclass(frozen=True)
+class ControlNode:
+    """A node of control flow.
+
+    Attributes:
+        name: For messages.
+        op: If, Loop, Scan or SequenceMap.
+        attrs: The bodies among them.
+        operands: Its own, None where absent.
+        captured: By name what its bodies read from outside; None where that was refused.
+        types: Of its results as far as they are known.
+        used: Which results have readers.
+        names: Of its results.
+    """
+
+    name: str
+    op: OpKey
+    attrs: Attrs
+    operands: Sequence[Operand | None]
+    captured: Mapping[str, Operand | None]
+    types: Sequence[TensorType | None]
+    used: Sequence[bool]
+    names: Sequence[str]
+
+
+class Lowering(ABC):
+    """Lowers one node.
+
+    Attributes:
+        nodes: Those that stand for it.
+        results: What its results are; None for those that were refused.
+        inputs: The operands of the node that calls the bodies.
+        sizes: Those that the bodies receive.
+    """
+
+    def __init__(self, node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> None:
+        self.node = node
+        self.captured = {name: x for name, x in node.captured.items() if x is not None}
+        self.bodies = bodies
+        self.problems = problems
+        self.found = found
+        self.nodes: list[Node] = []
+        self.results: list[Operand | None] = [None] * len(node.used)
+        self.inputs: list[Operand | None] = []
+        self.sizes = ReceivedSizes()
+
+    @abstractmethod
+    def lower(self) -> None:
+        """Makes the nodes and the results."""
+
+    def operand(self, operand: Operand) -> int:
+        """Number of an operand of the node; one that several bodies read is an operand once."""
+        for k, known in enumerate(self.inputs):
+            if known is operand:
+                return k
+        self.inputs.append(operand)
+        return len(self.inputs) - 1
+
+    def graph(self, name: str) -> ir.Graph:
+        found = attr(self.node.attrs, name)
+        assert isinstance(found, GraphAttr)
+        return found.graph
+
+    def lowered(
+        self, graph: ir.Graph, given: Sequence[tuple[Operand, Source]], results: Sequence[int]
+    ) -> tuple[Program, dict[Tensor, Source]] | None:
+        """A body's program, and what its inputs are."""
+        captured = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
+        inside = {name: self.sizes.operand(x) for name, x in captured.items()}
+        own = [self.sizes.operand(x) for x, _ in given]
+        program = self.bodies.lower(self.node.name, graph, own, inside, results, self.sizes.ranges)
+        if program is None:
+            return None
+        sources = [source for x, source in given if _is_received(x)]
+        # What only says sizes is not read.
+        sources += [
+            Source("operand", self.operand(x)) if isinstance(x, Tensor) else Source("round")
+            for x in captured.values()
+            if _is_received(x)
+        ]
+        return program, dict(zip(program.inputs, sources, strict=True))
+
+    def body(
+        self,
+        program: Program,
+        sources: Mapping[Tensor, Source],
+        sinks: Sequence[Sink],
+        times: float,
+        reported: Sequence[int] = (),
+    ) -> Body:
+        """A body without the inputs that it does not read."""
+        read = {t for node in program.nodes for t in node.reads()} | {t for _, t in program.outputs}
+        program.inputs = [t for t in program.inputs if t in read]
+        layout = self.bodies.place(program, times)
+        return Body(program, layout, tuple(sources[t] for t in program.inputs), tuple(sinks), tuple(reported))
+
+    def result(self, number: int, dtype: ir.DataType, shape: Sequence[int]) -> Tensor:
+        name = self.node.names[number] or f"{self.node.name}_{number}"
+        result = Tensor(name, dtype, tuple(shape))
+        self.results[number] = result
+        return result
+
+    def finish(self, control: Control, outputs: list[Tensor | None]) -> None:
+        dtype = next((t.dtype for t in outputs if t is not None), ir.DataType.FLOAT)
+        self.nodes.append(Node(self.node.name, self.node.op, {CONTROL: control}, list(self.inputs), outputs, dtype))
+
+    def written(self, operand: Operand) -> Operand:
+        """An array of sizes as a tensor."""
+        if isinstance(operand, np.ndarray) and is_sizes(operand):
+            return self.found.written(f"{self.node.name}_sizes_{len(self.inputs)}", operand)
+        return operand
+
+    def outside(self, value: Tensor) -> tuple[int, ...] | None:
+        """The shape of a result of a body as it is outside; None where the body finds sizes."""
+        shape = [self.sizes.from_inside(n) for n in value.shape]
+        return None if None in shape else tuple(n for n in shape if n is not None)
+
+
+def _captured(attrs: Attrs, graph: ir.Graph) -> tuple[str, ...]:
+    """Names of what one of the bodies reads from outside."""
+    return next(v.captured for _, v in attrs if isinstance(v, GraphAttr) and v.graph is graph)
+
+
+def _is_received(operand: Operand) -> bool:
+    """Whether an operand is an input of the body's model: constants are part of it."""
+    return isinstance(operand, Tensor) or is_sizes(operand)
+
+
+def dtype_of(operand: Operand) -> ir.DataType:
+    return operand.dtype if isinstance(operand, Tensor) else ir.DataType.from_numpy(operand.dtype)
+
+
+def shown_type(operand: Operand) -> TensorType:
+    return TensorType(dtype_of(operand), tuple(map(as_dim, operand.shape)))
