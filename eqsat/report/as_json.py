@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
+from eqsat.report.breakdown import breakdown
 from eqsat.report.summary import Summary
 from eqsat.text import json_text
 
@@ -22,6 +23,9 @@ def to_dict(summary: Summary) -> dict[str, Any]:
     tree = {"schema": SCHEMA, **plain(dataclasses.replace(summary, graphs=()))}
     del tree["graphs"]
     tree["speedup"] = plain(summary.speedup)
+    tree["breakdown"] = plain(breakdown(summary))
+    for row, kernel in zip(tree["kernels"], summary.kernels, strict=True):
+        row |= {"limit": kernel.limit, "attained": plain(kernel.attained)}
     return tree
 
 

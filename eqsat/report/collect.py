@@ -74,10 +74,14 @@ def collect(
         host_operators=sum(len(operators(n)) for n in on_host),
     )
     places = {s.name: short_place(s.place) for s in statistics}
+    comparison = compare(loaded, priced, program)
+    work = [node.work for node in comparison.after.nodes if node.kind not in ("input", "output")]
     kernels = tuple(
-        report.KernelRow(k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""))
-        for r in describe(plan, pieces)
-        for k in r.kernels
+        report.KernelRow(
+            k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""), work=work[i]
+        )
+        for piece, r in zip(pieces, describe(plan, pieces), strict=True)
+        for i, k in zip(piece.nodes, r.kernels, strict=True)
     )
     chosen = Counter(k.rule for k in kernels)
     return report.Summary(
@@ -103,7 +107,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
-        graphs=(compare(loaded, priced, program),),
+        graphs=(comparison,),
     )
 
 
@@ -149,6 +153,8 @@ def _region_rows(
             tuple(t.name for t in described.inputs),
             tuple(t.name for t in described.outputs),
             described.cost + copies[i],
+            dispatch=described.dispatch,
+            copies=copies[i],
         )
         for i, described in enumerate(describe(assembled.plan, pieces))
     )

@@ -12,7 +12,8 @@ from importlib.resources import files
 import jinja2
 import markupsafe
 
-from eqsat.report import units
+from eqsat.report import pictures, units
+from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.drawing import script_data
 from eqsat.report.summary import Summary, group_host_operators, host_causes
 from eqsat.text import name_of
@@ -31,7 +32,7 @@ def to_html(summary: Summary) -> str:
     return _template().render(
         s=summary,
         SHORT=SHORT,
-        css=_part("style.css") + _part("graph.css"),
+        css=_part("style.css") + _part("graph.css") + _part("chart.css"),
         scripts=[_part(name) for name in SCRIPTS] if summary.graphs else [_part(SCRIPTS[0])],
         graphs=markupsafe.Markup(script_data(summary.graphs, summary.targets)),
         hues=hues,
@@ -40,6 +41,10 @@ def to_html(summary: Summary) -> str:
         hue=hue,
         causes=host_causes(summary.host_operators),
         host_groups=group_host_operators(summary.host_operators),
+        NAMES=NAMES,
+        parts=breakdown(summary),
+        roofline=pictures.roofline(summary),
+        measured=any(k.measured is not None for k in summary.kernels),
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
         # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
         longest_region=max((r.cost for r in summary.regions), default=0.0),

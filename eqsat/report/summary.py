@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
 from eqsat.report.graphs import Comparison
+from eqsat.targets.work import Limit, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,9 @@ class KernelRow:
         rule: What made it; empty for an operator of the input model.
         place: ``file:line`` of that rule or composite.
         body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
+        work: What it computes and moves, and the target's times for that; None where it is not known.
+        measured: Seconds of a run of the compiled program; None where it was not measured, or is part of another
+            kernel there.
     """
 
     name: str
@@ -58,6 +62,24 @@ class KernelRow:
     rule: str = ""
     place: str = ""
     body: str = ""
+    work: Work | None = None
+    measured: float | None = None
+
+    @property
+    def limit(self) -> Limit | None:
+        """What the kernel spends most time on by the target's rates; None where its work is not known."""
+        return None if self.work is None else self.work.limit
+
+    @property
+    def attained(self) -> float | None:
+        """The share of the limiting rate that the kernel attains, in its measured time or else in its cost.
+
+        Of a launch, which has no rate, the share of the time that it takes.
+        """
+        seconds = self.cost if self.measured is None else self.measured
+        if self.work is None or seconds <= 0:
+            return None
+        return max(self.work.compute, self.work.memory, self.work.launch) / seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +93,8 @@ class RegionRow:
         outputs: Tensors that are read outside.
         cost: Seconds of its kernels, its dispatch and the copies it needs.
         body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
+        dispatch: Seconds to start it.
+        copies: Seconds of the copies it needs between the memories of targets.
     """
 
     name: str
@@ -81,6 +105,8 @@ class RegionRow:
     outputs: tuple[str, ...]
     cost: float
     body: str = ""
+    dispatch: float = 0.0
+    copies: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

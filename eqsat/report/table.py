@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
+from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.summary import ModelProof, Quantization, Saturation, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
@@ -76,9 +77,27 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
     return table
 
 
+def cost_parts(summary: Summary) -> Table:
+    """What the cost of the result is made of, the dearest first."""
+    timed = any(row.measured is not None for row in summary.kernels)
+    table = _table("cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by")
+    for part in breakdown(summary):
+        limits = ", ".join(f"{limit} {n:,}" if len(part.limits) > 1 else limit for limit, n in part.limits)
+        table.add_row(
+            _raw(part.op or NAMES[part.part]),
+            _raw(part.target),
+            f"{part.count:,}",
+            units.seconds(part.cost),
+            units.percent(part.cost / summary.after.cost),
+            *([units.seconds(part.measured) if part.measured is not None else ""] if timed else []),
+            limits,
+        )
+    return table
+
+
 def kernels(summary: Summary) -> Table:
     """Every launch of the program in execution order."""
-    table = _table("tensor", "kernel", "region", ">operators", ">cost", "made by")
+    table = _table("tensor", "kernel", "region", ">operators", ">cost", "limit", "made by")
     for row in summary.kernels:
         made_by = f"{row.rule} ({row.place})" if row.place else row.rule
         table.add_row(
@@ -87,6 +106,7 @@ def kernels(summary: Summary) -> Table:
             _raw(row.region),
             str(len(row.operators)),
             units.seconds(row.cost),
+            row.limit or "",
             _raw(made_by),
         )
     return table
@@ -272,6 +292,7 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         if details:
             yield quantized(summary.quantization)
     if details:
+        yield cost_parts(summary)
         yield kernels(summary)
         yield rules(summary)
     for line in closing_lines(summary):

@@ -17,7 +17,7 @@ from .sample import SUMMARY, sample
 def test_every_field_arrives() -> None:
     tree = json.loads(to_json(SUMMARY))
     assert tree["schema"] == SCHEMA
-    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {"schema", "speedup"}
+    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {"schema", "speedup", "breakdown"}
     assert tree["speedup"] == 4.0
     assert tree["after"] == {
         "cost": 0.003,
@@ -64,8 +64,12 @@ def test_names_of_rows_are_those_documented() -> None:
         )
     }
     assert keys == {
-        "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place", "body"],
-        "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost", "body"],
+        "KernelRow": [
+            *("name", "op", "target", "region", "operators", "cost", "rule", "place", "body", "work", "measured"),
+        ],
+        "RegionRow": [
+            *("name", "target", "kernels", "operators", "inputs", "outputs", "cost", "body", "dispatch", "copies"),
+        ],
         "HostRow": ["name", "op", "cost", "refusals"],
         "Refusal": ["target", "reason", "cost"],
         "RuleRow": [

@@ -1,0 +1,77 @@
+"""The charts of the page: each takes what it shows from the summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from eqsat.report import units
+from eqsat.report.chart import Axis, Chart
+from eqsat.report.summary import KernelRow, Summary
+
+MOST_DOTS = 600
+"""Kernels that the roofline shows, the dearest ones: more take a browser longer than they tell a reader."""
+
+
+def roofline(summary: Summary) -> Markup | None:
+    """Kernels by MACs per byte and MACs per second, under the rates of their targets; None without arithmetic."""
+    known = [k for k in summary.kernels if k.work is not None and k.work.macs > 0 and k.work.bytes > 0 and _time(k) > 0]
+    rows = sorted(known, key=lambda k: -_time(k))[:MOST_DOTS]
+    if not rows:
+        return None
+    roofs = _roofs(rows)
+    points = [_point(row) for row in rows]
+    knees = [peak / rate for _, peak, rate in roofs if math.isfinite(rate) and rate > 0]
+    x = Axis.around("MACs per byte", [*(p[0] for p in points), *knees], lambda v: f"{v:g}", log=True)
+    peaks = [peak for _, peak, _ in roofs if math.isfinite(peak)]
+    rate = Axis.around(
+        "MACs per second", [*(p[1] for p in points), *peaks], lambda v: units.amount(v, "").strip(), True
+    )
+    chart = Chart("Roofline: kernels by MACs per byte and by MACs per second", x, rate)
+    for target, peak, bandwidth in roofs:
+        ends = [v for v in (x.low, peak / bandwidth if bandwidth > 0 else x.low, x.high) if x.low <= v <= x.high]
+        line = [(v, min(peak, v * bandwidth)) for v in ends]
+        chart.line(line, "roof", _rates(target, peak, bandwidth))
+    longest = max(map(_time, rows))
+    for row, (intensity, speed) in zip(rows, points, strict=True):
+        said = (
+            f"{row.op} {row.name}\n{units.seconds(_time(row))}, {units.amount(speed, 'MACs/s')}; limited by {row.limit}"
+        )
+        chart.dot(intensity, speed, style(summary, row.target), said, 3 + 6 * math.sqrt(_time(row) / longest))
+    return chart.svg()
+
+
+def style(summary: Summary, target: str) -> str:
+    """The class of a target's colour: accelerators by their position."""
+    return "host" if target == summary.targets[0] else f"t{summary.targets.index(target)}"
+
+
+def _time(row: KernelRow) -> float:
+    return row.cost if row.measured is None else row.measured
+
+
+def _point(row: KernelRow) -> tuple[float, float]:
+    assert row.work is not None
+    return row.work.macs / row.work.bytes, row.work.macs / _time(row)
+
+
+def _rates(target: str, peak: float, bandwidth: float) -> str:
+    known = [units.amount(peak, "MACs/s")] if math.isfinite(peak) else []
+    known += [f"{units.size(bandwidth)}/s"] if math.isfinite(bandwidth) else []
+    return f"{target}: {', '.join(known)}"
+
+
+def _roofs(rows: Sequence[KernelRow]) -> list[tuple[str, float, float]]:
+    """Per target and rates: peak in MACs per second, and bandwidth in bytes per second."""
+    found: dict[tuple[str, str, str], tuple[str, float, float]] = {}
+    for row in rows:
+        work = row.work
+        assert work is not None
+        peak = work.macs / work.compute if work.compute > 0 else math.inf
+        bandwidth = work.bytes / work.memory if work.memory > 0 else math.inf
+        if math.isinf(peak) and math.isinf(bandwidth):
+            continue
+        found.setdefault((row.target, f"{peak:.4g}", f"{bandwidth:.4g}"), (row.target, peak, bandwidth))
+    return list(found.values())
