@@ -35,6 +35,8 @@ from eqsat.cli.streams import check_output
 from eqsat.cli.summary import print_summary
 
 if TYPE_CHECKING:
+    from eqsat.report.summary import Summary
+    from eqsat.result import Result
     from eqsat.rules.selection import NumericsClass
 
 
@@ -68,6 +70,11 @@ if TYPE_CHECKING:
     "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
 )
 @click.option("--prove", is_flag=True, help="Prove by rules, from the two models alone, that the result equals MODEL.")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Compile the result as C, run it on random inputs, and report the time of each kernel beside its cost.",
+)
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
@@ -94,6 +101,7 @@ def optimize(
     verify: bool,
     audit: bool,
     prove: bool,
+    measure: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -136,7 +144,7 @@ def optimize(
             verify=verify,
             prove=prove,
         )
-    summary = result.summary
+        summary = _measured(result, seed) if measure else result.summary
     if report is not None:
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
@@ -145,3 +153,14 @@ def optimize(
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0
+
+
+def _measured(result: Result, seed: int) -> Summary:
+    """The summary with the times of the compiled result on random inputs of typical sizes."""
+    from eqsat.execute.inputs import complete_inputs
+    from eqsat.report.measured import with_times
+    from eqsat.schema.free_sizes import typical
+
+    inputs = complete_inputs(result.model, dims=typical(result.sizes), seed=seed)
+    with result.compile() as program:
+        return with_times(result.summary, program.profile(inputs))

@@ -34,7 +34,7 @@ from eqsat.quantization.restrict import (
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.report import summary as report
+from eqsat.report import quantized as report
 from eqsat.result import Result
 from eqsat.schema.free_sizes import FreeSizes, typical
 from eqsat.search import Search

@@ -83,15 +83,17 @@ class Chart:
         shape = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{:.1f}"><title>{}</title></circle>')
         self.marks.append(shape.format(kind, *self._place(x, y), radius, _visible(text)))
 
-    def line(self, points: Iterable[tuple[float, float]], kind: str, text: str = "") -> None:
-        """Points connected by lines, with a text at the last one."""
-        places = [self._place(x, y) for x, y in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    def line(self, points: Iterable[tuple[float, float]], kind: str) -> None:
+        """Points connected by lines."""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self._place(*point) for point in points))
         self.marks.append(Markup('<polyline class="{}" points="{}"/>').format(kind, path))
-        if text:
-            x, y = places[-1]
-            shape = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="end" class="name">{}</text>')
-            self.marks.append(shape.format(min(x, WIDTH - RIGHT) - 4, max(y - 12, TOP + 10), _visible(text)))
+
+    def legend(self, entries: Iterable[tuple[str, str]]) -> None:
+        """Texts at the top left, each after a dot of its kind."""
+        row = Markup('<circle class="{}" cx="{}" cy="{}" r="4"/><text x="{}" y="{}" class="name">{}</text>')
+        for i, (kind, text) in enumerate(entries):
+            y = TOP + 14 + 16 * i
+            self.marks.append(row.format(kind, LEFT + 14, y - 4, LEFT + 24, y, _visible(text)))
 
     def box(self, left: float, right: float, low: float, high: float, kind: str, text: str) -> None:
         """A rectangle between values of both axes."""

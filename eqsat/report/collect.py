@@ -19,8 +19,10 @@ from eqsat.partition.plan import Region
 from eqsat.report import summary as report
 from eqsat.report.compare import compare
 from eqsat.report.growth import growth
+from eqsat.report.memory import memory_of_plan
 from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
+from eqsat.schema.free_sizes import typical
 from eqsat.stages.assemble import Program
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced
@@ -107,6 +109,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
+        memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
         graphs=(comparison,),
     )
 

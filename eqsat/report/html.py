@@ -44,7 +44,8 @@ def to_html(summary: Summary) -> str:
         NAMES=NAMES,
         parts=breakdown(summary),
         roofline=pictures.roofline(summary),
-        measured=any(k.measured is not None for k in summary.kernels),
+        maps=[pictures.memory(found) for found in summary.memory],
+        measured=summary.measured,
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
         # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
         longest_region=max((r.cost for r in summary.regions), default=0.0),
@@ -81,6 +82,7 @@ def _template() -> jinja2.Template:
         factor=units.factor,
         error=units.error,
         decibel=units.decibel,
+        size=units.size,
         count=lambda n: f"{n:,}",
     )
     return environment.get_template("page.html.jinja")

@@ -9,10 +9,13 @@ from markupsafe import Markup
 
 from eqsat.report import units
 from eqsat.report.chart import Axis, Chart
+from eqsat.report.memory import MemoryMap
 from eqsat.report.summary import KernelRow, Summary
 
 MOST_DOTS = 600
 """Kernels that the roofline shows, the dearest ones: more take a browser longer than they tell a reader."""
+MOST_BOXES = 1500
+"""Tensors that a map of memory shows, the ones with the largest boxes."""
 
 
 def roofline(summary: Summary) -> Markup | None:
@@ -33,13 +36,34 @@ def roofline(summary: Summary) -> Markup | None:
     for target, peak, bandwidth in roofs:
         ends = [v for v in (x.low, peak / bandwidth if bandwidth > 0 else x.low, x.high) if x.low <= v <= x.high]
         line = [(v, min(peak, v * bandwidth)) for v in ends]
-        chart.line(line, "roof", _rates(target, peak, bandwidth))
+        chart.line(line, f"roof {style(summary, target)}")
+    chart.legend((style(summary, target), _rates(target, peak, bandwidth)) for target, peak, bandwidth in roofs)
     longest = max(map(_time, rows))
     for row, (intensity, speed) in zip(rows, points, strict=True):
         said = (
             f"{row.op} {row.name}\n{units.seconds(_time(row))}, {units.amount(speed, 'MACs/s')}; limited by {row.limit}"
         )
         chart.dot(intensity, speed, style(summary, row.target), said, 3 + 6 * math.sqrt(_time(row) / longest))
+    return chart.svg()
+
+
+def memory(found: MemoryMap) -> Markup:
+    """Tensors as boxes over the kernels of a run, by their place in memory; the peak is marked."""
+    x = Axis("kernel, in execution order", 0, found.steps, lambda v: f"{v:,.0f}")
+    y = Axis(f"place in the memory of {found.target}", 0, max(found.arena, 1), units.size)
+    chart = Chart(f"Memory of {found.target}: tensors by kernel and by place", x, y)
+    shown = sorted(found.tensors, key=lambda row: -row.bytes * (row.last - row.first + 1))[:MOST_BOXES]
+    for row in shown:
+        at_peak = row.first <= found.peak_at <= row.last
+        span = (
+            f"kernel {row.first + 1:,}" if row.first == row.last else f"kernels {row.first + 1:,} to {row.last + 1:,}"
+        )
+        said = " ".join(part for part in (row.name, row.type) if part)
+        text = f"{said}\n{units.size(row.bytes)} at {row.offset:,}, {span}"
+        end = row.offset + row.bytes
+        chart.box(row.first, row.last + 1, row.offset, end, "tensor peak" if at_peak else "tensor", text)
+    middle = found.peak_at + 0.5
+    chart.line([(middle, 0), (middle, found.arena)], "mark")
     return chart.svg()
 
 

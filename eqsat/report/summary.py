@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
 from eqsat.report.graphs import Comparison
+from eqsat.report.memory import MemoryMap
+from eqsat.report.quantized import Quantization
 from eqsat.targets.work import Limit, Work
 
 
@@ -241,79 +243,6 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
-    """How far an output is from the original's, as the ratio of signal to quantization noise in dB.
-
-    Attributes:
-        required: At least; None without a limit.
-        predicted: By the sum of the noise of rounded tensors; infinite without any.
-        actual: Measured on calibration samples.
-    """
-
-    name: str
-    required: float | None
-    predicted: float
-    actual: float
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizedRow:
-    """A tensor that has integers.
-
-    Attributes:
-        kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
-        dtype: Of the integers.
-        rounded: Whether the program uses them.
-        noise: SQNR in dB of the worst output if only this tensor is rounded; that of a bias counts with its weight.
-    """
-
-    name: str
-    kind: str
-    dtype: str
-    rounded: bool
-    noise: float
-
-
-@dataclass(frozen=True, slots=True)
-class FloatRow:
-    """A kernel that computes with floats, by its first output tensor, and why."""
-
-    name: str
-    op: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """What quantization did.
-
-    Attributes:
-        simulate: Whether the integers are only simulated.
-        conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
-        samples: Calibration samples.
-        extractions: How many it took until the measured error kept the budget.
-        integer: Kernels that read only integers; conversions between floats and integers count nowhere.
-        floating: Kernels that read floats.
-        integer_macs: MACs of the former.
-        macs: MACs of both.
-        tensors: In execution order.
-        floats: In execution order.
-    """
-
-    simulate: bool
-    conversions: str
-    samples: int
-    extractions: int
-    integer: int
-    floating: int
-    integer_macs: int
-    macs: int
-    outputs: tuple[OutputError, ...]
-    tensors: tuple[QuantizedRow, ...]
-    floats: tuple[FloatRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ModelProof:
     """Whether rules prove the result equal to the input, found from the two models alone.
 
@@ -335,6 +264,20 @@ class ModelProof:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The result compiled as C and run on this machine, the regions of accelerators too.
+
+    Attributes:
+        seconds: Of all kernels of a run.
+        others: Kernels of the compiled program that are no kernels of the result, such as conversions of layout, with
+            their seconds.
+    """
+
+    seconds: float
+    others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Attributes:
     model: Name of the graph or the file.
@@ -353,6 +296,8 @@ class Summary:
     audit: None if none was requested.
     proof: None if none was requested.
     quantization: None for an optimization.
+    memory: Of each target that needs any, the host first; empty of a model that is left unchanged.
+    measured: None if the program was not compiled and run.
     graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
 
@@ -376,6 +321,8 @@ class Summary:
     audit: AuditReport | None = field(default=None)
     proof: ModelProof | None = field(default=None)
     quantization: Quantization | None = field(default=None)
+    memory: tuple[MemoryMap, ...] = field(default=(), repr=False)
+    measured: Measured | None = field(default=None)
     graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 
     @property

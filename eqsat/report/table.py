@@ -16,7 +16,9 @@ from rich.text import Text
 
 from eqsat.report import units
 from eqsat.report.breakdown import NAMES, breakdown
-from eqsat.report.summary import ModelProof, Quantization, Saturation, Summary, Verification, group_host_operators
+from eqsat.report.memory import MemoryMap
+from eqsat.report.quantized import Quantization
+from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -79,7 +81,7 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
 
 def cost_parts(summary: Summary) -> Table:
     """What the cost of the result is made of, the dearest first."""
-    timed = any(row.measured is not None for row in summary.kernels)
+    timed = summary.measured is not None
     table = _table("cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by")
     for part in breakdown(summary):
         limits = ", ".join(f"{limit} {n:,}" if len(part.limits) > 1 else limit for limit, n in part.limits)
@@ -211,6 +213,17 @@ def verification_lines(seen: Verification) -> list[str]:
     return lines
 
 
+def memory_line(found: MemoryMap) -> str:
+    """How much memory a target needs at least, at which kernel, and how much of it a plan needs."""
+    sizes = ", ".join(f"{name}={size}" for name, size in found.sizes.items())
+    return (
+        f"memory    {name_of(found.target)}: {units.size(found.peak)} at kernel {found.peak_at + 1:,} of "
+        f"{found.steps:,}, {units.size(found.arena)} as planned"
+        + (f", for {name_of(sizes)}" if sizes else "")
+        + (f"; {found.unknown:,} tensors left out, whose sizes data decide" if found.unknown else "")
+    )
+
+
 def growth_lines(grown: Saturation) -> list[str]:
     """The rules that added most e-nodes before a limit was reached, a line each."""
     return [
@@ -233,6 +246,9 @@ def closing_lines(summary: Summary) -> list[str]:
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",
     ]
+    lines += [memory_line(found) for found in summary.memory]
+    if summary.measured is not None:
+        lines.append(f"measured  {units.seconds(summary.measured.seconds)} as compiled C on this machine")
     lines += [f"note      {note}" for note in summary.notes]
     if summary.audit is not None:
         told = summary.audit

@@ -61,6 +61,8 @@ def test_names_of_rows_are_those_documented() -> None:
             "Saturation",
             "GrowthRow",
             "Verification",
+            "Measured",
+            "MemoryMap",
         )
     }
     assert keys == {
@@ -89,6 +91,8 @@ def test_names_of_rows_are_those_documented() -> None:
         ],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason", "growth"],
         "GrowthRow": ["rule", "place", "enodes", "tensor", "op", "largest"],
+        "Measured": ["seconds", "others"],
+        "MemoryMap": ["target", "of", "arena", "peak", "peak_at", "steps", "sizes", "unknown", "tensors"],
         "Verification": [
             *("agrees", "outputs", "max_abs_error", "max_rel_error", "seed", "done", "samples", "pieces", "executed"),
             *("input_by", "result_by", "tolerance", "max_piece_error", "skipped"),
