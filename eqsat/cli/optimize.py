@@ -32,7 +32,7 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary
+from eqsat.cli.summary import print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
@@ -144,7 +144,7 @@ def optimize(
             verify=verify,
             prove=prove,
         )
-        summary = _measured(result, seed) if measure else result.summary
+        summary = with_command(_measured(result, seed) if measure else result.summary)
     if report is not None:
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)

@@ -30,7 +30,7 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary
+from eqsat.cli.summary import print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.model.read.dims import Size
@@ -203,9 +203,10 @@ def quantize(
             enodes=enodes,
             progress=progress,
         )
+    summary = with_command(result.summary)
     if report is not None:
-        write(result.summary, report)
-    print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
+        write(summary, report)
+    print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
         result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
         if not quiet and not as_json:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import click
 
 from eqsat.cli.console import echo, terminal
 
@@ -24,3 +28,11 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
             screen.print(render(summary, details=verbose), crop=False)
         else:
             echo(as_text(summary, details=verbose), nl=False)
+
+
+def with_command(summary: Summary) -> Summary:
+    """The summary with the command line that led to it."""
+    if summary.made is None:
+        return summary
+    arguments: tuple[str, ...] = click.get_current_context().find_root().obj or ()
+    return replace(summary, made=replace(summary.made, command=shlex.join(("eqsat", *arguments))))

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from eqsat.report.breakdown import breakdown
+from eqsat.report.gap import explain_gap
 from eqsat.report.summary import Summary
 from eqsat.text import json_text
 
@@ -24,6 +25,7 @@ def to_dict(summary: Summary) -> dict[str, Any]:
     del tree["graphs"]
     tree["speedup"] = plain(summary.speedup)
     tree["breakdown"] = plain(breakdown(summary))
+    tree["gap_meaning"], tree["advice"] = plain(dataclasses.astuple(explain_gap(summary)))
     for row, kernel in zip(tree["kernels"], summary.kernels, strict=True):
         row |= {"limit": kernel.limit, "attained": plain(kernel.attained)}
     return tree

@@ -15,6 +15,7 @@ import markupsafe
 from eqsat.report import pictures, units
 from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.drawing import script_data
+from eqsat.report.gap import explain_gap
 from eqsat.report.summary import Summary, group_host_operators, host_causes
 from eqsat.text import name_of
 
@@ -44,6 +45,7 @@ def to_html(summary: Summary) -> str:
         NAMES=NAMES,
         parts=breakdown(summary),
         roofline=pictures.roofline(summary),
+        gap=explain_gap(summary),
         maps=[pictures.memory(found) for found in summary.memory],
         measured=summary.measured,
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from eqsat.audit.report import AuditReport
 from eqsat.report.graphs import Comparison
 from eqsat.report.memory import MemoryMap
+from eqsat.report.provenance import Provenance
 from eqsat.report.quantized import Quantization
 from eqsat.targets.work import Limit, Work
 
@@ -298,6 +299,7 @@ class Summary:
     quantization: None for an optimization.
     memory: Of each target that needs any, the host first; empty of a model that is left unchanged.
     measured: None if the program was not compiled and run.
+    made: From what and with what; None of a part of a result.
     graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
 
@@ -323,6 +325,7 @@ class Summary:
     quantization: Quantization | None = field(default=None)
     memory: tuple[MemoryMap, ...] = field(default=(), repr=False)
     measured: Measured | None = field(default=None)
+    made: Provenance | None = field(default=None)
     graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 
     @property

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from eqsat.report import units
 from eqsat.report.breakdown import NAMES, breakdown
+from eqsat.report.gap import explain_gap
 from eqsat.report.memory import MemoryMap
 from eqsat.report.quantized import Quantization
 from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
@@ -242,6 +243,7 @@ def closing_lines(summary: Summary) -> list[str]:
         f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
         f"{grown.iterations:,} iterations ({grown.stop_reason})",
         *growth_lines(grown),
+        *(f"try       {advice}" for advice in explain_gap(summary).advice),
         "seconds   "
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",

@@ -17,7 +17,9 @@ from .sample import SUMMARY, sample
 def test_every_field_arrives() -> None:
     tree = json.loads(to_json(SUMMARY))
     assert tree["schema"] == SCHEMA
-    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {"schema", "speedup", "breakdown"}
+    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {
+        *("schema", "speedup", "breakdown", "gap_meaning", "advice"),
+    }
     assert tree["speedup"] == 4.0
     assert tree["after"] == {
         "cost": 0.003,
@@ -102,7 +104,7 @@ def test_names_of_rows_are_those_documented() -> None:
 
 def test_the_documentation_names_every_key() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "report.md").read_text("utf-8")
-    documented = set(re.findall(r"`([a-z_.]+)`", page.split("## JSON")[1]))
+    documented = set(re.findall(r"`([a-z_.0-9]+)`", page.split("## JSON")[1]))
 
     def keys(tree: object) -> set[str]:
         if isinstance(tree, dict):
