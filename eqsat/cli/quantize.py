@@ -117,6 +117,12 @@ if TYPE_CHECKING:
     metavar="N",
     help="Samples on which the result is measured.",
 )
+@click.option(
+    "--sweep",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Compare with N programs from the cheapest to the most accurate: what accuracy costs.",
+)
 @limits_options
 @report_options("every tensor, kernel and rule")
 @memory_option
@@ -150,6 +156,7 @@ def quantize(
     samples: int | None,
     noise_samples: int | None,
     check_samples: int,
+    sweep: int | None,
     time_limit: float,
     iterations: int | None,
     enodes: int | None,
@@ -198,6 +205,7 @@ def quantize(
             samples=samples,
             noise_samples=noise_samples,
             check_samples=check_samples,
+            sweep=sweep or 0,
             time_limit=time_limit,
             iterations=iterations,
             enodes=enodes,

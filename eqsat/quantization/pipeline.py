@@ -105,7 +105,7 @@ def _quantized(
         seconds,
         sizes,
     )
-    if options.simulate and not required:
+    if options.simulate and not required and not options.sweep:
         return _with_provenance(within.simulated(range(len(scheme.tensors)), 1), source, original, None)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
     # What was bound is bound in the folded model.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.egraph.limits import RuleStatistics
+from eqsat.explain.origin import Origin
 from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
@@ -53,6 +54,7 @@ def collect(
     priced: Priced,
     solution: Solution,
     program: Program,
+    origins: Mapping[str, Origin],
     *,
     seconds: Mapping[str, float],
     objective: str,
@@ -76,7 +78,7 @@ def collect(
         host_operators=sum(len(operators(n)) for n in on_host),
     )
     places = {s.name: short_place(s.place) for s in statistics}
-    comparison = compare(loaded, priced, program)
+    comparison = compare(loaded, priced, program, origins)
     work = [node.work for node in comparison.after.nodes if node.kind not in ("input", "output")]
     kernels = tuple(
         report.KernelRow(

@@ -6,6 +6,7 @@ units.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.resources import files
 
@@ -46,6 +47,8 @@ def to_html(summary: Summary) -> str:
         parts=breakdown(summary),
         roofline=pictures.roofline(summary),
         gap=explain_gap(summary),
+        layers=pictures.layers(summary),
+        pareto=pictures.pareto(summary),
         maps=[pictures.memory(found) for found in summary.memory],
         measured=summary.measured,
         longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
@@ -85,6 +88,8 @@ def _template() -> jinja2.Template:
         error=units.error,
         decibel=units.decibel,
         size=units.size,
+        # How JavaScript writes it.
+        number=lambda v: "Infinity" if v == math.inf else v,
         count=lambda n: f"{n:,}",
     )
     return environment.get_template("page.html.jinja")

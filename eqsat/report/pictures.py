@@ -67,6 +67,44 @@ def memory(found: MemoryMap) -> Markup:
     return chart.svg()
 
 
+def layers(summary: Summary) -> Markup | None:
+    """Operators of a quantized model by their cost in floats and by the error of their integers; None without any."""
+    told = summary.quantization
+    rows = [] if told is None else [r for r in told.layers if r.before > 0 and math.isfinite(r.noise)]
+    rows = sorted(rows, key=lambda r: -r.before)[:MOST_DOTS]
+    if not rows:
+        return None
+    x = Axis.around("cost in floats", [r.before for r in rows], units.seconds, log=True)
+    y = Axis.around("SQNR if rounded alone", [r.noise for r in rows], units.decibel)
+    chart = Chart("Layers by cost in floats and by signal to quantization noise", x, y)
+    for row in rows:
+        kind = "no" if not row.rounded else "yes" if row.rounded == row.tensors else "some"
+        text = f"{row.op} {row.name}\n{units.seconds(row.before)} in floats, {units.seconds(row.after)} in the result"
+        chart.dot(row.before, row.noise, kind, f"{text}\n{units.decibel(row.noise)} if rounded alone")
+    return chart.svg()
+
+
+def pareto(summary: Summary) -> Markup | None:
+    """Cost against accuracy of the programs of a sweep, with this result; None without a sweep."""
+    told = summary.quantization
+    if told is None or not told.sweep:
+        return None
+    own = min((o.predicted for o in told.outputs), default=math.inf)
+    known = [p.predicted for p in told.sweep if math.isfinite(p.predicted)]
+    # Without any rounding the ratio is infinite; that program is at the top.
+    top = max(known, default=0.0) + 10
+    x = Axis.around("cost", [summary.after.cost, *(p.cost for p in told.sweep)], units.seconds)
+    y = Axis.around("SQNR of the worst output; exact at the top", [*known, top], units.decibel)
+    chart = Chart("Cost against signal to quantization noise", x, y)
+    chart.line([(p.cost, min(p.predicted, top)) for p in told.sweep], "front")
+    for point in told.sweep:
+        limit = "no limit" if point.required is None else f"at least {units.decibel(point.required)}"
+        said = f"{units.seconds(point.cost)}, {units.decibel(point.predicted)}; {point.rounded:,} tensors rounded"
+        chart.dot(point.cost, min(point.predicted, top), "yes", f"{limit}\n{said}")
+    chart.dot(summary.after.cost, min(own, top), "ring", f"this result\n{units.seconds(summary.after.cost)}", 8)
+    return chart.svg()
+
+
 def style(summary: Summary, target: str) -> str:
     """The class of a target's colour: accelerators by their position."""
     return "host" if target == summary.targets[0] else f"t{summary.targets.index(target)}"

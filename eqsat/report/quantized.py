@@ -40,6 +40,47 @@ class QuantizedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerRow:
+    """An operator of the float model with the tensors that belong to it: its result and its constants.
+
+    Attributes:
+        name: Its first result.
+        tensors: How many can have integers.
+        rounded: How many of them the result rounds.
+        noise: SQNR in dB of the worst output if only these tensors are rounded.
+        before: Seconds of the operator in floats, on the host.
+        after: Its share of the kernels that stand for it in the result, in proportion to the costs in floats.
+    """
+
+    name: str
+    op: str
+    tensors: int
+    rounded: int
+    noise: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """The cheapest program at least as accurate as a limit.
+
+    Attributes:
+        required: The least SQNR in dB of each output, as predicted; None without a limit.
+        cost: Seconds.
+        predicted: SQNR in dB of the worst output, by the sum of the noise of rounded tensors.
+        rounded: Tensors that it rounds.
+        proven: Whether no cheaper program keeps the limit.
+    """
+
+    required: float | None
+    cost: float
+    predicted: float
+    rounded: int
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FloatRow:
     """A kernel that computes with floats, by its first output tensor, and why."""
 
@@ -63,6 +104,8 @@ class Quantization:
         macs: MACs of both.
         tensors: In execution order.
         floats: In execution order.
+        layers: Operators of the float model that have such tensors, in execution order.
+        sweep: Programs from the cheapest to the most accurate; empty if none was requested.
     """
 
     simulate: bool
@@ -76,3 +119,5 @@ class Quantization:
     outputs: tuple[OutputError, ...]
     tensors: tuple[QuantizedRow, ...]
     floats: tuple[FloatRow, ...]
+    layers: tuple[LayerRow, ...] = ()
+    sweep: tuple[SweepPoint, ...] = ()

@@ -169,6 +169,31 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
     return table
 
 
+def swept(quantization: Quantization) -> Table:
+    """Programs from the cheapest to the most accurate."""
+    table = _table(">required", ">predicted", ">cost", ">tensors rounded", "")
+    for point in quantization.sweep:
+        required = "" if point.required is None else units.decibel(point.required)
+        proven = "" if point.proven else "not proven to be the cheapest"
+        table.add_row(required, units.decibel(point.predicted), units.seconds(point.cost), f"{point.rounded:,}", proven)
+    return table
+
+
+def layers(quantization: Quantization) -> Table:
+    """What each operator costs in floats and in the result, and the effect of rounding it alone."""
+    table = _table("layer", "operator", ">rounded", ">by itself", ">in floats", ">in the result")
+    for row in quantization.layers:
+        table.add_row(
+            _raw(row.name),
+            _raw(row.op),
+            f"{row.rounded} of {row.tensors}",
+            units.decibel(row.noise),
+            units.seconds(row.before),
+            units.seconds(row.after),
+        )
+    return table
+
+
 def quantized(quantization: Quantization) -> Table:
     """Every tensor that has integers, and the effect of rounding it alone on the worst output."""
     table = _table("tensor", "kind", "integers", "rounded", ">by itself")
@@ -307,7 +332,10 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         yield errors(summary.quantization)
         if summary.quantization.floats:
             yield floats(summary.quantization, limit)
+        if summary.quantization.sweep:
+            yield swept(summary.quantization)
         if details:
+            yield layers(summary.quantization)
             yield quantized(summary.quantization)
     if details:
         yield cost_parts(summary)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import eqsat
+from eqsat.explain.origin import Folded, Step
 from eqsat.report.html import to_html
 from eqsat.report.summary import Summary
 from tests.hostile_names import INSTRUCTIONS
@@ -60,6 +61,24 @@ def test_a_click_shows_what_a_kernel_stands_for(summary: Summary, tmp_path: Path
     assert "Neg c" not in found
 
 
+def test_a_kernel_shows_the_chain_of_rules_that_led_to_it(summary: Summary, tmp_path: Path) -> None:
+    script = """
+    input.value = "a"; input.dispatchEvent(new Event("input")); after.focus();
+    press(after, "ArrowDown"); press(after, "ArrowDown");
+    const chain = () => [...detail.querySelectorAll("details")].map((d) => [d.open, d.textContent]);
+    const told = [detail.querySelector("h3").textContent, chain()];
+    press(after, "Enter");
+    return [...told, detail.querySelector("h3").textContent, chain()];"""
+    title, chain, twin, same = ask(to_html(summary), HELPERS + script, tmp_path)
+    assert (title, twin) == ("Relu a", "Relu a")
+    (opened, text), *_ = chain
+    assert opened
+    assert text.startswith("1. ")
+    assert "Neg(Neg(" in text
+    assert "⇒" in text
+    assert same == chain
+
+
 def test_keys_follow_edges_and_change_sides(summary: Summary, tmp_path: Path) -> None:
     script = """
     after.focus(); const told = [];
@@ -85,7 +104,8 @@ def test_search_counts_both_sides_and_goes_through_the_hits(summary: Summary, tm
     press(input, "Enter"); const second = detail.querySelector("h3").textContent;
     press(input, "Enter", { shiftKey: true });
     return [count, first, second, detail.querySelector("h3").textContent];"""
-    expected = ["2 before, 0 after", "Neg b", "Neg c", "Neg b"]
+    # The rule that removed both has the word in its name.
+    expected = ["2 before, 1 after", "Neg b", "Neg c", "Neg b"]
     assert ask(to_html(summary), HELPERS + script, tmp_path) == expected
 
 
@@ -140,7 +160,12 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     summary = eqsat.optimize(model).summary
     (graphs,) = summary.graphs
     node = graphs.after.nodes[1]
-    spoiled = tuple(dataclasses.replace(node, name=n, op=n, reads=(n,), rules=(n,)) for n in INSTRUCTIONS)
+    spoiled = tuple(
+        dataclasses.replace(
+            node, name=n, op=n, reads=(n,), steps=(Step(n, n, "exact", n, n),), constants=(Folded(n, (n,)),)
+        )
+        for n in INSTRUCTIONS
+    )
     graph = dataclasses.replace(graphs.after, nodes=spoiled, edges=(), regions=())
     pair = dataclasses.replace(graphs, before=graph, after=graph, covers=tuple((i,) for i in range(len(spoiled))))
     script = """
