@@ -20,9 +20,7 @@ SCHEMA = "eqsat-summary-1"
 
 def to_dict(summary: Summary) -> dict[str, Any]:
     """The summary as plain dictionaries, lists, strings and numbers."""
-    # The graphs are the page's: whoever wants them as data has the model.
-    tree = {"schema": SCHEMA, **plain(dataclasses.replace(summary, graphs=()))}
-    del tree["graphs"]
+    tree = {"schema": SCHEMA, **plain(summary)}
     tree["speedup"] = plain(summary.speedup)
     tree["breakdown"] = plain(breakdown(summary))
     tree["gap_meaning"], tree["advice"] = plain(dataclasses.astuple(explain_gap(summary)))

@@ -11,13 +11,14 @@ from eqsat.report import summary as module
 from eqsat.report.as_json import SCHEMA, to_dict, to_json
 from eqsat.report.summary import Summary
 
+from .large import large
 from .sample import SUMMARY, sample
 
 
 def test_every_field_arrives() -> None:
     tree = json.loads(to_json(SUMMARY))
     assert tree["schema"] == SCHEMA
-    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {
+    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} | {
         *("schema", "speedup", "breakdown", "gap_meaning", "advice"),
     }
     assert tree["speedup"] == 4.0
@@ -112,4 +113,6 @@ def test_the_documentation_names_every_key() -> None:
         return {k for v in tree for k in keys(v)} if isinstance(tree, list) else set()
 
     assert keys(to_dict(sample(seconds={}))) <= documented
+    found = keys(to_dict(sample(seconds={}, graphs=large(20).graphs))["graphs"])
+    assert found <= documented
     assert f"`{SCHEMA}`" in page
