@@ -31,6 +31,7 @@ class KernelTime:
         shape: Of its first result; free sizes are symbols.
         microseconds: In a run, all its calls together: the median of the runs.
         share: Of the time of all kernels, from 0 to 1.
+        result: Name of the first tensor that it writes.
     """
 
     name: str
@@ -39,6 +40,7 @@ class KernelTime:
     shape: tuple[int | str, ...]
     microseconds: float
     share: float
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Profile:
         """From the seconds of each kernel."""
         total = sum(seconds for _, seconds in measured)
         rows = (
-            KernelTime(k.name, k.what, k.family, tuple(map(as_dim, k.shape)), seconds * 1e6, seconds / total)
+            KernelTime(k.name, k.what, k.family, tuple(map(as_dim, k.shape)), seconds * 1e6, seconds / total, k.result)
             for k, seconds in measured
         )
         return cls(model, tuple(rows), emitted)

@@ -150,6 +150,6 @@ def _rule_texts(loaded: Loaded, used: Iterable[str]) -> tuple[RuleText, ...]:
     known = {name: found for name in used if (found := rules.get(name) or composites.get(name)) is not None}
     texts = texts_of(list(known.values()))
     return tuple(
-        RuleText(name, short_place(found.place), found.numerics.kind, text)
+        RuleText(name, short_place(found.place), str(found.numerics), text)
         for (name, found), text in zip(known.items(), texts, strict=True)
     )

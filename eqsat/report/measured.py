@@ -27,30 +27,27 @@ def with_times(summary: Summary, profile: Profile) -> Summary:
     Raises:
         EqsatError: The profile is one of another model.
     """
+    # In bodies of control flow costs are those of one run, and times those of all.
+    known = {row.name for row in summary.kernels if not row.body}
     times: dict[str, float] = {}
-    labels: dict[str, str] = {}
+    rest: dict[str, float] = {}
     for kernel in profile.kernels:
-        times[kernel.name] = times.get(kernel.name, 0.0) + kernel.microseconds * 1e-6
-        labels[kernel.name] = f"{kernel.operators} {kernel.name}"
-    kernels = []
-    known = set(times)
-    for row in summary.kernels:
-        # In bodies of control flow costs are those of one run, and times those of all.
-        mine = row.name in times and not row.body
-        kernels.append(replace(row, measured=times.pop(row.name) if mine else None))
-    if known and known == set(times):
+        name = next((name for name in (kernel.name, kernel.result) if name in known), None)
+        held, key = (rest, f"{kernel.operators} {kernel.name}") if name is None else (times, name)
+        held[key] = held.get(key, 0.0) + kernel.microseconds * 1e-6
+    if rest and not times:
         raise EqsatError(
             "a profile of this result is required",
             place=summary.model,
             actual="one that has no kernel of it",
             hint="measure result.compile(), not another model",
         )
-    others = tuple((labels[name], seconds) for name, seconds in times.items())
+    kernels = [replace(row, measured=None if row.body else times.get(row.name)) for row in summary.kernels]
     total = math.fsum(kernel.microseconds for kernel in profile.kernels) * 1e-6
     memory = None if profile.emitted is None else memory_of_program(profile.emitted, summary.targets[0])
     return replace(
         summary,
         kernels=tuple(kernels),
-        measured=Measured(total, others),
+        measured=Measured(total, tuple(rest.items())),
         memory=summary.memory if memory is None else (memory,),
     )
