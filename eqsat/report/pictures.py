@@ -29,9 +29,8 @@ def roofline(summary: Summary) -> Markup | None:
     knees = [peak / rate for _, peak, rate in roofs if math.isfinite(rate) and rate > 0]
     x = Axis.around("MACs per byte", [*(p[0] for p in points), *knees], lambda v: f"{v:g}", log=True)
     peaks = [peak for _, peak, _ in roofs if math.isfinite(peak)]
-    rate = Axis.around(
-        "MACs per second", [*(p[1] for p in points), *peaks], lambda v: units.amount(v, "").strip(), True
-    )
+    speeds = [*(p[1] for p in points), *peaks]
+    rate = Axis.around("MACs per second", speeds, lambda v: units.amount(v, "").strip(), log=True)
     chart = Chart("Roofline: kernels by MACs per byte and by MACs per second", x, rate)
     for target, peak, bandwidth in roofs:
         ends = [v for v in (x.low, peak / bandwidth if bandwidth > 0 else x.low, x.high) if x.low <= v <= x.high]

@@ -12,6 +12,7 @@ from eqsat.explain.origin import Folded, Step
 from eqsat.report.html import to_html
 from eqsat.report.summary import Summary
 from tests.hostile_names import INSTRUCTIONS
+from tests.quantization.networks import residual, samples
 from tests.report.browser import ask, needs_browser
 from tests.report.large import large
 from tests.report.sample import SUMMARY
@@ -177,6 +178,32 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     assert ask(html, HELPERS + script, tmp_path) == [100, 0]
 
 
+def test_every_section_of_a_quantization_opens_without_errors(tmp_path: Path) -> None:
+    model = residual()
+    summary = eqsat.quantize(model, samples(model, 2), ["dnnl"], sweep=3).summary
+    script = """
+    const heads = [...document.querySelectorAll("h2")].map((h) => h.textContent);
+    const charts = [...document.querySelectorAll("svg.chart")].filter((c) => c.getBoundingClientRect().height > 100);
+    const filter = document.querySelector("[data-filter=layers]"), body = document.getElementById("layers").tBodies[0];
+    filter.value = "Relu"; filter.dispatchEvent(new Event("input"));
+    const shown = [...body.rows].filter((r) => !r.hidden).length;
+    document.querySelector("#layers th[data-sort]:last-child").click();
+    const values = [...body.rows].map((r) => r.cells[6].dataset.value);
+    return [heads, charts.length, shown < body.rows.length && shown > 0, values];"""
+    heads, charts, filtered, ordered = ask(to_html(summary), script, tmp_path)
+    for head in (
+        "Quantization",
+        "Cost against accuracy",
+        "Layers: cost against error",
+        "Memory over time",
+        "Made from",
+    ):
+        assert head in heads
+    assert charts >= 4
+    assert filtered
+    assert [float(v) for v in ordered] == sorted(float(v) for v in ordered)
+
+
 def test_pages_without_graphs_have_no_errors(tmp_path: Path) -> None:
     assert ask(to_html(SUMMARY), "return document.querySelectorAll('table').length;", tmp_path) > 3
 
@@ -186,6 +213,16 @@ def test_a_large_report_opens_and_answers(tmp_path: Path) -> None:
     input.value = "t4999"; input.dispatchEvent(new Event("input")); press(input, "Enter"); await drawn();
     return [document.querySelector(".found").textContent, detail.querySelector("h3").textContent];"""
     assert ask(to_html(large(5000)), HELPERS + script, tmp_path) == ["1 of 2, before", "Add block99/t4999"]
+
+
+def test_in_print_tables_are_whole_and_tools_are_gone(summary: Summary, tmp_path: Path) -> None:
+    rows = tuple(dataclasses.replace(row, name=f"{row.name}{i}") for i in range(40) for row in summary.kernels)
+    page = to_html(dataclasses.replace(summary, kernels=rows)).replace("@media print", "@media screen")
+    script = """
+    const cut = [...document.querySelectorAll(".scroll")].filter((t) => t.scrollHeight > t.clientHeight + 1).length;
+    const tools = [...document.querySelectorAll("#graph input, .bar-of-tools button, [data-filter]")];
+    return [cut, tools.filter((t) => t.offsetParent).length, tools.length > 4];"""
+    assert ask(page, script, tmp_path) == [0, 0, True]
 
 
 def test_narrow_windows_do_not_scroll_sideways(summary: Summary, tmp_path: Path) -> None:
