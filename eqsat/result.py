@@ -257,6 +257,6 @@ class Result:
         return as_text(self.summary)
 
     def _repr_html_(self) -> str:
-        from eqsat.report.table import as_fragment
+        from eqsat.report.html import to_fragment
 
-        return as_fragment(self.summary)
+        return to_fragment(self.summary)

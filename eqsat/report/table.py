@@ -311,13 +311,6 @@ def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def as_fragment(summary: Summary, width: int = 100) -> str:
-    """What a notebook shows of a result: the text of :func:`as_text` as HTML, in the notebook's own colours."""
-    console = Console(file=io.StringIO(), width=width, record=True, color_system=None)
-    console.print(render(summary), crop=False)
-    return console.export_html(code_format='<pre style="line-height: 1.25">{code}</pre>', inline_styles=True)
-
-
 def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     host, *accelerators = summary.targets
     where = " + ".join([*accelerators, host])
