@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     declarations_option,
     external_data_option,
     flat_option,
+    measure_option,
     memory_option,
     opset_option,
     output_option,
@@ -32,11 +33,9 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary, with_command
+from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
-    from eqsat.report.summary import Summary
-    from eqsat.result import Result
     from eqsat.rules.selection import NumericsClass
 
 
@@ -70,11 +69,7 @@ if TYPE_CHECKING:
     "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
 )
 @click.option("--prove", is_flag=True, help="Prove by rules, from the two models alone, that the result equals MODEL.")
-@click.option(
-    "--measure",
-    is_flag=True,
-    help="Compile the result as C, run it on random inputs, and report the time of each kernel beside its cost.",
-)
+@measure_option
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
@@ -144,7 +139,7 @@ def optimize(
             verify=verify,
             prove=prove,
         )
-        summary = with_command(_measured(result, seed) if measure else result.summary)
+        summary = with_command(measured(result, seed) if measure else result.summary)
     if report is not None:
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
@@ -153,14 +148,3 @@ def optimize(
         if not quiet and not as_json:
             echo(f"saved     {output}")
     return 0
-
-
-def _measured(result: Result, seed: int) -> Summary:
-    """The summary with the times of the compiled result on random inputs of typical sizes."""
-    from eqsat.execute.inputs import complete_inputs
-    from eqsat.report.measured import with_times
-    from eqsat.schema.free_sizes import typical
-
-    inputs = complete_inputs(result.model, dims=typical(result.sizes), seed=seed)
-    with result.compile() as program:
-        return with_times(result.summary, program.profile(inputs))

@@ -15,6 +15,7 @@ from eqsat.cli.options import (
     declarations_option,
     external_data_option,
     flat_option,
+    measure_option,
     memory_option,
     opset_option,
     output_option,
@@ -30,7 +31,7 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary, with_command
+from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.model.read.dims import Size
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     help="Compare with N programs from the cheapest to the most accurate: what accuracy costs.",
 )
 @limits_options
+@measure_option
 @report_options("every tensor, kernel and rule")
 @memory_option
 @debug_option
@@ -160,6 +162,7 @@ def quantize(
     time_limit: float,
     iterations: int | None,
     enodes: int | None,
+    measure: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -211,7 +214,7 @@ def quantize(
             enodes=enodes,
             progress=progress,
         )
-    summary = with_command(result.summary)
+        summary = with_command(measured(result) if measure else result.summary)
     if report is not None:
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)

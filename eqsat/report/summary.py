@@ -1,7 +1,7 @@
 """The contents of a report about one optimization, as plain data.
 
-The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but the seconds depends on
-the machine or on the moment.
+The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but seconds, measured times and
+versions depends on the machine or on the moment.
 """
 
 from __future__ import annotations

@@ -93,8 +93,11 @@ def test_the_command_sweeps(
     model = residual()
     eqsat.save(model, "net.onnx")
     np.savez("samples.npz", x=samples(model, 4)["x"])
-    assert main(["quantize", "net.onnx", "-c", "samples.npz", "--sweep", "3", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["quantization"]
+    assert main(["quantize", "net.onnx", "-c", "samples.npz", "--sweep", "3", "--measure", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["measured"]["seconds"] > 0
+    assert any(kernel["measured"] for kernel in report["kernels"])
+    found = report["quantization"]
     assert found["sweep"][-1]["predicted"] is None
     assert found["sweep"][0]["cost"] <= found["sweep"][-1]["cost"]
     assert {"name", "op", "tensors", "rounded", "noise", "before", "after"} == set(found["layers"][0])
