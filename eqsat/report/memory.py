@@ -50,7 +50,7 @@ class MemoryMap:
         peak_at: The first kernel at which that is so.
         steps: Kernels in a run.
         sizes: At which sizes, by symbol; empty of a model without free sizes.
-        unknown: Tensors that are left out, because data decide their size.
+        unknown: Tensors that are left out, because their size is known only in a run.
         tensors: By offset.
     """
 

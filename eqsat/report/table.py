@@ -246,7 +246,7 @@ def memory_line(found: MemoryMap) -> str:
         f"memory    {name_of(found.target)}: {units.size(found.peak)} at kernel {found.peak_at + 1:,} of "
         f"{found.steps:,}, {units.size(found.arena)} as planned"
         + (f", for {name_of(sizes)}" if sizes else "")
-        + (f"; {found.unknown:,} tensors left out, whose sizes data decide" if found.unknown else "")
+        + (f"; {found.unknown:,} tensors left out, whose sizes are known only in a run" if found.unknown else "")
     )
 
 
