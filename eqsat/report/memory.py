@@ -7,6 +7,7 @@ the host's memory. Inputs, outputs and weights are the caller's, and have no pla
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,9 @@ from eqsat.codegen.memory import Block, plan_memory
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, Region
 from eqsat.schema.free_sizes import at_sizes
+
+MOST_PAIRS = 2_000_000
+"""Pairs of tensors that are in memory at the same time, up to which they get places: more take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,15 @@ class MemoryMap:
 
 
 def memory_of_plan(plan: Plan, pieces: Sequence[Region], sizes: Mapping[str, int]) -> tuple[MemoryMap, ...]:
-    """The memory of each target that needs any, the host first.
+    """The memory of the targets, the host first.
 
     Args:
         plan: The program.
         pieces: Its regions in execution order.
         sizes: Where free sizes are looked at.
+
+    Returns:
+        A map for each target that needs memory, except where too many tensors are there at the same time.
     """
     order = [i for piece in pieces for i in piece.nodes]
     names, spans = value_names(plan).of, _spans(plan, order)
@@ -86,7 +93,7 @@ def memory_of_plan(plan: Plan, pieces: Sequence[Region], sizes: Mapping[str, int
                 unknown += 1
             else:
                 rows.append(MemoryRow(names.get(value, ""), str(kind), kind.bytes, 0, first, last))
-        if rows:
+        if rows and _pairs(rows) <= MOST_PAIRS:
             # A greedy plan shows where memory goes; generated C searches for a better one.
             placed = plan_memory([Block(r.bytes, r.first, r.last) for r in rows], attempts=0)
             rows = [replace(row, offset=offset) for row, offset in zip(rows, placed.offsets, strict=True)]
@@ -121,6 +128,13 @@ def _map(
     peak, at = max(totals)
     ordered = tuple(sorted(rows, key=lambda row: (row.offset, row.first, row.name)))
     return MemoryMap(target, of, arena, peak, -at, steps, dict(sizes), unknown, ordered)
+
+
+def _pairs(rows: Sequence[MemoryRow]) -> int:
+    """How many pairs of tensors are there at the same time."""
+    begins, ends = sorted(row.first for row in rows), sorted(row.last for row in rows)
+    # Each tensor meets those that began before it, or with it and earlier in the list, and did not end before it.
+    return sum(i - bisect.bisect_left(ends, first) for i, first in enumerate(begins))
 
 
 def _spans(plan: Plan, order: Sequence[int]) -> dict[tuple[int, int], tuple[int, int]]:

@@ -14,10 +14,11 @@ from eqsat.cli import main
 from eqsat.codegen.profile import KernelTime, Profile
 from eqsat.errors import EqsatError
 from eqsat.partition.names import value_names
+from eqsat.report import memory
 from eqsat.report.as_json import to_dict
 from eqsat.report.html import to_html
 from eqsat.report.measured import with_times
-from eqsat.report.memory import MemoryMap
+from eqsat.report.memory import MemoryMap, MemoryRow
 from eqsat.report.table import as_text
 from eqsat.result import Result
 from tests.report.sample import SUMMARY
@@ -95,6 +96,17 @@ def test_tensors_whose_sizes_data_decide_are_counted() -> None:
     (found,) = eqsat.optimize(model, verify=False).summary.memory
     assert found.unknown == 1
     assert [t.name for t in found.tensors] == ["a"]
+
+
+def test_pairs_are_counted_and_too_many_are_not_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        begins = rng.integers(0, 12, 15)
+        rows = [MemoryRow("", "", 1, 0, int(b), int(b + rng.integers(0, 6))) for b in begins]
+        meeting = [s.first <= t.last and t.first <= s.last for s, t in itertools.combinations(rows, 2)]
+        assert memory._pairs(rows) == sum(meeting)
+    monkeypatch.setattr(memory, "MOST_PAIRS", 3)
+    assert eqsat.optimize(CHAIN, verify=False).summary.memory == ()
 
 
 def test_measured_times_stand_beside_costs() -> None:
