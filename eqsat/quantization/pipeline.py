@@ -105,13 +105,18 @@ def _quantized(
         seconds,
         sizes,
     )
-    if options.simulate and not required and not options.sweep:
-        return _with_provenance(within.simulated(range(len(scheme.tensors)), 1), source, original, None)
+    everything = within.simulated(range(len(scheme.tensors)), 1) if options.simulate and not required else None
+    if everything is not None and not options.sweep:
+        return _with_provenance(everything, source, original, None)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
     # What was bound is bound in the folded model.
     search = replace(search, dims=dict(sizes), values=None, free_sizes=True)
     found = Search.run(prepared, search, approximations=approximations, progress=progress)
-    return _with_provenance(within.run(found, objective, seed), source, original, found.loaded)
+    if everything is None:
+        result = within.run(found, objective, seed)
+    else:
+        result = within.swept(everything, within.charged(found), found, seed)
+    return _with_provenance(result, source, original, found.loaded)
 
 
 def _with_provenance(

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,22 @@ def test_the_report_shows_it(swept: QuantizationResult) -> None:
     assert "exact" in text
     without = eqsat.quantize(residual(), samples(residual(), 2))
     assert "Cost against accuracy" not in to_html(without.summary)
+
+
+def test_a_sweep_changes_no_result() -> None:
+    model = residual()
+    cases: list[dict[str, Any]] = [
+        {"simulate": True},
+        {"simulate": True, "budget": "45dB"},
+        {"conversions": "fully_integral"},
+    ]
+    for options in cases:
+        plain = eqsat.quantize(model, samples(model, 4), **options)
+        swept = eqsat.quantize(model, samples(model, 4), sweep=3, **options)
+        assert swept.tensors == plain.tensors
+        assert (swept.cost, swept.actual) == (plain.cost, plain.actual)
+        assert _told(swept).sweep
+        assert not _told(plain).sweep
 
 
 def test_one_program_is_no_sweep() -> None:
