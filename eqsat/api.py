@@ -190,6 +190,7 @@ def quantize(
     samples: int | None = None,
     noise_samples: int | None = None,
     check_samples: int = 16,
+    sweep: int = 0,
     objective: Objective = "best",
     time_limit: float = 30.0,
     memory_limit: int | str | None = None,
@@ -232,6 +233,8 @@ def quantize(
         noise_samples: Samples on which the noise of each tensor is measured. By default from 8 for small models to 1
             for large ones, as the model runs once for each of them and each tensor.
         check_samples: Samples on which the result is measured.
+        sweep: Number of further programs, from the cheapest to the most accurate, whose cost and error the report shows
+            beside those of the result: two at least, 0 for none.
         objective: ``"worst"`` and ``"random"`` choose other programs, to test rules; they ignore the budget.
         time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
@@ -272,6 +275,7 @@ def quantize(
             samples=samples,
             noise_samples=noise_samples,
             check_samples=check_samples,
+            sweep=sweep,
         ),
         SearchOptions(
             targets=targets,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.model.load import Source
+from eqsat.report.provenance import provenance
 from eqsat.result import Result
 from eqsat.search import Search
 from eqsat.stages.event import Progress
@@ -33,4 +34,5 @@ def optimized(
         from eqsat.equivalence.translation import prove_result
 
         proof = prove_result(source, result.model, options, seed=seed, progress=progress)
-    return replace(result, summary=replace(result.summary, audit=report, proof=proof))
+    made = provenance(source, search.given or search.model, search.loaded)
+    return replace(result, summary=replace(result.summary, audit=report, proof=proof, made=made))

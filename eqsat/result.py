@@ -20,6 +20,7 @@ from eqsat.model.save import save
 from eqsat.partition.flat import flat as without_functions
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import RegionInfo
+from eqsat.report.measured import with_times
 from eqsat.report.summary import Summary
 from eqsat.report.write import write
 from eqsat.schema.free_sizes import FreeSizes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.kept import KeptPrograms
+    from eqsat.codegen.profile import Profile
     from eqsat.model.read.dims import Size
 
 Means = Literal["numpy", "c"]
@@ -228,9 +230,19 @@ class Result:
         )
 
     @checks_arguments
-    def report(self, path: str | Path) -> None:
-        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
-        write(self.summary, Path(path))
+    def report(self, path: str | Path, *, profile: Profile | None = None) -> None:
+        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name.
+
+        Args:
+            path: The file.
+            profile: What :meth:`CompiledModel.profile` measured of this result, compiled: the report then has measured
+                times beside the costs, and the memory of the compiled program.
+
+        Raises:
+            EqsatError: The name ends in something else, the file cannot be written, or the profile is one of another
+                model.
+        """
+        write(self.summary if profile is None else with_times(self.summary, profile), Path(path))
 
     def __repr__(self) -> str:
         return (
@@ -245,6 +257,6 @@ class Result:
         return as_text(self.summary)
 
     def _repr_html_(self) -> str:
-        from eqsat.report.table import as_fragment
+        from eqsat.report.html import to_fragment
 
-        return as_fragment(self.summary)
+        return to_fragment(self.summary)

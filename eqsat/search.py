@@ -305,6 +305,7 @@ class Search:
             priced,
             solution,
             program,
+            origins,
             seconds=clock.seconds,
             objective=objective,
             numerics=self.options.numerics,
@@ -333,8 +334,7 @@ class Search:
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
-        clock = self.clock
-        costs = _costs(self.loaded)
+        clock, costs = self.clock, _costs(self.loaded)
         with clock.stage("price"):
             summary = summarize_untouched(
                 self.model, costs, clock.seconds, objective, self.options.numerics, self.untouched, self.notes

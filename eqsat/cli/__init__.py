@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     never_fail()
     try:
         with _ending_well():
-            return cli.main(arguments, prog_name="eqsat", standalone_mode=False) or 0
+            return cli.main(arguments, prog_name="eqsat", standalone_mode=False, obj=tuple(arguments)) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2

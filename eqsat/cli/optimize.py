@@ -14,6 +14,7 @@ from eqsat.cli.options import (
     declarations_option,
     external_data_option,
     flat_option,
+    measure_option,
     memory_option,
     opset_option,
     output_option,
@@ -32,7 +33,7 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary
+from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.rules.selection import NumericsClass
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     "--audit", is_flag=True, help="Compute all expressions that the e-graph holds to be equal, not only the result."
 )
 @click.option("--prove", is_flag=True, help="Prove by rules, from the two models alone, that the result equals MODEL.")
+@measure_option
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
@@ -94,6 +96,7 @@ def optimize(
     verify: bool,
     audit: bool,
     prove: bool,
+    measure: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -136,7 +139,7 @@ def optimize(
             verify=verify,
             prove=prove,
         )
-    summary = result.summary
+        summary = with_command(measured(result, seed) if measure else result.summary)
     if report is not None:
         write(summary, report)
     print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)

@@ -244,6 +244,15 @@ def report_options(details: str) -> Callable[[_Command], _Command]:
     )
 
 
+def measure_option(command: _Command) -> _Command:
+    """``--measure``."""
+    return click.option(
+        "--measure",
+        is_flag=True,
+        help="Compile the result as C, run it on random inputs, and report the time of each kernel beside its cost.",
+    )(command)
+
+
 def json_option(what: str | None = None) -> Callable[[_Command], _Command]:
     """``--json``."""
     return click.option("--json", "as_json", is_flag=True, help=f"Print {f'{what} ' if what else ''}as JSON.")

@@ -15,6 +15,7 @@ from eqsat.cli.options import (
     declarations_option,
     external_data_option,
     flat_option,
+    measure_option,
     memory_option,
     opset_option,
     output_option,
@@ -30,7 +31,7 @@ from eqsat.cli.search_options import (
     targets_option,
 )
 from eqsat.cli.streams import check_output
-from eqsat.cli.summary import print_summary
+from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.model.read.dims import Size
@@ -117,7 +118,14 @@ if TYPE_CHECKING:
     metavar="N",
     help="Samples on which the result is measured.",
 )
+@click.option(
+    "--sweep",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Compare with N programs from the cheapest to the most accurate: what accuracy costs.",
+)
 @limits_options
+@measure_option
 @report_options("every tensor, kernel and rule")
 @memory_option
 @debug_option
@@ -150,9 +158,11 @@ def quantize(
     samples: int | None,
     noise_samples: int | None,
     check_samples: int,
+    sweep: int | None,
     time_limit: float,
     iterations: int | None,
     enodes: int | None,
+    measure: bool,
     report: Path | None,
     as_json: bool,
     verbose: bool,
@@ -198,14 +208,16 @@ def quantize(
             samples=samples,
             noise_samples=noise_samples,
             check_samples=check_samples,
+            sweep=sweep or 0,
             time_limit=time_limit,
             iterations=iterations,
             enodes=enodes,
             progress=progress,
         )
+        summary = with_command(measured(result) if measure else result.summary)
     if report is not None:
-        write(result.summary, report)
-    print_summary(result.summary, as_json=as_json, verbose=verbose, quiet=quiet)
+        write(summary, report)
+    print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
     if output is not None:
         result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
         if not quiet and not as_json:

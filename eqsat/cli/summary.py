@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import click
 
 from eqsat.cli.console import echo, terminal
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
+    from eqsat.result import Result
 
 
 def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool) -> None:
@@ -24,3 +29,22 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
             screen.print(render(summary, details=verbose), crop=False)
         else:
             echo(as_text(summary, details=verbose), nl=False)
+
+
+def with_command(summary: Summary) -> Summary:
+    """The summary with the command line that led to it."""
+    if summary.made is None:
+        return summary
+    arguments: tuple[str, ...] = click.get_current_context().find_root().obj or ()
+    return replace(summary, made=replace(summary.made, command=shlex.join(("eqsat", *arguments))))
+
+
+def measured(result: Result, seed: int = 0) -> Summary:
+    """The summary with the times of the compiled result on random inputs of typical sizes."""
+    from eqsat.execute.inputs import complete_inputs
+    from eqsat.report.measured import with_times
+    from eqsat.schema.free_sizes import typical
+
+    inputs = complete_inputs(result.model, dims=typical(result.sizes), seed=seed)
+    with result.compile() as program:
+        return with_times(result.summary, program.profile(inputs))

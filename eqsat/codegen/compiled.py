@@ -149,7 +149,7 @@ class CompiledModel:
         given = inputs if isinstance(inputs, Mapping) else dict(zip(self._inputs, (inputs,), strict=False))
         if self._profiled is None:
             self._profiled = program.profiled()
-        return Profile.of(self._name, measure(self._profiled, given, repeat=repeat))
+        return Profile.of(self._name, measure(self._profiled, given, repeat=repeat), program.emitted)
 
     # ---- facts -----------------------------------------------------------------------------------------
 

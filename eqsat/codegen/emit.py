@@ -187,9 +187,10 @@ class _Emitter:
             self.made[number][isa.name] = self.functions.add(self._function(node, kernel, parts), isa)
             size = kernel.scratch if parts is None else self.threads * parts[1].stride
             self.scratch[number] = max(self.scratch[number], size)
-        shape = next(t.shape for t in node.writes())
+        written = next(iter(node.writes()))
         shared = any(made.share is not None for made in self.made[number].values())
-        info = KernelInfo(node.name, node.describe(), family.name, shape, without_weights(task), self.times, shared)
+        what, bare = node.describe(), without_weights(task)
+        info = KernelInfo(node.name, what, family.name, written.shape, bare, self.times, shared, written.name)
         self.infos.append(info)
 
     def _lines(self, isa: Isa) -> tuple[list[str], list[str]]:

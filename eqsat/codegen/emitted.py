@@ -103,6 +103,7 @@ class KernelInfo:
         task: The task; of large constants only type and shape.
         times: How often a run calls it: more or less than once inside of control flow, by guess where data decides.
         shared: Whether threads share it.
+        result: Name of the first tensor that it writes.
     """
 
     name: str
@@ -112,6 +113,7 @@ class KernelInfo:
     task: Task = field(repr=False, compare=False)
     times: float = 1.0
     shared: bool = False
+    result: str = ""
 
 
 @dataclass

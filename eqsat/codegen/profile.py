@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.codegen.emitted import KernelInfo
+from eqsat.codegen.emitted import Emitted, KernelInfo
 from eqsat.codegen.runtime import CModel
 from eqsat.schema.size_questions import as_dim
 from eqsat.text import shown
@@ -31,6 +31,7 @@ class KernelTime:
         shape: Of its first result; free sizes are symbols.
         microseconds: In a run, all its calls together: the median of the runs.
         share: Of the time of all kernels, from 0 to 1.
+        result: Name of the first tensor that it writes.
     """
 
     name: str
@@ -39,6 +40,7 @@ class KernelTime:
     shape: tuple[int | str, ...]
     microseconds: float
     share: float
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,22 @@ class Profile:
     Attributes:
         model: Its name.
         kernels: In order of execution, those in bodies of control flow included.
+        emitted: The program that was measured.
     """
 
     model: str
     kernels: tuple[KernelTime, ...]
+    emitted: Emitted | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, model: str, measured: Sequence[tuple[KernelInfo, float]]) -> Profile:
+    def of(cls, model: str, measured: Sequence[tuple[KernelInfo, float]], emitted: Emitted | None = None) -> Profile:
         """From the seconds of each kernel."""
         total = sum(seconds for _, seconds in measured)
         rows = (
-            KernelTime(k.name, k.what, k.family, tuple(map(as_dim, k.shape)), seconds * 1e6, seconds / total)
+            KernelTime(k.name, k.what, k.family, tuple(map(as_dim, k.shape)), seconds * 1e6, seconds / total, k.result)
             for k, seconds in measured
         )
-        return cls(model, tuple(rows))
+        return cls(model, tuple(rows), emitted)
 
     @property
     def microseconds(self) -> float:

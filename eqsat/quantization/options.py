@@ -77,6 +77,7 @@ class QuantizationOptions:
         samples: Calibration samples to use at most.
         noise_samples: Samples on which the noise of each tensor is measured; None for a number that fits the model.
         check_samples: Samples on which the result is measured.
+        sweep: Number of programs from the cheapest to the most accurate that are compared with the result; 0 for none.
 
     Raises:
         QuantizationError: An option has an invalid value.
@@ -90,12 +91,19 @@ class QuantizationOptions:
     samples: int | None = None
     noise_samples: int | None = None
     check_samples: int = 16
+    sweep: int = 0
 
     def __post_init__(self) -> None:
         for name in ("samples", "noise_samples", "check_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise QuantizationError("at least one sample is required", place=f"option {name}", actual=str(value))
+        if self.sweep != 0 and self.sweep < 2:
+            raise QuantizationError(
+                "at least two programs, the cheapest and the most accurate, or 0 for none, are required",
+                place="option sweep",
+                actual=str(self.sweep),
+            )
         _one_of("conversions", self.conversions, CONVERSIONS)
         if self.simulate and self.conversions != "disabled":
             raise QuantizationError(

@@ -30,11 +30,12 @@ from eqsat.quantization.schemes import most_accurate, scheme_of
 from eqsat.quantization.share import kernel_macs
 from eqsat.quantization.sizes import calibrated_sizes
 from eqsat.quantization.within_budget import WithinBudget
+from eqsat.report.provenance import provenance
 from eqsat.schema.free_sizes import typical
 from eqsat.schema.functions import declared
 from eqsat.search import Search
 from eqsat.stages.event import Event, Progress
-from eqsat.stages.load import operators_of_options
+from eqsat.stages.load import Loaded, operators_of_options
 from eqsat.stages.options import Objective, SearchOptions
 
 EFFORT = 200_000_000_000
@@ -104,12 +105,24 @@ def _quantized(
         seconds,
         sizes,
     )
-    if options.simulate and not required:
-        return within.simulated(range(len(scheme.tensors)), 1)
+    everything = within.simulated(range(len(scheme.tensors)), 1) if options.simulate and not required else None
+    if everything is not None and not options.sweep:
+        return _with_provenance(everything, source, original, None)
     approximations = [_approximation(scheme, i) for i in approximated(scheme)]
     # What was bound is bound in the folded model.
     search = replace(search, dims=dict(sizes), values=None, free_sizes=True)
-    return within.run(Search.run(prepared, search, approximations=approximations, progress=progress), objective, seed)
+    found = Search.run(prepared, search, approximations=approximations, progress=progress)
+    if everything is None:
+        result = within.run(found, objective, seed)
+    else:
+        result = within.swept(everything, within.charged(found), found, seed)
+    return _with_provenance(result, source, original, found.loaded)
+
+
+def _with_provenance(
+    result: QuantizationResult, source: Source, model: ir.Model, loaded: Loaded | None
+) -> QuantizationResult:
+    return replace(result, summary=replace(result.summary, made=provenance(source, model, loaded)))
 
 
 def _is_float(value: ir.Value) -> bool:

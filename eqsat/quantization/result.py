@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from eqsat.quantization.noise import Noise
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import Share
-from eqsat.report.summary import FloatRow
+from eqsat.report.quantized import FloatRow
 from eqsat.result import Result
 
 

@@ -21,6 +21,7 @@ from eqsat.quantization.budget import Charged, charge, find_roundings
 from eqsat.quantization.conversions import partition_conversions
 from eqsat.quantization.data import CalibrationData
 from eqsat.quantization.insert import apply_scheme
+from eqsat.quantization.layers import layer_rows
 from eqsat.quantization.limits import relative_noise
 from eqsat.quantization.noise import Noise, decibel, measure_sqnr
 from eqsat.quantization.options import QuantizationOptions
@@ -34,7 +35,8 @@ from eqsat.quantization.restrict import (
 from eqsat.quantization.result import QuantizationResult
 from eqsat.quantization.scheme import Scheme
 from eqsat.quantization.share import integer_share, is_conversion, is_integer
-from eqsat.report import summary as report
+from eqsat.quantization.sweep import sweep
+from eqsat.report import quantized as report
 from eqsat.result import Result
 from eqsat.schema.free_sizes import FreeSizes, typical
 from eqsat.search import Search
@@ -102,7 +104,7 @@ class WithinBudget:
                 )
             missed = [n for n in self.required if result.actual[n] < self.required[n]]
             if not missed or objective != "best":
-                return result
+                return self.swept(result, charged, search, seed)
             if not rounded:
                 raise QuantizationError(
                     f"an SQNR of at least {self.required[missed[0]]:g} dB is required",
@@ -114,6 +116,16 @@ class WithinBudget:
                 worse = relative_noise(result.actual[n] - self.required[n])
                 spent = relative_noise(result.predicted[n])
                 limits[n] = 0.0 if attempt + 1 >= ATTEMPTS else MARGIN * spent / worse
+
+    def swept(self, result: QuantizationResult, charged: Charged, search: Search, seed: int) -> QuantizationResult:
+        """The result with the sweep that was requested."""
+        told = result.summary.quantization
+        if not self.options.sweep or told is None:
+            return result
+        points = sweep(charged, self.noise, search, self.options.sweep, seed)
+        seconds = {**result.seconds, **search.clock.seconds}
+        summary = replace(result.summary, quantization=replace(told, sweep=points), seconds=seconds)
+        return replace(result, summary=summary, seconds=seconds)
 
     def charged(self, search: Search) -> Charged:
         """The formulation without what the options forbid, and with the costs of rounding."""
@@ -178,6 +190,9 @@ class WithinBudget:
                 for i, t in enumerate(self.scheme.tensors)
             ),
             floats=floats,
+            layers=layer_rows(self.prepared, self.scheme, self.noise, chosen, found.summary.graphs[0])
+            if found.summary.graphs
+            else (),
         )
         own = self.folded.summary
         seconds = {**self.seconds, **found.seconds}

@@ -10,6 +10,8 @@ import dataclasses
 import math
 from typing import Any
 
+from eqsat.report.breakdown import breakdown
+from eqsat.report.gap import explain_gap
 from eqsat.report.summary import Summary
 from eqsat.text import json_text
 
@@ -18,10 +20,12 @@ SCHEMA = "eqsat-summary-1"
 
 def to_dict(summary: Summary) -> dict[str, Any]:
     """The summary as plain dictionaries, lists, strings and numbers."""
-    # The graphs are the page's: whoever wants them as data has the model.
-    tree = {"schema": SCHEMA, **plain(dataclasses.replace(summary, graphs=()))}
-    del tree["graphs"]
+    tree = {"schema": SCHEMA, **plain(summary)}
     tree["speedup"] = plain(summary.speedup)
+    tree["breakdown"] = plain(breakdown(summary))
+    tree["gap_meaning"], tree["advice"] = plain(dataclasses.astuple(explain_gap(summary)))
+    for row, kernel in zip(tree["kernels"], summary.kernels, strict=True):
+        row |= {"limit": kernel.limit, "attained": plain(kernel.attained)}
     return tree
 
 

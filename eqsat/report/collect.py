@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.egraph.limits import RuleStatistics
+from eqsat.explain.origin import Origin
 from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Solution
@@ -19,8 +20,10 @@ from eqsat.partition.plan import Region
 from eqsat.report import summary as report
 from eqsat.report.compare import compare
 from eqsat.report.growth import growth
+from eqsat.report.memory import memory_of_plan
 from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
+from eqsat.schema.free_sizes import typical
 from eqsat.stages.assemble import Program
 from eqsat.stages.load import Loaded
 from eqsat.stages.price import Priced
@@ -51,6 +54,7 @@ def collect(
     priced: Priced,
     solution: Solution,
     program: Program,
+    origins: Mapping[str, Origin],
     *,
     seconds: Mapping[str, float],
     objective: str,
@@ -74,10 +78,14 @@ def collect(
         host_operators=sum(len(operators(n)) for n in on_host),
     )
     places = {s.name: short_place(s.place) for s in statistics}
+    comparison = compare(loaded, priced, program, origins)
+    work = [node.work for node in comparison.after.nodes if node.kind not in ("input", "output")]
     kernels = tuple(
-        report.KernelRow(k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""))
-        for r in describe(plan, pieces)
-        for k in r.kernels
+        report.KernelRow(
+            k.name, k.op, r.target, r.name, k.operators, k.cost, k.rule, places.get(k.rule, ""), work=work[i]
+        )
+        for piece, r in zip(pieces, describe(plan, pieces), strict=True)
+        for i, k in zip(piece.nodes, r.kernels, strict=True)
     )
     chosen = Counter(k.rule for k in kernels)
     return report.Summary(
@@ -103,7 +111,8 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
-        graphs=(compare(loaded, priced, program),),
+        memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
+        graphs=(comparison,),
     )
 
 
@@ -149,6 +158,8 @@ def _region_rows(
             tuple(t.name for t in described.inputs),
             tuple(t.name for t in described.outputs),
             described.cost + copies[i],
+            dispatch=described.dispatch,
+            copies=copies[i],
         )
         for i, described in enumerate(describe(assembled.plan, pieces))
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from eqsat.egraph.enode import ENode
 from eqsat.errors import EqsatError
+from eqsat.explain.origin import Origin
 from eqsat.extract.from_egraph import Pricing
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.partition.describe import operators
 from eqsat.partition.names import value_names
-from eqsat.report.cover import Step, covered
+from eqsat.report.cover import covered
 from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion, RuleText
-from eqsat.report.inner_rules import InnerRules
 from eqsat.rules.listing import short_place, texts_of
 from eqsat.schema.types import TensorType
 from eqsat.stages.assemble import Program
@@ -21,28 +21,21 @@ from eqsat.stages.price import Priced
 from eqsat.targets.work import Work
 
 
-def compare(loaded: Loaded, priced: Priced, program: Program) -> Comparison:
-    """The graph before and after an optimization."""
-    before, own = _before(priced)
-    after, made = _after(priced, program)
-    inputs = {vid for vid, _ in program.plan.inputs}
-    covers = covered(own, made, inputs)
-    first = sum(n.kind == "input" for n in before.nodes)
-    leaves = sum(n.kind == "input" for n in after.nodes)
-    named = {n.name: i for i, n in enumerate(before.nodes) if n.kind == "input"}
-    ends = {n.name: i for i, n in enumerate(before.nodes) if n.kind == "output"}
-    found: list[tuple[int, ...]] = [()] * len(after.nodes)
-    for i, node in enumerate(after.nodes):
-        if node.kind in ("input", "output"):
-            twin = (named if node.kind == "input" else ends).get(node.name)
-            found[i] = () if twin is None else (twin,)
-        else:
-            found[i] = tuple(first + k for k in covers[i - leaves])
+def compare(loaded: Loaded, priced: Priced, program: Program, origins: Mapping[str, Origin]) -> Comparison:
+    """The graph before and after an optimization.
+
+    Args:
+        loaded: Rules and targets, for their texts.
+        priced: With the input.
+        program: The result.
+        origins: Where its nodes come from.
+    """
+    before, after = _before(priced), _after(priced, program, origins)
     used = dict.fromkeys(name for node in after.nodes for name in node.rules)
-    return Comparison(before, after, tuple(found), _rule_texts(loaded, used))
+    return Comparison(before, after, covered(before, after, origins), _rule_texts(loaded, used))
 
 
-def _before(priced: Priced) -> tuple[Graph, list[Step[int]]]:
+def _before(priced: Priced) -> Graph:
     """The input as the search received it, wholly on the host; what is constant is left out."""
     pricing, formulation = priced.pricing, priced.formulation
     snapshot, encoding = pricing.snapshot, priced.saturated.saturation.encoding
@@ -60,7 +53,6 @@ def _before(priced: Priced) -> tuple[Graph, list[Step[int]]]:
     nodes = [GraphNode("input", v.name or "", "", host, (), (named(encoding.number[v]),)) for v in encoding.inputs]
     makers = {encoding.number[v]: i for i, v in enumerate(encoding.inputs)}
     edges: dict[tuple[int, int], None] = {}
-    steps = []
     for own, index in zip(running, formulation.original_nodes, strict=True):
         enode, place = snapshot.nodes[index], len(nodes)
         edges.update(dict.fromkeys((makers[o], place) for o in own.operands if o is not None and o in makers))
@@ -77,21 +69,18 @@ def _before(priced: Priced) -> tuple[Graph, list[Step[int]]]:
             )
         )
         makers.update((r, place) for r in own.results)
-        reads = dict.fromkeys(snapshot.refs[encoding.values[o]] for o in own.operands if o is not None)
-        results = tuple(snapshot.refs[encoding.values[r]] for r in own.results)
-        steps.append(Step(tuple(c for c in reads if not fixed(c)), results))
     for value in priced.outputs:
         maker = makers.get(encoding.number[value])
         if maker is not None:
             edges[maker, len(nodes)] = None
         nodes.append(GraphNode("output", value.name or "", "", host, (named(encoding.number[value]),)))
-    return Graph(tuple(nodes), tuple(edges)), steps
+    return Graph(tuple(nodes), tuple(edges))
 
 
-def _after(priced: Priced, program: Program) -> tuple[Graph, list[Step[int]]]:
+def _after(priced: Priced, program: Program, origins: Mapping[str, Origin]) -> Graph:
     """The chosen program with its regions."""
     plan, pricing = program.plan, priced.pricing
-    names, inner = value_names(plan).of, InnerRules(pricing.snapshot)
+    names = value_names(plan).of
 
     def named(vid: int) -> str:
         return _typed("" if vid in plan.constants else names.get(vid, ""), plan.types.get(vid))
@@ -100,16 +89,18 @@ def _after(priced: Priced, program: Program) -> tuple[Graph, list[Step[int]]]:
     nodes = [GraphNode("input", value.name or "", "", host, (), (named(vid),)) for vid, value in plan.inputs]
     makers = {vid: i for i, (vid, _) in enumerate(plan.inputs)}
     edges: dict[tuple[int, int], None] = {}
-    steps, first = [], len(nodes)
+    first = len(nodes)
     for node, enode in zip(plan.nodes, program.assembled.enodes, strict=True):
         place = len(nodes)
         reads = [v for v in node.inputs if v is not None]
         makes = tuple(v for v in node.outputs if v is not None)
         edges.update(dict.fromkeys((makers[v], place) for v in reads if v in makers))
+        name = next((names[v] for v in makes), "")
+        origin = origins.get(name)
         nodes.append(
             GraphNode(
                 "operator" if node.body is None else "composite",
-                next((names[v] for v in makes), ""),
+                name,
                 str(node.op),
                 plan.targets[node.target],
                 tuple(map(named, reads)),
@@ -117,16 +108,16 @@ def _after(priced: Priced, program: Program) -> tuple[Graph, list[Step[int]]]:
                 node.cost,
                 _work(pricing, enode, node.target),
                 operators(node) if node.body is not None else (),
-                _rules_of(enode, inner),
+                () if origin is None else origin.steps,
+                () if origin is None else origin.constants,
             )
         )
         makers.update((v, place) for v in makes)
-        steps.append(Step(tuple(dict.fromkeys(v for v in reads if v not in plan.constants)), makes))
     for vid, value in plan.outputs:
         if vid in makers:
             edges[makers[vid], len(nodes)] = None
         nodes.append(GraphNode("output", value.name or "", "", host, (named(vid),)))
-    return Graph(tuple(nodes), tuple(edges), _regions(program, first)), steps
+    return Graph(tuple(nodes), tuple(edges), _regions(program, first))
 
 
 def _regions(program: Program, first: int) -> tuple[GraphRegion, ...]:
@@ -134,11 +125,6 @@ def _regions(program: Program, first: int) -> tuple[GraphRegion, ...]:
     return tuple(
         GraphRegion(r.name, plan.targets[r.target], tuple(first + i for i in r.nodes)) for r in program.regions
     )
-
-
-def _rules_of(enode: ENode, inner: InnerRules) -> tuple[str, ...]:
-    within = inner.of(enode.composite.body, enode.children) if enode.composite is not None else ()
-    return tuple(dict.fromkeys(name for name in (*within, inner.rule(enode)) if name))
 
 
 def _work(pricing: Pricing, enode: ENode, target: int) -> Work | None:
@@ -164,6 +150,6 @@ def _rule_texts(loaded: Loaded, used: Iterable[str]) -> tuple[RuleText, ...]:
     known = {name: found for name in used if (found := rules.get(name) or composites.get(name)) is not None}
     texts = texts_of(list(known.values()))
     return tuple(
-        RuleText(name, short_place(found.place), found.numerics.kind, text)
+        RuleText(name, short_place(found.place), str(found.numerics), text)
         for (name, found), text in zip(known.items(), texts, strict=True)
     )

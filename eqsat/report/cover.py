@@ -1,67 +1,53 @@
-"""Which operators of the input a kernel of the result stands for.
-
-Values decide, not names: a class of the e-graph that both graphs compute is the same value in both. Such values cut
-the result into pieces, each with the kernels behind one of them, and what computes that value in the input, back to
-values that the result computes as well, is what the piece stands for.
-"""
+"""Which operators of the input a kernel of the result stands for, by where the kernel comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Mapping
 
-V = TypeVar("V", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Step(Generic[V]):
-    """A node by the values that it reads and makes; constants are left out."""
-
-    reads: tuple[V, ...]
-    makes: tuple[V, ...]
+from eqsat.explain.origin import Origin
+from eqsat.report.graphs import Comparison, Graph
 
 
-def covered(before: Sequence[Step[V]], after: Sequence[Step[V]], inputs: Collection[V]) -> list[tuple[int, ...]]:
-    """Per node of the result the nodes of the input that it stands for, in their order.
+def covered(before: Graph, after: Graph, origins: Mapping[str, Origin]) -> tuple[tuple[int, ...], ...]:
+    """Per node of the result the nodes of the input that it was made from, and whose results it computes."""
+    ends = ("input", "output")
+    places: dict[str, list[int]] = {}
+    leaves: dict[tuple[str, str], int] = {}
+    for i, node in enumerate(before.nodes):
+        if node.kind in ends:
+            leaves[node.kind, node.name] = i
+        else:
+            # Of several results each may be what the origin names.
+            for name in dict.fromkeys((node.name, *(typed.rpartition(": ")[0] for typed in node.makes))):
+                places.setdefault(name, []).append(i)
+    found: list[tuple[int, ...]] = []
+    for node in after.nodes:
+        if node.kind in ends:
+            twin = leaves.get((node.kind, node.name))
+            found.append(() if twin is None else (twin,))
+        else:
+            sources = origins[node.name].sources if node.name in origins else ()
+            found.append(tuple(sorted({i for name in sources for i in places.get(name, ())})))
+    return tuple(found)
 
-    Args:
-        before: The input, children first.
-        after: The result, children first.
-        inputs: Values that are given to both.
+
+def shared_costs(comparison: Comparison) -> dict[str, tuple[float, float]]:
+    """Per operator of the input its cost there, and what its part of the result costs.
+
+    The cost of a kernel belongs to the operators that it stands for, in proportion to their costs in the input. What a
+    kernel before it stands for already, as for the value that it reads in a rounded form, does not count again.
     """
-    own, made = _makers(before), _makers(after)
-    shared = {v for v in made if v in own}
-    ends = shared | set(inputs)
-    found: list[set[int]] = [set() for _ in after]
-    for k, step in enumerate(after):
-        results = [v for v in step.makes if v in shared]
-        if not results:
-            continue
-        stands_for = _behind(before, own, results, ends)
-        for other in _behind(after, made, results, ends) | {k}:
-            found[other] |= stands_for
-    return [tuple(sorted(nodes)) for nodes in found]
-
-
-def _makers(steps: Sequence[Step[V]]) -> dict[V, list[int]]:
-    """Who computes a value; in the input that may be several."""
-    found: dict[V, list[int]] = {}
-    for i, step in enumerate(steps):
-        for value in step.makes:
-            found.setdefault(value, []).append(i)
+    before, after = comparison.before.nodes, comparison.after
+    found = {node.name: (node.cost, 0.0) for node in before if node.kind not in ("input", "output")}
+    reads: dict[int, set[int]] = {}
+    for a, b in after.edges:
+        reads.setdefault(b, set()).update(comparison.covers[a])
+    for i, (node, covers) in enumerate(zip(after.nodes, comparison.covers, strict=True)):
+        own = [k for k in covers if k not in reads.get(i, ())] or list(covers)
+        together = sum(before[k].cost for k in own)
+        for k in own:
+            share = before[k].cost / together if together else 1 / len(own)
+            if before[k].name in found:
+                cost, so_far = found[before[k].name]
+                found[before[k].name] = cost, so_far + share * node.cost
     return found
-
-
-def _behind(
-    steps: Sequence[Step[V]], makers: dict[V, list[int]], results: Sequence[V], ends: Collection[V]
-) -> set[int]:
-    """The nodes that compute some values, back to values that end the search."""
-    seen: set[int] = set()
-    waiting = [i for v in results for i in makers[v]]
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            waiting += [i for v in steps[node].reads if v not in ends for i in makers.get(v, ())]
-    return seen

@@ -19,6 +19,8 @@ NODE: Point = (176.0, 40.0)
 LEAF: Point = (150.0, 26.0)
 PAD, HEAD = 16.0, 20.0
 """Around the nodes of a region, and for its name."""
+LONGEST = 400
+"""Characters of a term: one over many operators says less than its beginning."""
 
 
 def script_data(comparisons: tuple[Comparison, ...], targets: tuple[str, ...]) -> str:
@@ -89,8 +91,14 @@ def _node(node: GraphNode, number: dict[str, int], size: Point, centre: Point) -
         units.seconds(node.cost) if node.kind in ("operator", "composite") else "",
         limits,
         [name_of(o) for o in node.operators],
-        [name_of(r) for r in node.rules],
+        [[name_of(step.rule), _term(step.before), _term(step.after)] for step in node.steps],
+        [[name_of(c.name), [name_of(s) for s in c.sources]] for c in node.constants],
     ]
+
+
+def _term(text: str) -> str:
+    text = name_of(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _sizes(graph: Graph) -> list[Point]:

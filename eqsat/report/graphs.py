@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from eqsat.explain.origin import Folded, Step
 from eqsat.targets.work import Work
 
 Kind = Literal["input", "output", "operator", "composite"]
@@ -23,8 +24,9 @@ class GraphNode:
         cost: Seconds by the cost model.
         work: None where it is not known.
         operators: The standard operators that a composite computes.
-        rules: Those that led to it as far as the e-graph knows: of a composite first those that made the operators
-            inside, then its own. Empty for an operator of the input.
+        steps: The rules that led to it, in an order in which they can be applied, each from operators of the input or
+            from what a step before it made. None for an operator of the input.
+        constants: Those among its operands that the input does not contain.
     """
 
     kind: Kind
@@ -36,7 +38,13 @@ class GraphNode:
     cost: float = 0.0
     work: Work | None = None
     operators: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    constants: tuple[Folded, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that led to it, each once."""
+        return tuple(dict.fromkeys(step.rule for step in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Comparison:
     """A graph before and after.
 
     Attributes:
-        covers: Per node of ``after`` the nodes of ``before`` that it stands for.
+        covers: Per node of ``after`` the nodes of ``before`` that it was made from, and whose results it computes.
         rules: Those that nodes of ``after`` name.
         body: Which body of control flow it is; empty for the main graph.
     """

@@ -6,15 +6,19 @@ units.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.resources import files
 
 import jinja2
 import markupsafe
 
-from eqsat.report import units
+from eqsat.report import pictures, units
+from eqsat.report.breakdown import NAMES, breakdown
 from eqsat.report.drawing import script_data
+from eqsat.report.gap import explain_gap
 from eqsat.report.summary import Summary, group_host_operators, host_causes
+from eqsat.report.table import as_text
 from eqsat.text import name_of
 
 SHORT = 200
@@ -28,23 +32,60 @@ def to_html(summary: Summary) -> str:
     # Colours go to targets by position: the host is grey, accelerators take the palette in turn.
     hue = {name: (210 + 67 * i) % 360 for i, name in enumerate(accelerators)}
     hues = [-1, *(hue[name] for name in accelerators)]
-    return _template().render(
-        s=summary,
-        SHORT=SHORT,
-        css=_part("style.css") + _part("graph.css"),
-        scripts=[_part(name) for name in SCRIPTS] if summary.graphs else [_part(SCRIPTS[0])],
-        graphs=markupsafe.Markup(script_data(summary.graphs, summary.targets)),
-        hues=hues,
-        host=summary.targets[0],
-        accelerators=accelerators,
-        hue=hue,
-        causes=host_causes(summary.host_operators),
-        host_groups=group_host_operators(summary.host_operators),
-        longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
-        # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
-        longest_region=max((r.cost for r in summary.regions), default=0.0),
-        total_seconds=sum(summary.seconds.values()),
+    return (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            s=summary,
+            tiles=_tiles(summary),
+            SHORT=SHORT,
+            css=_part("style.css") + _part("graph.css") + _part("chart.css"),
+            scripts=[_part(name) for name in SCRIPTS] if summary.graphs else [_part(SCRIPTS[0])],
+            graphs=markupsafe.Markup(script_data(summary.graphs, summary.targets)),
+            hues=hues,
+            host=summary.targets[0],
+            accelerators=accelerators,
+            hue=hue,
+            causes=host_causes(summary.host_operators),
+            host_groups=group_host_operators(summary.host_operators),
+            NAMES=NAMES,
+            parts=breakdown(summary),
+            roofline=pictures.roofline(summary),
+            gap=explain_gap(summary),
+            layers=pictures.layers(summary),
+            pareto=pictures.pareto(summary),
+            maps=[pictures.memory(found) for found in summary.memory],
+            measured=summary.measured,
+            longest_kernel=max((k.cost for k in summary.kernels), default=0.0),
+            # Flexible boxes whose factors add up to less than 1 fill only that share of their row.
+            longest_region=max((r.cost for r in summary.regions), default=0.0),
+            total_seconds=sum(summary.seconds.values()),
+        )
     )
+
+
+def to_fragment(summary: Summary, width: int = 100) -> str:
+    """What a notebook shows of a result: the head of the page, the gap, and the report for terminals, folded.
+
+    Args:
+        summary: Of the result.
+        width: Of that report, in characters.
+    """
+    text = as_text(summary, width=width)
+    values = {"s": summary, "tiles": _tiles(summary), "gap": explain_gap(summary), "text": markupsafe.escape(text)}
+    return _environment().get_template("notebook.html.jinja").render(values).strip()
+
+
+def _tiles(summary: Summary) -> list[tuple[str, str]]:
+    """The numbers that say most, each with a label."""
+    after = summary.after
+    return [
+        (units.seconds(after.cost), f"cost, from {units.seconds(summary.before.cost)}"),
+        (units.factor(summary.speedup), "by the cost model"),
+        (units.percent(summary.gap), f"gap to the bound ({summary.stop_reason})"),
+        (f"{after.regions:,}", "regions on accelerators"),
+        (f"{after.host_operators:,}", "operators on the host"),
+    ]
 
 
 def _visible(value: object) -> object:
@@ -59,7 +100,7 @@ def _part(name: str) -> markupsafe.Markup:
 
 
 @cache
-def _template() -> jinja2.Template:
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("eqsat.report", package_path="page"),
         autoescape=True,
@@ -76,6 +117,9 @@ def _template() -> jinja2.Template:
         factor=units.factor,
         error=units.error,
         decibel=units.decibel,
+        size=units.size,
+        # How JavaScript writes it.
+        number=lambda v: "Infinity" if v == math.inf else v,
         count=lambda n: f"{n:,}",
     )
-    return environment.get_template("page.html.jinja")
+    return environment

@@ -1,7 +1,7 @@
 """The contents of a report about one optimization, as plain data.
 
-The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but the seconds depends on
-the machine or on the moment.
+The pipeline fills it in; the table, the page and the JSON only read it. Nothing here but seconds, measured times and
+versions depends on the machine or on the moment.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 
 from eqsat.audit.report import AuditReport
 from eqsat.report.graphs import Comparison
+from eqsat.report.memory import MemoryMap
+from eqsat.report.provenance import Provenance
+from eqsat.report.quantized import Quantization
+from eqsat.targets.work import Limit, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class KernelRow:
         rule: What made it; empty for an operator of the input model.
         place: ``file:line`` of that rule or composite.
         body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
+        work: What it computes and moves, and the target's times for that; None where it is not known.
+        measured: Seconds of a run of the compiled program; None where it was not measured, or is part of another
+            kernel there.
     """
 
     name: str
@@ -58,6 +65,24 @@ class KernelRow:
     rule: str = ""
     place: str = ""
     body: str = ""
+    work: Work | None = None
+    measured: float | None = None
+
+    @property
+    def limit(self) -> Limit | None:
+        """What the kernel spends most time on by the target's rates; None where its work is not known."""
+        return None if self.work is None else self.work.limit
+
+    @property
+    def attained(self) -> float | None:
+        """The share of the limiting rate that the kernel attains, in its measured time or else in its cost.
+
+        Of a launch, which has no rate, the share of the time that it takes.
+        """
+        seconds = self.cost if self.measured is None else self.measured
+        if self.work is None or seconds <= 0:
+            return None
+        return max(self.work.compute, self.work.memory, self.work.launch) / seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +96,8 @@ class RegionRow:
         outputs: Tensors that are read outside.
         cost: Seconds of its kernels, its dispatch and the copies it needs.
         body: Where it is, if it is in a body: ``body of Loop 'loop'``; the cost is that of one run.
+        dispatch: Seconds to start it.
+        copies: Seconds of the copies it needs between the memories of targets.
     """
 
     name: str
@@ -81,6 +108,8 @@ class RegionRow:
     outputs: tuple[str, ...]
     cost: float
     body: str = ""
+    dispatch: float = 0.0
+    copies: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,79 +244,6 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
-    """How far an output is from the original's, as the ratio of signal to quantization noise in dB.
-
-    Attributes:
-        required: At least; None without a limit.
-        predicted: By the sum of the noise of rounded tensors; infinite without any.
-        actual: Measured on calibration samples.
-    """
-
-    name: str
-    required: float | None
-    predicted: float
-    actual: float
-
-
-@dataclass(frozen=True, slots=True)
-class QuantizedRow:
-    """A tensor that has integers.
-
-    Attributes:
-        kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
-        dtype: Of the integers.
-        rounded: Whether the program uses them.
-        noise: SQNR in dB of the worst output if only this tensor is rounded; that of a bias counts with its weight.
-    """
-
-    name: str
-    kind: str
-    dtype: str
-    rounded: bool
-    noise: float
-
-
-@dataclass(frozen=True, slots=True)
-class FloatRow:
-    """A kernel that computes with floats, by its first output tensor, and why."""
-
-    name: str
-    op: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quantization:
-    """What quantization did.
-
-    Attributes:
-        simulate: Whether the integers are only simulated.
-        conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
-        samples: Calibration samples.
-        extractions: How many it took until the measured error kept the budget.
-        integer: Kernels that read only integers; conversions between floats and integers count nowhere.
-        floating: Kernels that read floats.
-        integer_macs: MACs of the former.
-        macs: MACs of both.
-        tensors: In execution order.
-        floats: In execution order.
-    """
-
-    simulate: bool
-    conversions: str
-    samples: int
-    extractions: int
-    integer: int
-    floating: int
-    integer_macs: int
-    macs: int
-    outputs: tuple[OutputError, ...]
-    tensors: tuple[QuantizedRow, ...]
-    floats: tuple[FloatRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ModelProof:
     """Whether rules prove the result equal to the input, found from the two models alone.
 
@@ -309,6 +265,20 @@ class ModelProof:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The result compiled as C and run on this machine, the regions of accelerators too.
+
+    Attributes:
+        seconds: Of all kernels of a run.
+        others: Kernels of the compiled program that are no kernels of the result, such as conversions of layout, with
+            their seconds.
+    """
+
+    seconds: float
+    others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Attributes:
     model: Name of the graph or the file.
@@ -327,6 +297,9 @@ class Summary:
     audit: None if none was requested.
     proof: None if none was requested.
     quantization: None for an optimization.
+    memory: Of each target that needs any, the host first; empty of a model that is left unchanged.
+    measured: None if the program was not compiled and run.
+    made: From what and with what; None of a part of a result.
     graphs: Before and after, for the page: the main graph and the bodies; none of a model that is left unchanged.
     """
 
@@ -350,6 +323,9 @@ class Summary:
     audit: AuditReport | None = field(default=None)
     proof: ModelProof | None = field(default=None)
     quantization: Quantization | None = field(default=None)
+    memory: tuple[MemoryMap, ...] = field(default=(), repr=False)
+    measured: Measured | None = field(default=None)
+    made: Provenance | None = field(default=None)
     graphs: tuple[Comparison, ...] = field(default=(), repr=False)
 
     @property

@@ -15,7 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
-from eqsat.report.summary import ModelProof, Quantization, Saturation, Summary, Verification, group_host_operators
+from eqsat.report.breakdown import NAMES, breakdown
+from eqsat.report.gap import explain_gap
+from eqsat.report.memory import MemoryMap
+from eqsat.report.quantized import Quantization
+from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -76,9 +80,27 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
     return table
 
 
+def cost_parts(summary: Summary) -> Table:
+    """What the cost of the result is made of, the dearest first."""
+    timed = summary.measured is not None
+    table = _table("cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by")
+    for part in breakdown(summary):
+        limits = ", ".join(f"{limit} {n:,}" if len(part.limits) > 1 else limit for limit, n in part.limits)
+        table.add_row(
+            _raw(part.op or NAMES[part.part]),
+            _raw(part.target),
+            f"{part.count:,}",
+            units.seconds(part.cost),
+            units.percent(part.cost / summary.after.cost),
+            *([units.seconds(part.measured) if part.measured is not None else ""] if timed else []),
+            limits,
+        )
+    return table
+
+
 def kernels(summary: Summary) -> Table:
     """Every launch of the program in execution order."""
-    table = _table("tensor", "kernel", "region", ">operators", ">cost", "made by")
+    table = _table("tensor", "kernel", "region", ">operators", ">cost", "limit", "made by")
     for row in summary.kernels:
         made_by = f"{row.rule} ({row.place})" if row.place else row.rule
         table.add_row(
@@ -87,6 +109,7 @@ def kernels(summary: Summary) -> Table:
             _raw(row.region),
             str(len(row.operators)),
             units.seconds(row.cost),
+            row.limit or "",
             _raw(made_by),
         )
     return table
@@ -146,6 +169,31 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
     return table
 
 
+def swept(quantization: Quantization) -> Table:
+    """Programs from the cheapest to the most accurate."""
+    table = _table(">required", ">predicted", ">cost", ">tensors rounded", "")
+    for point in quantization.sweep:
+        required = "" if point.required is None else units.decibel(point.required)
+        proven = "" if point.proven else "not proven to be the cheapest"
+        table.add_row(required, units.decibel(point.predicted), units.seconds(point.cost), f"{point.rounded:,}", proven)
+    return table
+
+
+def layers(quantization: Quantization) -> Table:
+    """What each operator costs in floats and in the result, and the effect of rounding it alone."""
+    table = _table("layer", "operator", ">rounded", ">by itself", ">in floats", ">in the result")
+    for row in quantization.layers:
+        table.add_row(
+            _raw(row.name),
+            _raw(row.op),
+            f"{row.rounded} of {row.tensors}",
+            units.decibel(row.noise),
+            units.seconds(row.before),
+            units.seconds(row.after),
+        )
+    return table
+
+
 def quantized(quantization: Quantization) -> Table:
     """Every tensor that has integers, and the effect of rounding it alone on the worst output."""
     table = _table("tensor", "kind", "integers", "rounded", ">by itself")
@@ -191,6 +239,17 @@ def verification_lines(seen: Verification) -> list[str]:
     return lines
 
 
+def memory_line(found: MemoryMap) -> str:
+    """How much memory a target needs at least, at which kernel, and how much of it a plan needs."""
+    sizes = ", ".join(f"{name}={size}" for name, size in found.sizes.items())
+    return (
+        f"memory    {name_of(found.target)}: {units.size(found.peak)} at kernel {found.peak_at + 1:,} of "
+        f"{found.steps:,}, {units.size(found.arena)} as planned"
+        + (f", for {name_of(sizes)}" if sizes else "")
+        + (f"; {found.unknown:,} tensors left out, whose sizes are known only in a run" if found.unknown else "")
+    )
+
+
 def growth_lines(grown: Saturation) -> list[str]:
     """The rules that added most e-nodes before a limit was reached, a line each."""
     return [
@@ -209,10 +268,14 @@ def closing_lines(summary: Summary) -> list[str]:
         f"e-graph   {grown.enodes:,} e-nodes in {grown.classes:,} classes after "
         f"{grown.iterations:,} iterations ({grown.stop_reason})",
         *growth_lines(grown),
+        *(f"try       {advice}" for advice in explain_gap(summary).advice),
         "seconds   "
         + ", ".join(f"{stage} {value:.2f}" for stage, value in summary.seconds.items())
         + f"; together {sum(summary.seconds.values()):.2f} of CPU time",
     ]
+    lines += [memory_line(found) for found in summary.memory]
+    if summary.measured is not None:
+        lines.append(f"measured  {units.seconds(summary.measured.seconds)} as compiled C on this machine")
     lines += [f"note      {note}" for note in summary.notes]
     if summary.audit is not None:
         told = summary.audit
@@ -248,13 +311,6 @@ def as_text(summary: Summary, *, details: bool = False, width: int = 120) -> str
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def as_fragment(summary: Summary, width: int = 100) -> str:
-    """What a notebook shows of a result: the text of :func:`as_text` as HTML, in the notebook's own colours."""
-    console = Console(file=io.StringIO(), width=width, record=True, color_system=None)
-    console.print(render(summary), crop=False)
-    return console.export_html(code_format='<pre style="line-height: 1.25">{code}</pre>', inline_styles=True)
-
-
 def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
     host, *accelerators = summary.targets
     where = " + ".join([*accelerators, host])
@@ -269,9 +325,13 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         yield errors(summary.quantization)
         if summary.quantization.floats:
             yield floats(summary.quantization, limit)
+        if summary.quantization.sweep:
+            yield swept(summary.quantization)
         if details:
+            yield layers(summary.quantization)
             yield quantized(summary.quantization)
     if details:
+        yield cost_parts(summary)
         yield kernels(summary)
         yield rules(summary)
     for line in closing_lines(summary):

@@ -47,6 +47,14 @@ def decibel(value: float) -> str:
     return "exact" if math.isinf(value) and value > 0 else f"{value:.1f} dB"
 
 
+def amount(value: float, unit: str) -> str:
+    """A number of something with an SI prefix, such as ``"3.85 GMACs/s"``."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ")):
+        if float(f"{value:.3g}") >= scale:
+            return f"{_three_digits(value / scale)} {prefix}{unit}"
+    return f"0 {unit}" if value == 0 else f"{value:.1e} {unit}"
+
+
 def size(value: float) -> str:
     """Bytes, such as ``"3.85 MB"``; of a mean over sizes the nearest whole number."""
     for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

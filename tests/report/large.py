@@ -6,6 +6,7 @@ import dataclasses
 import random
 
 from eqsat.report.graphs import Comparison, Graph, GraphNode, GraphRegion
+from eqsat.report.memory import MemoryMap, MemoryRow
 from eqsat.report.summary import KernelRow, Summary
 from eqsat.targets.work import Work
 from tests.report.sample import SUMMARY
@@ -29,5 +30,10 @@ def large(count: int, seed: int = 0) -> Summary:
     unique = tuple(dict.fromkeys(edges))
     covers = tuple((i,) for i in range(count))
     pair = Comparison(Graph(nodes, unique), Graph(nodes, unique, regions), covers)
-    rows = tuple(KernelRow(n.name, n.op, n.target, f"r{i // 100}", (n.op,), n.cost) for i, n in enumerate(nodes))
-    return dataclasses.replace(SUMMARY, graphs=(pair,), kernels=rows)
+    rows = tuple(
+        KernelRow(n.name, n.op, n.target, f"r{i // 100}", (n.op,), n.cost * rng.uniform(1, 9), work=work)
+        for i, n in enumerate(nodes)
+    )
+    tensors = tuple(MemoryRow(n.name, "float[250]", 1000, 1000 * (i % 7), i, i + 6) for i, n in enumerate(nodes))
+    memory = MemoryMap("cpu", "plan", 7000, 7000, 6, count + 6, {}, 0, tensors)
+    return dataclasses.replace(SUMMARY, graphs=(pair,), kernels=rows, memory=(memory,))

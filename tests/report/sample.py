@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from eqsat.report.memory import MemoryMap, MemoryRow
+from eqsat.report.provenance import MadeFrom, Provenance
 from eqsat.report.summary import (
     GrowthRow,
     HostRow,
@@ -76,6 +78,8 @@ SUMMARY = Summary(
         ),
         RuleRow("never_fired", "my.rules:9", matches=0),
     ),
+    memory=(MemoryMap("cpu", "plan", 192, 128, 1, 2, {}, 1, (MemoryRow("a<1>", "float[32]", 128, 0, 0, 1),)),),
+    made=Provenance((MadeFrom("model", "net<1>.onnx", 1234, "ab" * 32),), {}, "eqsat optimize 'net<1>.onnx'"),
     verification=Verification(agrees=True, outputs=1, max_abs_error=3.14e-6, max_rel_error=0.0, seed=7),
 )
 

@@ -11,13 +11,16 @@ from eqsat.report import summary as module
 from eqsat.report.as_json import SCHEMA, to_dict, to_json
 from eqsat.report.summary import Summary
 
+from .large import large
 from .sample import SUMMARY, sample
 
 
 def test_every_field_arrives() -> None:
     tree = json.loads(to_json(SUMMARY))
     assert tree["schema"] == SCHEMA
-    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} - {"graphs"} | {"schema", "speedup"}
+    assert set(tree) == {f.name for f in dataclasses.fields(Summary)} | {
+        *("schema", "speedup", "breakdown", "gap_meaning", "advice"),
+    }
     assert tree["speedup"] == 4.0
     assert tree["after"] == {
         "cost": 0.003,
@@ -61,11 +64,17 @@ def test_names_of_rows_are_those_documented() -> None:
             "Saturation",
             "GrowthRow",
             "Verification",
+            "Measured",
+            "MemoryMap",
         )
     }
     assert keys == {
-        "KernelRow": ["name", "op", "target", "region", "operators", "cost", "rule", "place", "body"],
-        "RegionRow": ["name", "target", "kernels", "operators", "inputs", "outputs", "cost", "body"],
+        "KernelRow": [
+            *("name", "op", "target", "region", "operators", "cost", "rule", "place", "body", "work", "measured"),
+        ],
+        "RegionRow": [
+            *("name", "target", "kernels", "operators", "inputs", "outputs", "cost", "body", "dispatch", "copies"),
+        ],
         "HostRow": ["name", "op", "cost", "refusals"],
         "Refusal": ["target", "reason", "cost"],
         "RuleRow": [
@@ -85,6 +94,8 @@ def test_names_of_rows_are_those_documented() -> None:
         ],
         "Saturation": ["iterations", "enodes", "classes", "stop_reason", "growth"],
         "GrowthRow": ["rule", "place", "enodes", "tensor", "op", "largest"],
+        "Measured": ["seconds", "others"],
+        "MemoryMap": ["target", "of", "arena", "peak", "peak_at", "steps", "sizes", "unknown", "tensors"],
         "Verification": [
             *("agrees", "outputs", "max_abs_error", "max_rel_error", "seed", "done", "samples", "pieces", "executed"),
             *("input_by", "result_by", "tolerance", "max_piece_error", "skipped"),
@@ -94,7 +105,7 @@ def test_names_of_rows_are_those_documented() -> None:
 
 def test_the_documentation_names_every_key() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "report.md").read_text("utf-8")
-    documented = set(re.findall(r"`([a-z_.]+)`", page.split("## JSON")[1]))
+    documented = set(re.findall(r"`([a-z_.0-9]+)`", page.split("## JSON")[1]))
 
     def keys(tree: object) -> set[str]:
         if isinstance(tree, dict):
@@ -102,4 +113,6 @@ def test_the_documentation_names_every_key() -> None:
         return {k for v in tree for k in keys(v)} if isinstance(tree, list) else set()
 
     assert keys(to_dict(sample(seconds={}))) <= documented
+    found = keys(to_dict(sample(seconds={}, graphs=large(20).graphs))["graphs"])
+    assert found <= documented
     assert f"`{SCHEMA}`" in page

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import eqsat
+from eqsat.explain.origin import Folded, Step
 from eqsat.report.html import to_html
 from eqsat.report.summary import Summary
 from tests.hostile_names import INSTRUCTIONS
+from tests.quantization.networks import residual, samples
 from tests.report.browser import ask, needs_browser
 from tests.report.large import large
 from tests.report.sample import SUMMARY
@@ -60,6 +62,24 @@ def test_a_click_shows_what_a_kernel_stands_for(summary: Summary, tmp_path: Path
     assert "Neg c" not in found
 
 
+def test_a_kernel_shows_the_chain_of_rules_that_led_to_it(summary: Summary, tmp_path: Path) -> None:
+    script = """
+    input.value = "a"; input.dispatchEvent(new Event("input")); after.focus();
+    press(after, "ArrowDown"); press(after, "ArrowDown");
+    const chain = () => [...detail.querySelectorAll("details")].map((d) => [d.open, d.textContent]);
+    const told = [detail.querySelector("h3").textContent, chain()];
+    press(after, "Enter");
+    return [...told, detail.querySelector("h3").textContent, chain()];"""
+    title, chain, twin, same = ask(to_html(summary), HELPERS + script, tmp_path)
+    assert (title, twin) == ("Relu a", "Relu a")
+    (opened, text), *_ = chain
+    assert opened
+    assert text.startswith("1. ")
+    assert "Neg(Neg(" in text
+    assert "⇒" in text
+    assert same == chain
+
+
 def test_keys_follow_edges_and_change_sides(summary: Summary, tmp_path: Path) -> None:
     script = """
     after.focus(); const told = [];
@@ -85,7 +105,8 @@ def test_search_counts_both_sides_and_goes_through_the_hits(summary: Summary, tm
     press(input, "Enter"); const second = detail.querySelector("h3").textContent;
     press(input, "Enter", { shiftKey: true });
     return [count, first, second, detail.querySelector("h3").textContent];"""
-    expected = ["2 before, 0 after", "Neg b", "Neg c", "Neg b"]
+    # The rule that removed both has the word in its name.
+    expected = ["2 before, 1 after", "Neg b", "Neg c", "Neg b"]
     assert ask(to_html(summary), HELPERS + script, tmp_path) == expected
 
 
@@ -140,7 +161,12 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     summary = eqsat.optimize(model).summary
     (graphs,) = summary.graphs
     node = graphs.after.nodes[1]
-    spoiled = tuple(dataclasses.replace(node, name=n, op=n, reads=(n,), rules=(n,)) for n in INSTRUCTIONS)
+    spoiled = tuple(
+        dataclasses.replace(
+            node, name=n, op=n, reads=(n,), steps=(Step(n, n, "exact", n, n),), constants=(Folded(n, (n,)),)
+        )
+        for n in INSTRUCTIONS
+    )
     graph = dataclasses.replace(graphs.after, nodes=spoiled, edges=(), regions=())
     pair = dataclasses.replace(graphs, before=graph, after=graph, covers=tuple((i,) for i in range(len(spoiled))))
     script = """
@@ -152,6 +178,32 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     assert ask(html, HELPERS + script, tmp_path) == [100, 0]
 
 
+def test_every_section_of_a_quantization_opens_without_errors(tmp_path: Path) -> None:
+    model = residual()
+    summary = eqsat.quantize(model, samples(model, 2), ["dnnl"], sweep=3).summary
+    script = """
+    const heads = [...document.querySelectorAll("h2")].map((h) => h.textContent);
+    const charts = [...document.querySelectorAll("svg.chart")].filter((c) => c.getBoundingClientRect().height > 100);
+    const filter = document.querySelector("[data-filter=layers]"), body = document.getElementById("layers").tBodies[0];
+    filter.value = "Relu"; filter.dispatchEvent(new Event("input"));
+    const shown = [...body.rows].filter((r) => !r.hidden).length;
+    document.querySelector("#layers th[data-sort]:last-child").click();
+    const values = [...body.rows].map((r) => r.cells[6].dataset.value);
+    return [heads, charts.length, shown < body.rows.length && shown > 0, values];"""
+    heads, charts, filtered, ordered = ask(to_html(summary), script, tmp_path)
+    for head in (
+        "Quantization",
+        "Cost against accuracy",
+        "Layers: cost against error",
+        "Memory over time",
+        "Made from",
+    ):
+        assert head in heads
+    assert charts >= 4
+    assert filtered
+    assert [float(v) for v in ordered] == sorted(float(v) for v in ordered)
+
+
 def test_pages_without_graphs_have_no_errors(tmp_path: Path) -> None:
     assert ask(to_html(SUMMARY), "return document.querySelectorAll('table').length;", tmp_path) > 3
 
@@ -161,6 +213,16 @@ def test_a_large_report_opens_and_answers(tmp_path: Path) -> None:
     input.value = "t4999"; input.dispatchEvent(new Event("input")); press(input, "Enter"); await drawn();
     return [document.querySelector(".found").textContent, detail.querySelector("h3").textContent];"""
     assert ask(to_html(large(5000)), HELPERS + script, tmp_path) == ["1 of 2, before", "Add block99/t4999"]
+
+
+def test_in_print_tables_are_whole_and_tools_are_gone(summary: Summary, tmp_path: Path) -> None:
+    rows = tuple(dataclasses.replace(row, name=f"{row.name}{i}") for i in range(40) for row in summary.kernels)
+    page = to_html(dataclasses.replace(summary, kernels=rows)).replace("@media print", "@media screen")
+    script = """
+    const cut = [...document.querySelectorAll(".scroll")].filter((t) => t.scrollHeight > t.clientHeight + 1).length;
+    const tools = [...document.querySelectorAll("#graph input, .bar-of-tools button, [data-filter]")];
+    return [cut, tools.filter((t) => t.offsetParent).length, tools.length > 4];"""
+    assert ask(page, script, tmp_path) == [0, 0, True]
 
 
 def test_narrow_windows_do_not_scroll_sideways(summary: Summary, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqsat
+from eqsat.report.cover import shared_costs
 from eqsat.report.drawing import script_data
 from eqsat.report.graphs import Comparison
 from eqsat.report.html import to_html
@@ -108,6 +109,31 @@ def test_fused_operators_are_covered_and_the_rules_inside_are_named(tmp_path: Pa
     assert any("BatchNormalization" in texts[name].text for name in inner)
     assert texts[last].text.endswith("Relu(Conv(x, w, b))")
     assert texts[last].place == f"{file}:6"
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("targets", ["dnnl", "cpu"])
+def test_every_chain_leads_back_to_the_input(name: str, targets: str) -> None:
+    result, found = compared(weighted(MODELS[name]), () if targets == "cpu" else targets)
+    own = {node.name for node in found.before.nodes}
+    for node, covers in zip(found.after.nodes, found.covers, strict=True):
+        if node.kind in ("input", "output"):
+            continue
+        origin = result.explain(node.name)
+        assert (node.steps, node.constants) == (origin.steps, origin.constants)
+        assert covers
+        assert {found.before.nodes[k].name for k in covers} == set(origin.sources) & own
+        assert origin.is_kept or node.steps or node.name in own
+
+
+def test_what_operators_cost_in_the_result_adds_up_to_its_kernels(tmp_path: Path) -> None:
+    for model, targets in ((weighted(NORM), "dnnl"), (BRANCHES, "dnnl"), (PARTS, ())):
+        result, found = compared(model, targets)
+        shared = shared_costs(found)
+        assert {name: before for name, (before, _) in shared.items()} == {
+            n.name: n.cost for n in found.before.nodes if n.op
+        }
+        assert sum(after for _, after in shared.values()) == pytest.approx(sum(k.cost for k in result.summary.kernels))
 
 
 def test_duplicates_are_covered_and_what_nobody_needs_is_not() -> None:

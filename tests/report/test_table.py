@@ -6,6 +6,7 @@ import html
 import re
 
 import eqsat
+from eqsat.report.html import to_html
 from eqsat.report.summary import HostRow, RegionRow, Verification, group_host_operators
 from eqsat.report.table import as_text
 
@@ -120,7 +121,12 @@ def test_a_notebook_shows_the_report_without_markup_of_the_model() -> None:
     x = eqsat.input("x", (2, 3))
     result = eqsat.optimize(eqsat.graph({"<script>": eqsat.op.Relu(x)}), "dnnl")
     page = result._repr_html_()
-    assert page.startswith("<pre") and page.endswith("</pre>") and "&lt;script&gt;" in page and "<script" not in page
+    assert page.startswith("<div") and page.endswith("</div>") and "&lt;script&gt;" in page and "<script" not in page
+    assert page.count("<div") == page.count("</div>")
+    # The head is that of the page, number by number.
+    tiles = re.findall(r'<div class="tile"><b>(.*?)</b><span>(.*?)</span>', to_html(result.summary))
+    assert len(tiles) == 5
+    assert re.findall(r"<b style[^>]*>(.*?)</b><span style[^>]*>(.*?)</span>", page) == tiles
     text = re.sub(r"<[^>]*>", "", page)
     for line in as_text(result.summary, width=100).splitlines():
         assert html.unescape(line.strip()) in html.unescape(text)

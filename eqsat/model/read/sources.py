@@ -78,7 +78,7 @@ def read(source: ModelSource) -> Source:
         return _set_aside(source, "", None)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _set_aside(_parse(bytes(source), "the bytes"), "", None)
-    if isinstance(source, str) and _is_text(source):
+    if isinstance(source, str) and is_text(source):
         return parse_text(source)
     if isinstance(source, (str, os.PathLike)):
         return _from_path(Path(source))
@@ -106,7 +106,8 @@ def parse_text(text: str, place: str = "text") -> Source:
     return _set_aside(_parse_text(text, place), "", None)
 
 
-def _is_text(source: str) -> bool:
+def is_text(source: str) -> bool:
+    """Whether a source is ONNX text, and not a path."""
     return "\n" in source or "{" in source
 
 

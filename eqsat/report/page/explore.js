@@ -68,17 +68,19 @@
     });
     if (near.length > 40) links.push(element("span", ` and ${near.length - 40} more, marked in the graph`));
     if (n[COST]) row(list, view === views[0] ? "computed by" : "stands for", ...(links.length ? links : [view === views[0] ? "nothing: the result does not need it" : "nothing of its own: a value that only the result has"]));
-    // Of an operator of the input the kernels that stand for it say which rules led there.
-    const rules = view === views[1] ? n[RULES] : [...new Set(near.flatMap((k) => twin.graph.nodes[k][RULES]))];
-    const beside = view === views[1] && near.length ? [...new Set(near.flatMap((k) => coveredBy[k]).flatMap((k) => view.graph.nodes[k][RULES]))].filter((r) => !rules.includes(r)) : [];
-    const text = (name) => {
-      const box = element("details"), known = pair.rules[name], head = element("summary", name + " ");
-      if (known) { head.append(element("code", known[0], "soft"), element("span", ` ${known[1]}`, "soft")); if (known[2]) box.append(element("pre", known[2])); }
-      box.open = rules.length <= 3; box.prepend(head);
+    const kernels = view === views[1] ? [i] : near, single = kernels.length === 1;
+    const step = ([name, before, after], k) => {
+      const box = element("details"), known = pair.rules[name], head = element("summary", `${k + 1}. ${name} `), term = element("pre");
+      if (known) head.append(element("code", known[0], "soft"), element("span", ` ${known[1]}`, "soft"));
+      if (before || after) { term.append(before, element("b", "\n⇒ "), after); box.append(term); }
+      if (known?.[2]) box.append(element("pre", known[2], "soft"));
+      box.open = single && k < 3; box.prepend(head);
       return box;
     };
-    if (n[COST]) row(list, "rules", ...(rules.length ? rules.map(text) : ["none: the operator is the input's own"]));
-    if (beside.length) row(list, "in the same piece", ...beside.map(text));
+    for (const k of n[COST] ? kernels.slice(0, 12) : []) {
+      const kernel = views[1].graph.nodes[k], chain = kernel[STEPS].map(step), folded = kernel[FOLDED].map(([name, from]) => element("div", `constant ${name} folded from ${from.join(", ")}`, "soft"));
+      row(list, single ? "rules" : `rules of ${kernel[NAME]}`, ...(chain.length + folded.length ? [...chain, ...folded] : ["none: the operator is the input's own"]));
+    }
     detail.append(title, list);
   }
   function hover(view, event) {
@@ -142,7 +144,7 @@
     found = [];
     for (const view of views) {
       view.hits = new Set();
-      if (wanted) view.graph.nodes.forEach((n, i) => { if (`${n[OP]}\n${n[NAME]}\n${n[OPERATORS].join("\n")}\n${n[RULES].join("\n")}`.toLowerCase().includes(wanted)) { view.hits.add(i); found.push([view, i]); } });
+      if (wanted) view.graph.nodes.forEach((n, i) => { if (`${n[OP]}\n${n[NAME]}\n${n[OPERATORS].join("\n")}\n${n[STEPS].map((s) => s[0]).join("\n")}`.toLowerCase().includes(wanted)) { view.hits.add(i); found.push([view, i]); } });
       view.redraw();
     }
     at = -1;

@@ -1,0 +1,123 @@
+"""What a report says of a quantization: errors of outputs, tensors with integers, kernels that stay in floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """How far an output is from the original's, as the ratio of signal to quantization noise in dB.
+
+    Attributes:
+        required: At least; None without a limit.
+        predicted: By the sum of the noise of rounded tensors; infinite without any.
+        actual: Measured on calibration samples.
+    """
+
+    name: str
+    required: float | None
+    predicted: float
+    actual: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedRow:
+    """A tensor that has integers.
+
+    Attributes:
+        kind: ``"activation"``, ``"weight"``, ``"bias"`` or ``"constant"``.
+        dtype: Of the integers.
+        rounded: Whether the program uses them.
+        noise: SQNR in dB of the worst output if only this tensor is rounded; that of a bias counts with its weight.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    rounded: bool
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """An operator of the float model with the tensors that belong to it: its result and its constants.
+
+    Attributes:
+        name: Its first result.
+        tensors: How many can have integers.
+        rounded: How many of them the result rounds.
+        noise: SQNR in dB of the worst output if only these tensors are rounded.
+        before: Seconds of the operator in floats, on the host.
+        after: Its share of the kernels that stand for it in the result, in proportion to the costs in floats.
+    """
+
+    name: str
+    op: str
+    tensors: int
+    rounded: int
+    noise: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """The cheapest program at least as accurate as a limit.
+
+    Attributes:
+        required: The least SQNR in dB of each output, as predicted; None without a limit.
+        cost: Seconds.
+        predicted: SQNR in dB of the worst output, by the sum of the noise of rounded tensors.
+        rounded: Tensors that it rounds.
+        proven: Whether no cheaper program keeps the limit.
+    """
+
+    required: float | None
+    cost: float
+    predicted: float
+    rounded: int
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FloatRow:
+    """A kernel that computes with floats, by its first output tensor, and why."""
+
+    name: str
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """What quantization did.
+
+    Attributes:
+        simulate: Whether the integers are only simulated.
+        conversions: ``"disabled"``, ``"enabled"`` or ``"fully_integral"``.
+        samples: Calibration samples.
+        extractions: How many it took until the measured error kept the budget.
+        integer: Kernels that read only integers; conversions between floats and integers count nowhere.
+        floating: Kernels that read floats.
+        integer_macs: MACs of the former.
+        macs: MACs of both.
+        tensors: In execution order.
+        floats: In execution order.
+        layers: Operators of the float model that have such tensors, in execution order.
+        sweep: Programs from the cheapest to the most accurate; empty if none was requested.
+    """
+
+    simulate: bool
+    conversions: str
+    samples: int
+    extractions: int
+    integer: int
+    floating: int
+    integer_macs: int
+    macs: int
+    outputs: tuple[OutputError, ...]
+    tensors: tuple[QuantizedRow, ...]
+    floats: tuple[FloatRow, ...]
+    layers: tuple[LayerRow, ...] = ()
+    sweep: tuple[SweepPoint, ...] = ()
