@@ -1,4 +1,4 @@
-"""``eqsat rules``: lists rules, shows one and its program, executes and proves rules, and formats files."""
+"""``eqsat rules``: lists rules, shows one and its program, executes, proves and explains rules, and formats files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.discover import discover
 from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
+from eqsat.cli.rules_why import why
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
@@ -21,7 +22,7 @@ _TRUST_COLOURS = {"proven": "green", "bounded": "green", "decided": "green", "re
 _COLOURS = {"holds": "green", "undecided": "yellow", "refuted": "red"}
 
 
-@click.group(short_help="List, show, check, prove and format rules.")
+@click.group(short_help="List, show, check, prove, explain and format rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
 
@@ -158,6 +159,7 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
 
 
 rules.add_command(discover)
+rules.add_command(why)
 
 
 @rules.command(short_help="Prove rules, and execute those that are not proven.")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eqsat.cli.console import echo, echo_json
 from eqsat.rules.listing import Listed
+
+if TYPE_CHECKING:
+    from eqsat.search import Search
 
 
 def print_effects(listed: Sequence[Listed], files: Sequence[Path], model: Path, *, as_json: bool) -> None:
@@ -35,7 +38,8 @@ def print_effects(listed: Sequence[Listed], files: Sequence[Path], model: Path, 
         row = found.get(name)
         counts = (row.matches, row.applied, made[name], row.chosen) if row is not None else (0, 0, 0, 0)
         keys = ("matches", "applied", "new_enodes", "chosen")
-        rows.append({"name": name, **dict(zip(keys, counts, strict=True)), "remark": _remark(row)})
+        remark = _remark(row) or (_refusal(search, name) if row is not None and not row.applied else "")
+        rows.append({"name": name, **dict(zip(keys, counts, strict=True)), "remark": remark})
     if as_json:
         echo_json(rows)
         return
@@ -58,4 +62,12 @@ def _remark(row: Any) -> str:
         return str(said).splitlines()[0]
     if row.held_back:
         return f"held back for {row.held_back} rounds: too many matches"
-    return "" if row.applied else "no match meets its conditions"
+    return ""
+
+
+def _refusal(search: Search, name: str) -> str:
+    """What the nearest match of a rule lacks."""
+    from eqsat.reasons import nearest
+
+    place = nearest(search, next(rule for rule in search.loaded.rules if rule.name == name))
+    return "no match meets its conditions" if place is None else str(place)

@@ -1,0 +1,192 @@
+"""Why a rule or a composite of a target does not apply to a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eqsat.arguments import checks_arguments
+from eqsat.bounds import GRACE, within_bounds
+from eqsat.egraph.judge import Judge
+from eqsat.errors import ModelError, RuleError
+from eqsat.explain.why import Explanation, Place, Why, roots_of
+from eqsat.model.load import Source
+from eqsat.model.read.dims import Size
+from eqsat.partition.place import split
+from eqsat.rules.ast import Composite, Rule, Target
+from eqsat.rules.expand import operators
+from eqsat.rules.listing import short_place
+from eqsat.rules.operators import Declaration
+from eqsat.rules.selection import NumericsClass, allowed, select_rules
+from eqsat.schema.free_sizes import within
+from eqsat.schema.functions import declared
+from eqsat.schema.opset import did_you_mean
+from eqsat.search import Search
+from eqsat.stages.event import Progress
+from eqsat.stages.options import SearchOptions
+from eqsat.targets.registry import list_targets, load_targets
+
+PLACES = 3
+"""Places that are listed by default."""
+
+
+@checks_arguments
+@within_bounds(lambda seconds: 2 * seconds + GRACE)
+def explain_rule(
+    source: Source,
+    name: str,
+    targets: str | Sequence[str | Path | Target] = (),
+    *,
+    node: str | None = None,
+    places: int = PLACES,
+    host: str | Path | Target | None = None,
+    rules: Sequence[str | Path | Rule] = (),
+    default_rules: bool = True,
+    dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
+    numerics: NumericsClass = "real",
+    ops: str | Sequence[str] = (),
+    time_limit: float = 30.0,
+    memory_limit: int | str | None = None,
+    iterations: int | None = None,
+    enodes: int | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
+) -> Explanation:
+    """Why a rule, or a composite of a target, does not apply to a model.
+
+    The left side is looked for in the saturated e-graph, and so in each spelling of the model that the rules know. The
+    places are listed at which most of it matches, each with the first thing that is not as the rule requires it.
+
+    Args:
+        source: As for :func:`eqsat.optimize`, and so are the arguments that are not named here.
+        name: Of the rule, or of a composite with its target: ``"dnnl.conv2d_bias_relu"``. The target need not be given.
+        node: A node of the model, by its name or that of a result: only places at it are listed.
+        places: How many places are listed.
+        numerics: A rule beyond this class is explained as well, but did not run.
+
+    Raises:
+        ModelError: The model is broken, or has no such node.
+        RuleError, TargetError: There is no such rule or composite, or a file is wrong.
+    """
+    targets = _with_target_of(name, targets)
+    options = SearchOptions(
+        targets=targets,
+        host=host,
+        rules=rules,
+        default_rules=default_rules,
+        dims=dims,
+        values=values,
+        free_sizes=True,
+        numerics=numerics,
+        ops=ops,
+        time_limit=time_limit,
+        iterations=iterations,
+        enodes=enodes,
+        declarations=declarations,
+        trust=trust,
+    )
+    definition, target = _definition(name, options)
+    search = Search.run(source, options, progress=progress)
+    return explained(search, definition, target, node, places)
+
+
+def explained(
+    search: Search, definition: Rule | Composite, target: str = "", node: str | None = None, places: int = PLACES
+) -> Explanation:
+    """The same in a search that is done."""
+    with declared(search.loaded.operators), within(search.loaded.sizes):
+        return _explained(search, definition, target, node, places)
+
+
+def _explained(search: Search, definition: Rule | Composite, target: str, node: str | None, places: int) -> Explanation:
+    name = f"{target}.{definition.name}" if target else definition.name
+    head = Explanation(name, short_place(definition.place), str(definition.numerics), "absent")
+    if search.untouched:
+        return replace(head, remark=search.notes[-1] if search.notes else "the model is left unchanged")
+    classes = None if node is None else _classes(search, node)
+    left_out = _left_out(search, definition, target)
+    if isinstance(definition, Rule) and split([definition])[0]:
+        return replace(head, remark="the rule places annotations before the search, and has no matches in it")
+    judge = Judge(search.saturation, search.snapshot, search.priced.pricing.facts)
+    found = Why(judge).places(definition, target, classes, left_out)
+    if not found:
+        where = "in the model" if node is None else f"at {node}"
+        names = ", ".join(map(str, sorted(operators(*roots_of(definition)))))
+        return replace(head, remark=left_out or f"no operator of the pattern ({names}) occurs {where}, in any spelling")
+    more = Counter(place.outcome for place in found[places:])
+    fired = any(place.outcome == "applied" for place in found)
+    return replace(
+        head,
+        outcome="applied" if fired else found[0].outcome,
+        remark=left_out,
+        places=tuple(found[:places]),
+        more=dict(more),
+    )
+
+
+def nearest(search: Search, rule: Rule) -> Place | None:
+    """The nearest match of a rule in a search that is done."""
+    return next(iter(explained(search, rule, places=1).places), None)
+
+
+def _with_target_of(name: str, targets: str | Sequence[str | Path | Target]) -> Sequence[str | Path | Target]:
+    """The targets, with a shipped one that the name of a composite begins with."""
+    given = [t for t in targets.split(",") if t] if isinstance(targets, str) else list(targets)
+    of = name.partition(".")[0]
+    if "." in name and of in list_targets() and all(t.name != of for t in load_targets(given)):
+        given.append(of)
+    return given
+
+
+def _definition(name: str, options: SearchOptions) -> tuple[Rule | Composite, str]:
+    """The rule or composite, and the name of its target."""
+    targets = load_targets(options.targets, options.host)
+    files = [path for target in targets for path in target.rules]
+    rules = select_rules([*options.rules, *files], "approximate", options.default_rules).rules
+    known: dict[str, tuple[Rule | Composite, str]] = {r.name: (r, "") for r in reversed(rules)}
+    known |= {f"{t.name}.{c.name}": (c, t.name) for t in targets for c in t.composites}
+    if name not in known:
+        raise RuleError(
+            "the name of a rule, or of a composite with its target, is required",
+            actual=f"`{name}`",
+            hint=did_you_mean(name, known)
+            or "`eqsat rules list` lists rules and `eqsat targets show` composites; --rules and --target add further",
+        )
+    return known[name]
+
+
+def _left_out(search: Search, definition: Rule | Composite, target: str) -> str:
+    """Why the rule did not run, empty if it did."""
+    name = f"{target}.{definition.name}" if target else definition.name
+    if name in search.saturation.names:
+        return ""
+    if not allowed(definition.numerics, search.options.numerics):
+        kind = definition.numerics.kind
+        return f"it is left out: it is `{kind}`, and the search allows `{search.options.numerics}`"
+    return "it is left out: it makes operators of domains that the search does not allow"
+
+
+def _classes(search: Search, node: str) -> frozenset[int]:
+    """The classes of a node's results.
+
+    Raises:
+        ModelError: There is no such node.
+    """
+    names: dict[str, list[Any]] = {}
+    for own in search.model.graph:
+        for key in dict.fromkeys((own.name, *(v.name for v in own.outputs))):
+            if key:
+                names.setdefault(key, []).extend(v for v in own.outputs if v in search.snapshot.refs)
+    if node not in names:
+        raise ModelError(
+            "the name of a node of the model, or of a result, is required",
+            place=search.model.graph.name or "",
+            actual=f"`{node}`",
+            hint=did_you_mean(node, names),
+        )
+    return frozenset(search.snapshot.refs[v] for v in names[node])
