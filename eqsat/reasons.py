@@ -1,4 +1,4 @@
-"""Why a rule or a composite of a target does not apply to a model."""
+"""Why a rule or a composite of a target does not apply to a model, and why an operator does not run on a target."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 from eqsat.arguments import checks_arguments
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.egraph.judge import Judge
-from eqsat.errors import ModelError, RuleError
+from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, Place, Why, roots_of
+from eqsat.extract.problem import Solution
 from eqsat.model.load import Source
 from eqsat.model.read.dims import Size
 from eqsat.partition.place import split
+from eqsat.report.host import Placement, Placements
 from eqsat.rules.ast import Composite, Rule, Target
 from eqsat.rules.expand import operators
 from eqsat.rules.listing import short_place
@@ -25,7 +27,9 @@ from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
+from eqsat.stages.clock import LEAST_TIME
 from eqsat.stages.event import Progress
+from eqsat.stages.extract import extract
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import list_targets, load_targets
 
@@ -132,6 +136,86 @@ def _explained(search: Search, definition: Rule | Composite, target: str, node: 
 def nearest(search: Search, rule: Rule) -> Place | None:
     """The nearest match of a rule in a search that is done."""
     return next(iter(explained(search, rule, places=1).places), None)
+
+
+@checks_arguments
+@within_bounds(lambda seconds: 4 * seconds + GRACE)
+def explain_placement(
+    source: Source,
+    targets: str | Sequence[str | Path | Target],
+    nodes: Sequence[str] = (),
+    *,
+    places: int = PLACES,
+    host: str | Path | Target | None = None,
+    rules: Sequence[str | Path | Rule] = (),
+    default_rules: bool = True,
+    dims: Mapping[str, Size] | None = None,
+    values: Mapping[str, Any] | None = None,
+    declarations: Sequence[Declaration] = (),
+    numerics: NumericsClass = "real",
+    ops: str | Sequence[str] = (),
+    time_limit: float = 30.0,
+    memory_limit: int | str | None = None,
+    iterations: int | None = None,
+    enodes: int | None = None,
+    progress: Progress | None = None,
+    trust: bool = False,
+) -> tuple[Placement, ...]:
+    """Why operators of a model do not run on an accelerator, and what it costs if they do.
+
+    For each operator, one more extraction finds the cheapest equal program in which the accelerator runs it. If there
+    is none, the answer is the condition that fails, or the composite that is nearest to a match.
+
+    Args:
+        source: As for :func:`eqsat.optimize`, and so are the arguments that are not named here.
+        targets: Of these, the first accelerator is the one in question.
+        nodes: Nodes of the model, by their names or those of results. By default the dearest operators of the host.
+        places: How many of these.
+        time_limit: Of the search, and of all further extractions together.
+
+    Raises:
+        ModelError: The model is broken, or has no such node.
+        RuleError, TargetError: There is no accelerator, or a file is wrong.
+    """
+    options = SearchOptions(
+        targets=targets,
+        host=host,
+        rules=rules,
+        default_rules=default_rules,
+        dims=dims,
+        values=values,
+        free_sizes=True,
+        numerics=numerics,
+        ops=ops,
+        time_limit=time_limit,
+        iterations=iterations,
+        enodes=enodes,
+        declarations=declarations,
+        trust=trust,
+    )
+    search = Search.run(source, options, progress=progress)
+    if len(search.loaded.targets) < 2:
+        raise TargetError("an accelerator is required", actual="the host alone", hint="`eqsat targets list` lists them")
+    if search.untouched:
+        raise OptimizationError("a model that can be searched is required", actual=search.notes[-1])
+    with declared(search.loaded.operators), within(search.loaded.sizes):
+        best = extract(search.formulation, search.clock)
+        classes = {name: min(_classes(search, name)) for name in nodes} or _dearest(search, best, places)
+        seconds = max(time_limit / max(len(classes), 1), LEAST_TIME)
+        placements = Placements(search.priced, best, seconds)
+        return tuple(placements.of(name, eclass, 1) for name, eclass in classes.items())
+
+
+def _dearest(search: Search, best: Solution, most: int) -> dict[str, int]:
+    """The operators of the input that cost most on the host, by their first results, and their classes."""
+    formulation, problem = search.formulation, search.formulation.problem
+    names = {eclass: value.name for value, eclass in reversed(search.snapshot.refs.items()) if value.name}
+    cost = {
+        formulation.eclass[c]: problem.cost[choice.node, 0]
+        for c, choice in best.choices.items()
+        if choice.target == 0 and formulation.eclass[c] in names and problem.cost[choice.node, 0] > 0
+    }
+    return {str(names[c]): c for c in sorted(cost, key=lambda c: -cost[c])[:most]}
 
 
 def _with_target_of(name: str, targets: str | Sequence[str | Path | Target]) -> Sequence[str | Path | Target]:
