@@ -27,7 +27,7 @@ from eqsat.schema.free_sizes import within
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import did_you_mean
 from eqsat.search import Search
-from eqsat.stages.clock import LEAST_TIME
+from eqsat.stages.clock import LEAST_TIME, Clock
 from eqsat.stages.event import Progress
 from eqsat.stages.extract import extract
 from eqsat.stages.options import SearchOptions
@@ -136,6 +136,23 @@ def _explained(search: Search, definition: Rule | Composite, target: str, node: 
 def nearest(search: Search, rule: Rule) -> Place | None:
     """The nearest match of a rule in a search that is done."""
     return next(iter(explained(search, rule, places=1).places), None)
+
+
+def cost_without(search: Search, name: str, progress: Progress | None = None) -> float:
+    """Seconds of the cheapest program that is found without one of the rules.
+
+    The e-graph cannot tell: what a rule united, further rules have built upon. So the search runs once more.
+    """
+    loaded, options = search.loaded, search.options
+    kept = replace(
+        loaded,
+        model=search.given or loaded.model,
+        rules=tuple(rule for rule in loaded.rules if rule.name != name),
+        rewriting=tuple(rule for rule in loaded.rewriting if rule.name != name),
+    )
+    with declared(kept.operators), within(kept.sizes):
+        again = Search.of_loaded(kept, options, Clock(options.time_limit, progress), ())
+    return again.extract(verify=False).cost
 
 
 @checks_arguments
