@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,12 @@ def _explained(search: Search, definition: Rule | Composite, target: str, node: 
     head = Explanation(name, short_place(definition.place), str(definition.numerics), "absent")
     if search.untouched:
         return replace(head, remark=search.notes[-1] if search.notes else "the model is left unchanged")
-    classes = None if node is None else _classes(search, node)
     left_out = _left_out(search, definition, target)
     if isinstance(definition, Rule) and split([definition])[0]:
         return replace(head, remark="the rule places annotations before the search, and has no matches in it")
-    judge = Judge(search.saturation, search.snapshot, search.priced.pricing.facts)
-    found = Why(judge).places(definition, target, classes, left_out)
+    if node is not None:
+        _require_node(search, node)
+    found = sorted(_places(search, definition, target, node, left_out), key=lambda place: place.rank, reverse=True)
     if not found:
         where = "in the model" if node is None else f"at {node}"
         names = ", ".join(map(str, sorted(operators(*roots_of(definition)))))
@@ -131,6 +131,19 @@ def _explained(search: Search, definition: Rule | Composite, target: str, node: 
         places=tuple(found[:places]),
         more=dict(more),
     )
+
+
+def _places(
+    search: Search, definition: Rule | Composite, target: str, node: str | None, left_out: str
+) -> Iterator[Place]:
+    """The places in a model and in the bodies of its control flow."""
+    classes = None if node is None else _classes(search, node)
+    if not search.untouched and (classes is None or classes):
+        judge = Judge(search.saturation, search.snapshot, search.priced.pricing.facts)
+        yield from Why(judge).places(definition, target, classes, left_out)
+    for site, inner in search.nested.searches:
+        for place in _places(inner, definition, target, node, left_out):
+            yield replace(place, node=f"{place.node} in the {site}")
 
 
 def nearest(search: Search, rule: Rule) -> Place | None:
@@ -217,10 +230,19 @@ def explain_placement(
         raise OptimizationError("a model that can be searched is required", actual=search.notes[-1])
     with declared(search.loaded.operators), within(search.loaded.sizes):
         best = extract(search.formulation, search.clock)
-        classes = {name: min(_classes(search, name)) for name in nodes} or _dearest(search, best, places)
+        classes = {name: _class(search, name) for name in nodes} or _dearest(search, best, places)
         seconds = max(time_limit / max(len(classes), 1), LEAST_TIME)
         placements = Placements(search.priced, best, seconds)
         return tuple(placements.of(name, eclass, 1) for name, eclass in classes.items())
+
+
+def _class(search: Search, node: str) -> int:
+    _require_node(search, node)
+    classes = _classes(search, node)
+    if not classes:
+        hint = "export the body as a model of its own"
+        raise ModelError("a node outside of the bodies of control flow is required", actual=f"`{node}`", hint=hint)
+    return min(classes)
 
 
 def _dearest(search: Search, best: Solution, most: int) -> dict[str, int]:
@@ -272,17 +294,9 @@ def _left_out(search: Search, definition: Rule | Composite, target: str) -> str:
     return "it is left out: it makes operators of domains that the search does not allow"
 
 
-def _classes(search: Search, node: str) -> frozenset[int]:
-    """The classes of a node's results.
-
-    Raises:
-        ModelError: There is no such node.
-    """
-    names: dict[str, list[Any]] = {}
-    for own in search.model.graph:
-        for key in dict.fromkeys((own.name, *(v.name for v in own.outputs))):
-            if key:
-                names.setdefault(key, []).extend(v for v in own.outputs if v in search.snapshot.refs)
+def _require_node(search: Search, node: str) -> None:
+    """Raises: ModelError: Neither the model nor a body of its control flow has such a node."""
+    names = dict.fromkeys(_names(search))
     if node not in names:
         raise ModelError(
             "the name of a node of the model, or of a result, is required",
@@ -290,4 +304,17 @@ def _classes(search: Search, node: str) -> frozenset[int]:
             actual=f"`{node}`",
             hint=did_you_mean(node, names),
         )
-    return frozenset(search.snapshot.refs[v] for v in names[node])
+
+
+def _names(search: Search) -> Iterator[str]:
+    for own in search.model.graph:
+        yield from (name for name in (own.name, *(v.name for v in own.outputs)) if name)
+    for _, inner in search.nested.searches:
+        yield from _names(inner)
+
+
+def _classes(search: Search, node: str) -> frozenset[int]:
+    """The classes of the results of a node of the model itself; empty if it has no such node."""
+    found = (own for own in search.model.graph if node in (own.name, *(v.name for v in own.outputs)))
+    refs = {} if search.untouched else search.snapshot.refs
+    return frozenset(refs[v] for own in found for v in own.outputs if v in refs)

@@ -8,25 +8,9 @@ from typing import Any
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
-    MODEL,
-    debug_option,
-    declarations_option,
-    json_option,
-    memory_option,
-    quiet_option,
-    sizes_option,
-    values_option,
-)
+from eqsat.cli.options import MODEL
 from eqsat.cli.progress import showing_progress
-from eqsat.cli.search_options import (
-    host_option,
-    limits_options,
-    numerics_option,
-    ops_option,
-    rules_options,
-    targets_option,
-)
+from eqsat.cli.search_options import question_options, targets_option
 
 
 @click.command(short_help="Show why a rule does not apply to a model.")
@@ -37,18 +21,7 @@ from eqsat.cli.search_options import (
     "--places", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Places that are listed."
 )
 @targets_option
-@host_option
-@rules_options
-@sizes_option
-@values_option
-@declarations_option
-@numerics_option
-@ops_option
-@limits_options
-@json_option("the explanation")
-@quiet_option()
-@memory_option
-@debug_option
+@question_options
 def why(
     name: str, model: Path, node: str | None, rule_files: tuple[Path, ...], as_json: bool, quiet: bool, **options: Any
 ) -> None:

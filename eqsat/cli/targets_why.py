@@ -8,24 +8,9 @@ from typing import Any
 import click
 
 from eqsat.cli.console import echo, echo_json
-from eqsat.cli.options import (
-    MODEL,
-    debug_option,
-    declarations_option,
-    json_option,
-    memory_option,
-    quiet_option,
-    sizes_option,
-    values_option,
-)
+from eqsat.cli.options import MODEL
 from eqsat.cli.progress import showing_progress
-from eqsat.cli.search_options import (
-    host_option,
-    limits_options,
-    numerics_option,
-    ops_option,
-    rules_options,
-)
+from eqsat.cli.search_options import question_options
 
 
 @click.command(short_help="Show why operators of a model do not run on a target.")
@@ -40,18 +25,7 @@ from eqsat.cli.search_options import (
     metavar="N",
     help="Without NODE, how many of the dearest operators of the host.",
 )
-@host_option
-@rules_options
-@sizes_option
-@values_option
-@declarations_option
-@numerics_option
-@ops_option
-@limits_options
-@json_option("the answers")
-@quiet_option()
-@memory_option
-@debug_option
+@question_options
 def why(
     targets: str,
     model: Path,

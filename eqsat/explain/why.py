@@ -46,6 +46,11 @@ class Place:
     required: str = ""
     found: str = ""
 
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Places are listed from the highest."""
+        return _LISTED.index(self.outcome), len(self.matched) / self.operators if self.outcome == "partial" else 1.0
+
     def __str__(self) -> str:
         noun = "operator matches" if self.operators == 1 else "operators match"
         head = f"{self.node}: {len(self.matched)} of {self.operators} {noun}"

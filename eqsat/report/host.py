@@ -179,7 +179,7 @@ class Placements:
     def _forced(self, node: ENode, positions: list[int], target: int) -> tuple[Mapping[int, Choice], Cost, bool] | None:
         """The cheapest program in which a target runs an operator, its cost, and whether no such program is cheaper."""
         own = np.flatnonzero(np.isin(self.problem.node_class, positions))
-        others = [t for t in range(len(self.problem.targets)) if t != target]
+        others = np.array([t for t in range(len(self.problem.targets)) if t != target])
         cost = self.problem.cost.copy()
         cost[np.ix_(own, others)] = np.inf
         without = replace(self.problem, cost=cost)

@@ -114,6 +114,18 @@ def test_one_node() -> None:
         why("Relu(Tanh(x))", model=model, node="e")
 
 
+def test_bodies_of_control_flow() -> None:
+    model = HEAD + (
+        "(float[4] x, bool c) => (float[4] y) { s = Sigmoid(x) y = If (c) <then_branch = t () => (float[4] a) "
+        "{ r = Abs(s) a = Relu(r) }, else_branch = e () => (float[4] b) { b = Neg(s) }> }"
+    )
+    said = why("Relu(Tanh(x))", model=model)
+    assert [p.node for p in said.places] == ["a in the then_branch of If 'y'"]
+    assert said.places[0].found == "Abs r"
+    assert why("Relu(Tanh(x))", model=model, node="a").places == said.places
+    assert not why("Relu(Tanh(x))", model=model, node="b").places
+
+
 def test_places_are_counted() -> None:
     nodes = " ".join(f"y{i} = Abs(x) z{i} = Mul(y{i}, w{i})" for i in range(9))
     inputs = ", ".join(["float[2] x", *(f"float[2] w{i}" for i in range(9))])

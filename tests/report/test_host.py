@@ -10,7 +10,7 @@ import pytest
 
 import eqsat
 from eqsat.cli import main
-from eqsat.errors import TargetError
+from eqsat.errors import ModelError, TargetError
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.problem import Choice
 from eqsat.report.host import Placement
@@ -129,6 +129,15 @@ def test_the_dearest_operators() -> None:
 def test_no_accelerator() -> None:
     with pytest.raises(TargetError, match="an accelerator is required; got the host alone"):
         eqsat.explain_placement(f"{HEAD}(float[2] x) => (float[2] z) {{ z = Relu(x) }}", [])
+
+
+def test_a_node_of_a_body() -> None:
+    model = HEAD + (
+        "(float[4] x, bool c) => (float[4] y) { y = If (c) <then_branch = t () => (float[4] a) "
+        "{ r = Abs(x) a = Relu(r) }, else_branch = e () => (float[4] b) { b = Neg(x) }> }"
+    )
+    with pytest.raises(ModelError, match="a node outside of the bodies of control flow is required; got `r`"):
+        eqsat.explain_placement(model, "dnnl", ["r"])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
