@@ -314,7 +314,7 @@ class Why:
             if same is not None:
                 return f"{same.op} of {_operands(len(same.children))}: {self.text.of(same, 1)}"
         value = self.matcher.facts[eclass].value
-        if value is not None:
+        if value is not None and (value.size == 1 or (value == value.flat[:1]).all()):
             return f"{name}, which is {in_words(value)}" if name != in_words(value) else name
         if self.snapshot.constant[eclass] and not operators:
             return f"the constant {name}"
