@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eqsat.model.builder import graph, input, op
     from eqsat.proofs.proved import prove_rules
     from eqsat.quantization.result import QuantizationResult
+    from eqsat.reasons import explain_placement, explain_rule
     from eqsat.rules.operators import declarations, operator
     from eqsat.schema.types import TensorType
 
@@ -39,6 +40,8 @@ __all__ = [
     "declarations",
     "discover_rules",
     "errors",
+    "explain_placement",
+    "explain_rule",
     "graph",
     "input",
     "load",
@@ -66,6 +69,8 @@ _HOME = {
     "declarations": "eqsat.rules.operators",
     "discover_rules": "eqsat.discover.rules",
     "errors": "eqsat.errors",
+    "explain_placement": "eqsat.reasons",
+    "explain_rule": "eqsat.reasons",
     "graph": "eqsat.model.builder",
     "input": "eqsat.model.builder",
     "load": "eqsat.api",

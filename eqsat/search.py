@@ -136,10 +136,10 @@ class Search:
             with clock.paused(), clock.stage("check"), declared(loaded.operators):
                 loaded = replace(loaded, notes=(*loaded.notes, *require_believed(strange)))
         with declared(loaded.operators), within(loaded.sizes):
-            return cls._of(loaded, options, clock, approximations)
+            return cls.of_loaded(loaded, options, clock, approximations)
 
     @classmethod
-    def _of(
+    def of_loaded(
         cls,
         loaded: Loaded,
         options: SearchOptions,
@@ -176,7 +176,7 @@ class Search:
                 flow = search_flow(
                     loaded,
                     clock,
-                    lambda body, part: cls._of(body, options, part, (), numbers),
+                    lambda body, part: cls.of_loaded(body, options, part, (), numbers),
                     numbers,
                     options.numerics,
                     changes=not approximations,

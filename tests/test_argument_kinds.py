@@ -28,6 +28,8 @@ PUBLIC: list[Callable[..., Any]] = [
     eqsat.compare,
     eqsat.save,
     eqsat.discover_rules,
+    eqsat.explain_placement,
+    eqsat.explain_rule,
     eqsat.Result.run,
     eqsat.Result.save,
     eqsat.Result.codegen,

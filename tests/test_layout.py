@@ -45,6 +45,7 @@ ROOMS = (
     "control",
     "search",
     "optimization",
+    "reasons",
     "quantization",
     "discover",
     "api",

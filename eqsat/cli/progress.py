@@ -29,6 +29,7 @@ _DOING = {
     "compile": "compiling",
     "execute": "executing the model",
     "discover": "executing rules",
+    "gain": "searching without each rule",
 }
 
 

@@ -1,4 +1,4 @@
-"""``eqsat rules``: lists rules, shows one and its program, executes and proves rules, and formats files."""
+"""``eqsat rules``: lists rules, shows one and its program, executes, proves and explains rules, and formats files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.discover import discover
 from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
+from eqsat.cli.rules_why import why
+from eqsat.cli.search_options import targets_option
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
@@ -21,7 +23,7 @@ _TRUST_COLOURS = {"proven": "green", "bounded": "green", "decided": "green", "re
 _COLOURS = {"holds": "green", "undecided": "yellow", "refuted": "red"}
 
 
-@click.group(short_help="List, show, check, prove and format rules.")
+@click.group(short_help="List, show, check, prove, explain and format rules.")
 def rules() -> None:
     """Rules say which programs are equal; docs/rules.md describes their language."""
 
@@ -30,15 +32,22 @@ def rules() -> None:
 @click.argument("files", nargs=-1, type=_FILES)
 @click.option("--sets", is_flag=True, help="List the named sets of operators instead.")
 @click.option("--on", "model", type=MODEL, metavar="MODEL", help="List what each rule does on a model.")
+@click.option("--gain", is_flag=True, help="With --on, also what the result costs more without each rule; takes long.")
+@targets_option
 @declarations_option
 @json_option()
 @debug_option
-def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool) -> None:
+def list_(
+    files: tuple[Path, ...], sets: bool, model: Path | None, gain: bool, targets: tuple[str, ...], as_json: bool
+) -> None:
     """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about.
 
     With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
-    held, how many e-nodes are its own, and how many kernels of the result it made.
+    held, how many e-nodes are its own, how many kernels of the result it made, and the time it took. With --gain, the
+    search runs once more without each rule that applied, and rules are sorted by what the result then costs more.
     """
+    if model is None and (gain or targets):
+        raise click.UsageError("--gain and --target need a model: give it with --on")
     from eqsat.rules.listing import short_place
 
     if sets:
@@ -48,7 +57,7 @@ def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool
     if model is not None:
         from eqsat.cli.rules_on import print_effects
 
-        print_effects(listed, files, model, as_json=as_json)
+        print_effects(listed, files, model, targets=targets, gain=gain, as_json=as_json)
         return
     if as_json:
         rows = [
@@ -158,6 +167,7 @@ def check(files: tuple[Path, ...], names: tuple[str, ...], samples: int, seed: i
 
 
 rules.add_command(discover)
+rules.add_command(why)
 
 
 @rules.command(short_help="Prove rules, and execute those that are not proven.")

@@ -5,26 +5,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eqsat.cli.console import echo, echo_json
 from eqsat.rules.listing import Listed
+from eqsat.stages.event import Event
+
+if TYPE_CHECKING:
+    from eqsat.search import Search
 
 
-def print_effects(listed: Sequence[Listed], files: Sequence[Path], model: Path, *, as_json: bool) -> None:
+def print_effects(
+    listed: Sequence[Listed],
+    files: Sequence[Path],
+    model: Path,
+    *,
+    targets: Sequence[str] = (),
+    gain: bool = False,
+    as_json: bool,
+) -> None:
     """Prints, for each of the listed rules, how often it matched and applied, and what of it was chosen.
 
     Args:
         files: The rule files that run, alone; the shipped ones if there are none.
+        targets: Accelerators.
+        gain: Search once more without each rule that applied, and sort the rules by what that costs.
 
     Raises:
         ModelError, OptimizationError: The model cannot be searched.
     """
+    from eqsat.cli.progress import showing_progress
     from eqsat.cli.tables import print_table
+    from eqsat.reasons import cost_without
+    from eqsat.report import units
     from eqsat.search import Search
 
-    search = Search.of(model, rules=list(files), default_rules=not files, free_sizes=True, numerics="approximate")
-    summary = search.extract(verify=False).summary
+    search = Search.of(
+        model,
+        targets=list(targets),
+        rules=list(files),
+        default_rules=not files,
+        free_sizes=True,
+        numerics="approximate",
+    )
+    result = search.extract(verify=False)
+    summary = result.summary
     made: Counter[str] = Counter()
     if search.found is not None:
         made.update(search.snapshot.rules[node.rule] for node in search.snapshot.nodes)
@@ -35,19 +60,44 @@ def print_effects(listed: Sequence[Listed], files: Sequence[Path], model: Path, 
         row = found.get(name)
         counts = (row.matches, row.applied, made[name], row.chosen) if row is not None else (0, 0, 0, 0)
         keys = ("matches", "applied", "new_enodes", "chosen")
-        rows.append({"name": name, **dict(zip(keys, counts, strict=True)), "remark": _remark(row)})
+        remark = _remark(row) or (_refusal(search, name) if row is not None and not row.applied else "")
+        seconds = 0.0 if row is None else row.seconds
+        rows.append({"name": name, **dict(zip(keys, counts, strict=True)), "seconds": seconds, "remark": remark})
+    if gain:
+        with showing_progress(as_json) as progress:
+            for i, r in enumerate(rows):
+                if progress is not None:
+                    progress(Event("gain", step=i, steps=len(rows)))
+                # What applied nowhere has changed nothing.
+                r["gain"] = cost_without(search, r["name"]) - result.cost if r["applied"] else 0.0
+        rows.sort(key=lambda r: (-r["gain"], -r["applied"]))
     if as_json:
         echo_json(rows)
         return
+    columns = (">matches", ">applied", ">new e-nodes", ">chosen", *([">gain"] if gain else []), ">time")
     print_table(
-        ("rule", ">matches", ">applied", ">new e-nodes", ">chosen", "not applied because"),
+        ("rule", *columns, "not applied because"),
         [
-            (r["name"], str(r["matches"]), str(r["applied"]), str(r["new_enodes"]), str(r["chosen"]), r["remark"])
+            (
+                r["name"],
+                *(str(r[key]) for key in ("matches", "applied", "new_enodes", "chosen")),
+                *([_gain(r["gain"], result.cost)] if gain else []),
+                units.seconds(r["seconds"]),
+                r["remark"],
+            )
             for r in rows
         ],
     )
     for note in summary.notes:
         echo(f"note: {note}")
+
+
+def _gain(seconds: float, cost: float) -> str:
+    """What a program costs more without a rule, in seconds and as a share of its cost."""
+    from eqsat.report import units
+
+    share = f" ({units.percent(seconds / cost)})" if seconds and cost else ""
+    return f"{'-' if seconds < 0 else ''}{units.seconds(abs(seconds))}{share}"
 
 
 def _remark(row: Any) -> str:
@@ -58,4 +108,12 @@ def _remark(row: Any) -> str:
         return str(said).splitlines()[0]
     if row.held_back:
         return f"held back for {row.held_back} rounds: too many matches"
-    return "" if row.applied else "no match meets its conditions"
+    return ""
+
+
+def _refusal(search: Search, name: str) -> str:
+    """What the nearest match of a rule lacks."""
+    from eqsat.reasons import nearest
+
+    place = nearest(search, next(rule for rule in search.loaded.rules if rule.name == name))
+    return "no match meets its conditions" if place is None else str(place)

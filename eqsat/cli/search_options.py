@@ -8,7 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-from eqsat.cli.options import FiniteRange, stacked
+from eqsat.cli.options import (
+    FiniteRange,
+    debug_option,
+    declarations_option,
+    json_option,
+    memory_option,
+    quiet_option,
+    sizes_option,
+    stacked,
+    values_option,
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -92,4 +102,22 @@ def limits_options(command: _Command) -> _Command:
         ),
         click.option("--iterations", type=click.IntRange(min=0), metavar="N", help="Limit on the rounds of rewriting."),
         click.option("--enodes", type=click.IntRange(min=1), metavar="N", help="Limit on the size of the e-graph."),
+    )(command)
+
+
+def question_options(command: _Command) -> _Command:
+    """All options of a search, without targets, for a command that answers a question about it."""
+    return stacked(
+        host_option,
+        rules_options,
+        sizes_option,
+        values_option,
+        declarations_option,
+        numerics_option,
+        ops_option,
+        limits_options,
+        json_option("the answer"),
+        quiet_option(),
+        memory_option,
+        debug_option,
     )(command)

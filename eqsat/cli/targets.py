@@ -1,4 +1,4 @@
-"""``eqsat targets``: lists accelerators, shows what one can do, and checks a user's file."""
+"""``eqsat targets``: lists accelerators, shows what one can do, checks a user's file, and explains placements."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import click
 from eqsat.cli.calibrate import calibrate
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import debug_option, declarations_option
+from eqsat.cli.targets_why import why
 
 if TYPE_CHECKING:
     from eqsat.rules.ast import Condition, Target
 
 
-@click.group(short_help="List, show, check and calibrate targets.")
+@click.group(short_help="List, show, check, calibrate and explain targets.")
 def targets() -> None:
     """Targets say which kernels an accelerator has and what they cost; docs/targets.md describes their files."""
 
 
 targets.add_command(calibrate)
+targets.add_command(why)
 
 
 @targets.command("list", short_help="List the shipped targets.")

@@ -14,11 +14,13 @@ from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
 from eqsat.egraph.made_constants import OutOfRange
 from eqsat.egraph.query import Site
+from eqsat.egraph.refusal import ATTRIBUTES, RIGHT, Refusal, of_condition
 from eqsat.egraph.template import Answer, Evaluation, NotApplicable, TypeMismatch, literal
 from eqsat.egraph.undecided import Undecided
 from eqsat.model.normalize import complete
 from eqsat.rules.ast import Composite, Rule
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds
+from eqsat.rules.wording import in_words
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import Attrs, OpKey, TensorAttr, TensorType
 
@@ -83,16 +85,22 @@ class Answerer:
 
     def answer(self, key: tuple[int, ...]) -> Answer | None:
         """The answer to a signature; None if the clause does not apply."""
+        found = self.judge(key)
+        return found if isinstance(found, Answer) else None
+
+    def judge(self, key: tuple[int, ...]) -> Answer | Refusal:
+        """The answer to a signature, or the reason why the clause does not apply."""
         clause = self.clause
         facts, attrs = self._facts(key)
         env = self.names(facts, attrs)
-        if env is None:
-            return None
-        conditions = [c for c in clause.definition.where if not const_names(c)]
-        failed = holds(conditions, env)
-        if failed is not None:
-            self.undecided.look(failed, conditions, facts, lambda bound: self.names(bound, attrs))
-            return None
+        if isinstance(env, Refusal):
+            return env
+        refused = self.conditions(env)
+        if refused is not None:
+            assert refused.condition is not None
+            conditions = [c for c in clause.definition.where if not const_names(c)]
+            self.undecided.look(refused.condition, conditions, facts, lambda bound: self._known_names(bound, attrs))
+            return refused
         if clause.layout is None:
             return Answer((self.tables.composites.id(self._instance(facts, attrs, env)),))
         roots = [self._root_type(facts, root) for root in clause.query.roots]
@@ -104,28 +112,44 @@ class Answerer:
         except OutOfRange as error:
             self.misfits += 1
             self.misfit = self.misfit or str(error)
-            return None
-        except NotApplicable:
-            return None
+            return Refusal(RIGHT, "a right side whose constants fit their types", str(error))
+        except NotApplicable as error:
+            return Refusal(RIGHT, "a right side that can be computed", str(error))
         except TypeMismatch as error:
             self.mismatches += 1
             self.mismatch = self.mismatch or str(error)
-            return None
+            return Refusal(RIGHT, "a right side of the type of the left side", str(error))
 
-    def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | None:
-        """The values of the pattern's names; None if a number or an attribute differs from the pattern's.
+    def conditions(self, env: Mapping[str, object], *, constants: bool = False) -> Refusal | None:
+        """The first condition that does not hold.
+
+        Args:
+            env: The values of the pattern's names.
+            constants: Look at ``const(...)`` as well, which egglog checks for the signatures that Python answers.
+        """
+        conditions = [c for c in self.clause.definition.where if constants or not const_names(c)]
+        failed = holds(conditions, env)
+        return None if failed is None else of_condition(failed, conditions.index(failed), len(conditions), env)
+
+    def names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | Refusal:
+        """The values of the pattern's names, or why a number or an attribute is not the pattern's.
 
         Args:
             facts: By egglog variable.
             attrs: By egglog variable.
         """
-        if not self._numbers_match(facts):
-            return None
+        for variable, wanted in self.clause.query.numbers:
+            if not is_number(facts[variable], wanted):
+                return Refusal(0.0, f"the constant {wanted:g}", "another value")
         env = self._env(facts, attrs)
         try:
-            return env if self._bind(env, attrs, facts) else None
-        except Unknown:
-            return None
+            return self._bind(env, attrs, facts) or env
+        except Unknown as error:
+            return Refusal(ATTRIBUTES, "an attribute that can be computed", str(error))
+
+    def _known_names(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object] | None:
+        found = self.names(facts, attrs)
+        return None if isinstance(found, Refusal) else found
 
     def _root_type(self, facts: Mapping[str, TensorFacts], root: str) -> TensorType:
         found = facts[root].type
@@ -171,20 +195,6 @@ class Answerer:
             raise OutOfRange("an operand is a constant that is infinite or not a number")
         return known
 
-    def _numbers_match(self, facts: Mapping[str, TensorFacts]) -> bool:
-        for variable, wanted in self.clause.query.numbers:
-            fact = facts[variable]
-            if fact.value is None or fact.type is None or fact.value.size == 0:
-                return False
-            try:
-                number = literal(wanted, fact.type.dtype)
-                # A type that cannot hold the number has none that equals it.
-                if not np.isfinite(number) or bool(number) != bool(wanted) or not np.all(fact.value == number):
-                    return False
-            except (ValueError, OverflowError, TypeError):
-                return False
-        return True
-
     def _env(self, facts: Mapping[str, TensorFacts], attrs: Mapping[str, Attrs]) -> dict[str, object]:
         query = self.clause.query
         env: dict[str, object] = {}
@@ -201,20 +211,22 @@ class Answerer:
                 env[alias] = env[name]
         return env
 
-    def _bind(self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]) -> bool:
-        """Binds attributes by name; False where a required value differs."""
+    def _bind(
+        self, env: dict[str, object], attrs: Mapping[str, Attrs], facts: Mapping[str, TensorFacts]
+    ) -> Refusal | None:
+        """Binds attributes by name; the reason where a required value differs."""
         required = []
         for site in self.clause.query.sites:
             bundle = dict(attrs.get(site.attrs, ()))
             for bind in site.match.attrs:
                 value = bundle.get(bind.attribute)
                 if value is None:
-                    return False
+                    return _other(site, bind.attribute, "a value", "none")
                 if bind.name is None:
                     required.append((value, site, bind))
                 elif bind.name in env:
                     if env[bind.name] != value:
-                        return False
+                        return _other(site, bind.attribute, in_words(env[bind.name]), in_words(value))
                 else:
                     env[bind.name] = value
         for value, site, bind in required:
@@ -224,8 +236,8 @@ class Answerer:
             if isinstance(wanted, float) and isinstance(value, float):
                 wanted = float(np.float32(wanted))
             if wanted != value and _normal(site, bind.attribute, wanted, attrs, facts) != value:
-                return False
-        return True
+                return _other(site, bind.attribute, in_words(wanted), in_words(value))
+        return None
 
     def _results(self) -> tuple[tuple[str, int], ...]:
         query = self.clause.query
@@ -269,6 +281,22 @@ class Answerer:
             self._results() if len(results) > 1 else (),
             _types(env, names) if clause.definition.written is not None else (),
         )
+
+
+def is_number(fact: TensorFacts, wanted: int | float) -> bool:
+    """Whether all elements of a tensor equal a number of a pattern."""
+    if fact.value is None or fact.type is None or fact.value.size == 0:
+        return False
+    try:
+        number = literal(wanted, fact.type.dtype)
+        # A type that cannot hold the number has none that equals it.
+        return bool(np.isfinite(number) and bool(number) == bool(wanted) and np.all(fact.value == number))
+    except (ValueError, OverflowError, TypeError):
+        return False
+
+
+def _other(site: Site, attribute: str, wanted: str, found: str) -> Refusal:
+    return Refusal(ATTRIBUTES, f"{site.constructor.op} with {attribute} = {wanted}", f"{attribute} = {found}")
 
 
 def _types(env: Mapping[str, object], names: Iterable[str]) -> tuple[tuple[str, TensorType], ...]:

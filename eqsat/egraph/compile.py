@@ -44,7 +44,7 @@ from eqsat.schema.types import OpKey
 
 _GATHERED = [[g.op] for g in GATHERINGS]
 _PREFIXES = {"type": "t", "value": "c", "numbers": "n", "element": "q", "free_term": "s", "free_factor": "p"}
-_FUNCTIONS = {
+FUNCTIONS = {
     "type": "type",
     "value": "cval",
     "numbers": "nums",
@@ -70,7 +70,7 @@ class Column:
         """The egglog fact that binds the column; None if the pattern binds it."""
         if self.kind == "attrs":
             return None
-        return f"(= {self.name} ({_FUNCTIONS[self.kind]} {self.variable}))"
+        return f"(= {self.name} ({FUNCTIONS[self.kind]} {self.variable}))"
 
 
 @dataclass
@@ -236,19 +236,26 @@ class Compiler:
     def rule(self, rule: Rule, number: int) -> Iterator[CompiledClause]:
         """All clauses of a rule whose operators occur in the e-graph."""
         for clause in expanded(rule.left):
-            for query in self._queries(clause):
-                constants = _constants(rule, query)
-                layout = LayoutBuilder(query, clause.absent, clause.operators, rule.place, constants).layout(rule.right)
-                built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
-                yield self._clause(rule, number, "", clause, query, layout, built)
+            yield from self.plain(rule, number, "", clause)
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:
         """All clauses of a target's composite whose operators occur in the e-graph."""
-        outputs = len(composite.patterns) if len(composite.patterns) > 1 else 0
         for clause in expanded(composite.patterns):
-            for query in self._queries(clause):
-                built = Constructor(OpKey(target, composite.name), len(query.leaves), outputs, composite=True)
-                yield self._clause(composite, number, target, clause, query, None, (built,))
+            yield from self.plain(composite, number, target, clause)
+
+    def plain(self, definition: Rule | Composite, number: int, target: str, clause: Clause) -> Iterator[CompiledClause]:
+        """The clauses of one plain pattern of a rule, or of a composite of a target."""
+        for query in self._queries(clause):
+            if isinstance(definition, Rule):
+                constants = _constants(definition, query)
+                builder = LayoutBuilder(query, clause.absent, clause.operators, definition.place, constants)
+                layout = builder.layout(definition.right)
+                built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
+                yield self._clause(definition, number, target, clause, query, layout, built)
+            else:
+                outputs = len(definition.patterns) if len(definition.patterns) > 1 else 0
+                made = Constructor(OpKey(target, definition.name), len(query.leaves), outputs, composite=True)
+                yield self._clause(definition, number, target, clause, query, None, (made,))
 
     def _queries(self, clause: Clause) -> Iterator[Query]:
         for query in QueryBuilder(self.constructors, clause.absent).queries(clause.roots):

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eqsat.egraph.judge import Judge
 from eqsat.egraph.limits import RuleStatistics
+from eqsat.explain.near_misses import NearMisses
 from eqsat.explain.origin import Origin
 from eqsat.extract.cost import readers
 from eqsat.extract.from_egraph import Formulation
@@ -21,7 +23,6 @@ from eqsat.report import summary as report
 from eqsat.report.compare import compare
 from eqsat.report.growth import growth
 from eqsat.report.memory import memory_of_plan
-from eqsat.report.near_misses import NearMisses
 from eqsat.rules.listing import short_place
 from eqsat.schema.free_sizes import typical
 from eqsat.stages.assemble import Program
@@ -191,7 +192,7 @@ def _copy_costs(formulation: Formulation, solution: Solution, pieces: Sequence[R
 def _host_rows(assembled: Assembled, priced: Priced) -> tuple[report.HostRow, ...]:
     names = value_names(assembled.plan).of
     pricing = priced.pricing
-    near_misses = NearMisses(priced.saturated.saturation, pricing.snapshot, pricing.facts)
+    near_misses = NearMisses(Judge(priced.saturated.saturation, pricing.snapshot, pricing.facts))
     rows = []
     for node, enode in zip(assembled.plan.nodes, assembled.enodes, strict=True):
         if node.target != 0 or node.op in ANNOTATIONS:

@@ -7,12 +7,8 @@ from collections.abc import Mapping, Sequence
 from eqsat.rules import ast
 from eqsat.rules.evaluation import holds
 from eqsat.rules.expand import operators
-from eqsat.rules.print_term import flat
+from eqsat.rules.wording import condition_in_words
 from eqsat.schema.types import OpKey
-from eqsat.targets.wording import findings
-
-_LONGEST = 80
-"""Characters of a condition that are worth showing where a ``because`` explains it."""
 
 
 def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env: Mapping[str, object]) -> str:
@@ -34,25 +30,3 @@ def refusal(target: ast.Target, op: OpKey, entries: Sequence[ast.Supports], env:
     if composites:
         return f"{target.name} runs {op} only within {', '.join(composites)}"
     return f"operator not supported by {target.name}"
-
-
-def condition_in_words(failed: ast.Condition, env: Mapping[str, object]) -> str:
-    """The part of a condition that fails: requirement, the file's explanation, what was found."""
-    part = _failing(failed, env)
-    requirement = flat(part)
-    found = findings(part, env)
-    here = f": {found}" if found else ""
-    if failed.because is None:
-        return f"{requirement}{here}"
-    if len(requirement) > _LONGEST:
-        return f"{failed.because}{here}"
-    return f"{requirement} ({failed.because}){here}"
-
-
-def _failing(condition: ast.Condition, env: Mapping[str, object]) -> ast.Expr:
-    """Of ``a and b`` the side that fails."""
-    expr = condition.expr
-    while isinstance(expr, ast.Binary) and expr.op == "and":
-        left = ast.Condition(expr.left, None, condition.place)
-        expr = expr.right if holds((left,), env) is None else expr.left
-    return expr

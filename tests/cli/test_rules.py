@@ -9,6 +9,7 @@ import pytest
 from egglog.bindings import EGraph
 
 import eqsat
+from eqsat import op
 from eqsat.cli import main
 from eqsat.egraph.show import egg_text
 from eqsat.rules.listing import list_rules, short_place
@@ -65,6 +66,7 @@ def test_list_on_a_model(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert list(rows) == ["twice", "both", "both.reverse", "wide"]
     assert (rows["twice"]["matches"], rows["twice"]["applied"], rows["twice"]["new_enodes"]) == (1, 1, 1)
     assert rows["both"]["applied"] == 1
+    assert all(row.pop("seconds") >= 0 for row in rows.values())
     assert rows["wide"] == {
         "matches": 0,
         "applied": 0,
@@ -74,6 +76,51 @@ def test_list_on_a_model(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     }
     assert main(["rules", "list", str(mine), "--on", str(tmp_path / "m.onnx")]) == 0
     assert "new e-nodes" in capsys.readouterr().out
+
+
+def test_the_gain_of_each_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rule whose results another one reaches as well gains nothing."""
+    x, model, rules = eqsat.input("x", (256, 256)), tmp_path / "m.onnx", tmp_path / "r.rules"
+    eqsat.save(eqsat.graph(op.Neg(op.Neg(op.Relu(op.Relu(op.Relu(x)))))), model)
+    texts = {
+        "twice": "Relu(Relu(x))  =>  Relu(x)",
+        "thrice": "Relu(Relu(Relu(x)))  =>  Relu(x)",
+        "back": "Neg(Neg(x))  =>  x",
+        "idle": "Sigmoid(Sigmoid(x))  =>  Sigmoid(Sigmoid(Identity(x)))",
+    }
+
+    def written(*names: str) -> str:
+        return "\n".join(f"rule {name} : exact\n    {texts[name]}\n" for name in names)
+
+    rules.write_text(written(*texts), "utf-8")
+    assert main(["rules", "list", str(rules), "--on", str(model), "--gain", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == ["back", "twice", "thrice", "idle"]
+    assert [row["gain"] > 0 for row in rows] == [True, False, False, False]
+
+    def cost(*names: str) -> float:
+        return eqsat.optimize(model, rules=read_text(written(*names)).rules, default_rules=False).cost
+
+    assert rows[0]["gain"] == pytest.approx(cost("twice", "thrice") - cost(*texts))
+    assert main(["rules", "list", str(rules), "--on", str(model), "--gain"]) == 0
+    assert "%)" in capsys.readouterr().out
+    assert main(["rules", "list", str(rules), "--gain"]) == 2
+    assert "--gain and --target need a model" in capsys.readouterr().err
+
+
+def test_the_gain_on_a_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, rules, target = tmp_path / "m.onnx", tmp_path / "r.rules", tmp_path / "npu.target"
+    target.write_text(
+        "target npu\n    peak float32 = 1e15\n    bandwidth = 1e15, launch = 1e-12, dispatch = 1e-12\n"
+        "    link bandwidth = 1e15, latency = 1e-12\n\n    supports Clip\n"
+    )
+    eqsat.save(eqsat.graph(op.Relu(eqsat.input("x", (256, 256)))), model)
+    rules.write_text("rule clip : exact\n    Relu(x)  =>  Clip(x, 0)\n", "utf-8")
+    gains = []
+    for options in ([], ["-t", str(target)]):
+        assert main(["rules", "list", str(rules), "--on", str(model), "--gain", "--json", *options]) == 0
+        gains.append(json.loads(capsys.readouterr().out)[0]["gain"])
+    assert gains[0] == 0 and gains[1] > 0
 
 
 def test_show_gives_the_text_with_its_comments(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,57 @@
+"""``eqsat targets why``: why does an operator of a model not run on an accelerator?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eqsat.cli.console import echo, echo_json
+from eqsat.cli.options import MODEL
+from eqsat.cli.progress import showing_progress
+from eqsat.cli.search_options import question_options
+
+
+@click.command(short_help="Show why operators of a model do not run on a target.")
+@click.argument("targets", metavar="TARGET")
+@click.argument("model", type=MODEL)
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option(
+    "--places",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Without NODE, how many of the dearest operators of the host.",
+)
+@question_options
+def why(
+    targets: str,
+    model: Path,
+    nodes: tuple[str, ...],
+    rule_files: tuple[Path, ...],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Show for each NODE of MODEL the cheapest equal program in which TARGET runs it, and what it costs more.
+
+    If there is no such program, the condition that fails is shown, or the composite that is nearest to a match.
+
+    \b
+    eqsat targets why dnnl model.onnx
+    eqsat targets why dnnl model.onnx conv1 --json
+    """
+    from eqsat.reasons import explain_placement
+    from eqsat.report.as_json import plain
+
+    with showing_progress(quiet or as_json) as progress:
+        found = explain_placement(model, targets, nodes, rules=rule_files, progress=progress, **options)
+    if as_json:
+        echo_json([plain(placement) for placement in found])
+        return
+    for placement in found:
+        echo(str(placement))
+    if not found:
+        echo("no operator runs on the host")
