@@ -229,7 +229,7 @@ class Result:
 
     @checks_arguments
     def report(self, path: str | Path) -> None:
-        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name."""
+        """Writes the report: ``.html``, ``.json``, ``.txt``, or both graphs as a picture, ``.svg``, by the name."""
         write(self.summary, Path(path))
 
     def __repr__(self) -> str:
