@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eqsat.cli.console import echo, terminal
+from eqsat.cli.console import echo, page_width, terminal
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
@@ -23,4 +23,4 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
         if screen.is_terminal:
             screen.print(render(summary, details=verbose), crop=False)
         else:
-            echo(as_text(summary, details=verbose), nl=False)
+            echo(as_text(summary, details=verbose, width=page_width()), nl=False)
