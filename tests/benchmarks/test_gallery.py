@@ -49,3 +49,15 @@ def test_the_page_is_complete() -> None:
     assert [(DOCS / path).stem for path in pictures] == list(NETWORKS)
     for path in pictures:
         ElementTree.parse(DOCS / path)
+
+
+def test_the_readme_has_the_same_numbers() -> None:
+    def rows(text: str) -> dict[str, set[str]]:
+        cells = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "
+        ]
+        return {first: set(more) for first, *more in cells if first in NETWORKS.values()}
+
+    page, readme = (rows(path.read_text("utf-8")) for path in (DOCS / "gallery.md", DOCS.parent / "README.md"))
+    assert len(readme) >= 5
+    assert all(cells <= page[title] for title, cells in readme.items())
