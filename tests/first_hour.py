@@ -64,9 +64,13 @@ def main() -> None:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        python = install(build(folder), folder, short)
+        wheel = build(folder)
+        python = install(wheel, folder, short)
         run(python, "-c", FILES, cwd=new(folder / "mine"))
         follow_readme(python, folder / "mine", prove=short)
+        if not short:
+            # The page on rules proves some.
+            run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}[prove]")
         for page in PAGES[:1] if short else PAGES:
             follow_page(python, ROOT / page, new(folder / Path(page).stem))
     step(f"the first hour passes, in {(time.monotonic() - begin) / 60:.1f} minutes")
