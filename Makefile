@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test report-test clean
+.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -93,6 +93,9 @@ zoo: $(STAMP)  ## exported models with free sizes, their errors beside ONNX Runt
 
 wheel-test: $(STAMP)  ## build the wheel, install it elsewhere, use it from there
 	$(BIN)/python -m tests.wheel $(WHEEL_TEST)
+
+first-hour: $(STAMP)  ## the README and the tutorials in a clean environment; `make first-hour FIRST_HOUR=--short` in two minutes
+	$(BIN)/python -m tests.first_hour $(FIRST_HOUR)
 
 report-test: $(STAMP)  ## the HTML report in Chromium: no errors, pointer, keyboard, search; needs `apt-get install chromium`
 	EQSAT_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/report/test_browser.py

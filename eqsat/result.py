@@ -231,7 +231,7 @@ class Result:
 
     @checks_arguments
     def report(self, path: str | Path, *, profile: Profile | None = None) -> None:
-        """Writes the report: ``.html``, ``.json`` or ``.txt`` by the name.
+        """Writes the report: ``.html``, ``.json``, ``.txt``, or both graphs as a picture, ``.svg``, by the name.
 
         Args:
             path: The file.

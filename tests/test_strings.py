@@ -122,7 +122,7 @@ def test_every_stage(name: str, tmp_path: Path) -> None:
         result.save(saved)
         _assert_equal(_run(saved.read_bytes(), feeds), wanted)
         assert eqsat.compare(model, saved).agrees
-        for suffix in ("html", "json", "txt"):
+        for suffix in ("html", "json", "svg", "txt"):
             result.report(tmp_path / f"{objective}.{suffix}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -74,6 +75,10 @@ def check_content(wheel: Path) -> None:
     strangers = [n for n in names if n.split("/")[0] != "eqsat" and ".dist-info/" not in n]
     assert not strangers, f"the wheel contains {strangers}"
     assert any(n.endswith("licenses/LICENSE") for n in names), "the wheel lacks the licence"
+    description = zipfile.ZipFile(wheel).read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
+    assert "# eqsat" in description, "the wheel lacks the README"
+    relative = re.findall(r"(?:\]\(|src=\")(?![a-z]+:|#)[^)\"]*", description)
+    assert not relative, f"on a package index these lead nowhere: {relative}"
 
 
 def install(wheel: Path, folder: Path, short: bool) -> Path:

@@ -6,6 +6,7 @@ Names of models, files and rules are part of most lines. Whatever they contain, 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ from eqsat.text import json_text, shown_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+PIPE = 120
+"""Characters in a line where there is no terminal."""
 
 
 def echo(
@@ -31,7 +36,8 @@ def echo(
         nl: Whether the line ends.
     """
     styled = click.style(shown_lines(head), fg=colour, bold=bold or None) if head else ""
-    click.echo(styled + shown_lines(text), err=err, nl=nl)
+    # rich knows https://no-color.org by itself, click does not.
+    click.echo(styled + shown_lines(text), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def echo_json(value: Any) -> None:
@@ -46,6 +52,13 @@ def terminal(*, err: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=err)
+
+
+def page_width(in_pipe: int = PIPE) -> int:
+    """Characters in a line: of the terminal, or as COLUMNS says, or ``in_pipe``."""
+    screen = terminal()
+    given = os.environ.get("COLUMNS", "")
+    return screen.width if screen.is_terminal or (given.isdigit() and int(given) > 0) else in_pipe
 
 
 def never_fail() -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, page_width
 from eqsat.cli.options import debug_option, json_option
 
 NEEDED = ("egglog", "numpy", "onnx", "onnx-ir", "networkx")
@@ -40,6 +40,9 @@ def doctor(as_json: bool) -> None:
 
     Nothing here is required but the packages; without a compiler, models run with numpy.
     """
+    from eqsat.cli.tables import UNBOUNDED
+    from eqsat.report.fitting import hanging
+
     findings = list(examine())
     if as_json:
         echo_json([asdict(finding) for finding in findings])
@@ -47,7 +50,9 @@ def doctor(as_json: bool) -> None:
     width = max(len(finding.topic) for finding in findings)
     for finding in findings:
         colour = None if finding.found else "yellow"
-        echo(finding.found or f"missing: {finding.missing}", head=f"{finding.topic:<{width}}  ", colour=colour)
+        head = f"{finding.topic:<{width}}  "
+        line = hanging(head + (finding.found or f"missing: {finding.missing}"), len(head), page_width(UNBOUNDED))
+        echo(line.removeprefix(head), head=head, colour=colour)
 
 
 def examine() -> Iterator[Finding]:

@@ -236,7 +236,7 @@ def report_options(details: str) -> Callable[[_Command], _Command]:
         click.option(
             "--report",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Where to write the report; the name ends in .html, .json or .txt.",
+            help="Where to write the report; the name ends in .html, .json, .txt, or .svg (both graphs).",
         ),
         json_option("the report"),
         click.option("-v", "--verbose", is_flag=True, help=f"Print {details} as well."),

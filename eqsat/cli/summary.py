@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.console import echo, terminal
+from eqsat.cli.console import echo, page_width, terminal
 
 if TYPE_CHECKING:
     from eqsat.report.summary import Summary
@@ -28,7 +28,7 @@ def print_summary(summary: Summary, *, as_json: bool, verbose: bool, quiet: bool
         if screen.is_terminal:
             screen.print(render(summary, details=verbose), crop=False)
         else:
-            echo(as_text(summary, details=verbose), nl=False)
+            echo(as_text(summary, details=verbose, width=page_width()), nl=False)
 
 
 def with_command(summary: Summary) -> Summary:

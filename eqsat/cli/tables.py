@@ -1,26 +1,24 @@
-"""Plain tables: the last column folds on a terminal, and nothing is cut or padded in a pipe."""
+"""Plain tables, as wide as the terminal or as COLUMNS says; in a pipe without it, each row is one line."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
 
-from eqsat.cli.console import echo, terminal
+from eqsat.cli.console import PIPE, echo, page_width, terminal
 from eqsat.text import name_of
+
+UNBOUNDED = 10_000
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under headings; ``>`` in front of a heading aligns its column to the right."""
-    from rich import box
+    """Print rows under headings; ``>`` in front of a heading aligns its column to the right, the last one folds."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for i, heading in enumerate(headings):
-        last = i == len(headings) - 1
-        justify = "right" if heading.startswith(">") else "left"
-        table.add_column(heading.removeprefix(">"), justify=justify, no_wrap=not last, overflow="fold")
+    from eqsat.report.fitting import FittingTable
+
+    table = FittingTable(*headings, rigid=len(headings) - 1, edge=False)
     for row in rows:
         table.add_row(*(Text(name_of(cell)) for cell in row))
     screen = terminal()
@@ -28,5 +26,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         screen.print(table)
         return
     text = io.StringIO()
-    Console(file=text, width=1000).print(table)
-    echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()))
+    Console(file=text, width=page_width(UNBOUNDED)).print(table)
+    lines = (line.rstrip() for line in text.getvalue().rstrip().splitlines())
+    # The rule below the headings is as long as the longest cell.
+    echo("\n".join(line[:PIPE] if set(line) == {"─"} else line for line in lines))

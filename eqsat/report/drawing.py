@@ -55,7 +55,7 @@ def _graph(graph: Graph, targets: tuple[str, ...]) -> dict[str, Any]:
         "height": round(placed.height),
         "nodes": [
             _node(node, number, size, centre)
-            for node, size, centre in zip(graph.nodes, _sizes(graph), placed.centres, strict=True)
+            for node, size, centre in zip(graph.nodes, sizes_of(graph), placed.centres, strict=True)
         ],
         "edges": [
             [a, b, *(round(v) for point in placed.routes.get((a, b), ()) for v in point)] for a, b in graph.edges
@@ -101,13 +101,14 @@ def _term(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _sizes(graph: Graph) -> list[Point]:
+def sizes_of(graph: Graph) -> list[Point]:
+    """Width and height of each node."""
     return [NODE if n.kind in ("operator", "composite") else LEAF for n in graph.nodes]
 
 
 def place(graph: Graph) -> tuple[Placed, list[tuple[float, float, float, float]]]:
     """The layout of a graph, and the box of each region: left, top, width and height."""
-    sizes = _sizes(graph)
+    sizes = sizes_of(graph)
     if not graph.regions:
         return layered(sizes, graph.edges), []
     region_of = {i: r for r, region in enumerate(graph.regions) for i in region.nodes}

@@ -9,13 +9,13 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import units
 from eqsat.report.breakdown import NAMES, breakdown
+from eqsat.report.fitting import FittingTable, Line
 from eqsat.report.gap import explain_gap
 from eqsat.report.memory import MemoryMap
 from eqsat.report.quantized import Quantization
@@ -31,7 +31,7 @@ _Row = TypeVar("_Row")
 def before_after(summary: Summary) -> Table:
     """Cost and counts, one row each, with the input model in one column and the result in the other."""
     before, after = summary.before, summary.after
-    table = _table("", ">before", ">after", "")
+    table = FittingTable("", ">before", ">after", "")
     table.add_row("cost", units.seconds(before.cost), units.seconds(after.cost), units.factor(summary.speedup))
     for label, field in (
         ("operators", "operators"),
@@ -46,7 +46,7 @@ def before_after(summary: Summary) -> Table:
 def regions(summary: Summary, limit: int | None = None) -> Table:
     """The pieces of the program in execution order, at most ``limit`` of them."""
     inside = ["in"] if any(row.body for row in summary.regions) else []
-    table = _table("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost", *inside)
+    table = FittingTable("region", "target", ">kernels", ">operators", ">inputs", ">outputs", ">cost", *inside)
     rows, left = _cut(summary.regions, limit)
     for row in rows:
         counts = (row.kernels, row.operators, len(row.inputs), len(row.outputs))
@@ -60,7 +60,7 @@ def regions(summary: Summary, limit: int | None = None) -> Table:
 
 def host_operators(summary: Summary, limit: int | None = None) -> Table:
     """What stays on the host: operators of one kind and one set of reasons share a row; at most ``limit`` rows."""
-    table = _table("on the host", ">count", ">cost", "which", "why")
+    table = FittingTable("on the host", ">count", ">cost", "which", "why")
     groups, left = _cut(group_host_operators(summary.host_operators), limit)
     for group in groups:
         names = ", ".join(group.names[:_NAMES_SHOWN])
@@ -83,7 +83,9 @@ def host_operators(summary: Summary, limit: int | None = None) -> Table:
 def cost_parts(summary: Summary) -> Table:
     """What the cost of the result is made of, the dearest first."""
     timed = summary.measured is not None
-    table = _table("cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by")
+    table = FittingTable(
+        "cost of", "target", ">count", ">cost", ">share", *([">measured"] if timed else []), "limited by"
+    )
     for part in breakdown(summary):
         limits = ", ".join(f"{limit} {n:,}" if len(part.limits) > 1 else limit for limit, n in part.limits)
         table.add_row(
@@ -100,7 +102,7 @@ def cost_parts(summary: Summary) -> Table:
 
 def kernels(summary: Summary) -> Table:
     """Every launch of the program in execution order."""
-    table = _table("tensor", "kernel", "region", ">operators", ">cost", "limit", "made by")
+    table = FittingTable("tensor", "kernel", "region", ">operators", ">cost", "limit", "made by")
     for row in summary.kernels:
         made_by = f"{row.rule} ({row.place})" if row.place else row.rule
         table.add_row(
@@ -117,7 +119,7 @@ def kernels(summary: Summary) -> Table:
 
 def rules(summary: Summary) -> Table:
     """What each rule that matched did."""
-    table = _table("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
+    table = FittingTable("rule", ">matches", ">applied", ">chosen", ">time", "place", "")
     for row in summary.rules:
         if not row.matches and not row.held_back:
             continue
@@ -147,7 +149,7 @@ def rules(summary: Summary) -> Table:
 
 def errors(quantization: Quantization) -> Table:
     """How far each float output is from the original's."""
-    table = _table("output", ">required", ">predicted", ">measured")
+    table = FittingTable("output", ">required", ">predicted", ">measured")
     for row in quantization.outputs:
         required = "" if row.required is None else units.decibel(row.required)
         table.add_row(_raw(row.name), required, units.decibel(row.predicted), units.decibel(row.actual))
@@ -159,7 +161,7 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
     groups: dict[tuple[str, str], list[str]] = {}
     for row in quantization.floats:
         groups.setdefault((row.op, row.reason), []).append(row.name)
-    table = _table("in floats", ">count", "which", "why")
+    table = FittingTable("in floats", ">count", "which", "why")
     shown_groups, left = _cut(list(groups.items()), limit)
     for (op, reason), names in shown_groups:
         which = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
@@ -171,7 +173,7 @@ def floats(quantization: Quantization, limit: int | None = None) -> Table:
 
 def swept(quantization: Quantization) -> Table:
     """Programs from the cheapest to the most accurate."""
-    table = _table(">required", ">predicted", ">cost", ">tensors rounded", "")
+    table = FittingTable(">required", ">predicted", ">cost", ">tensors rounded", "")
     for point in quantization.sweep:
         required = "" if point.required is None else units.decibel(point.required)
         proven = "" if point.proven else "not proven to be the cheapest"
@@ -181,7 +183,7 @@ def swept(quantization: Quantization) -> Table:
 
 def layers(quantization: Quantization) -> Table:
     """What each operator costs in floats and in the result, and the effect of rounding it alone."""
-    table = _table("layer", "operator", ">rounded", ">by itself", ">in floats", ">in the result")
+    table = FittingTable("layer", "operator", ">rounded", ">by itself", ">in floats", ">in the result")
     for row in quantization.layers:
         table.add_row(
             _raw(row.name),
@@ -196,7 +198,7 @@ def layers(quantization: Quantization) -> Table:
 
 def quantized(quantization: Quantization) -> Table:
     """Every tensor that has integers, and the effect of rounding it alone on the worst output."""
-    table = _table("tensor", "kind", "integers", "rounded", ">by itself")
+    table = FittingTable("tensor", "kind", "integers", "rounded", ">by itself")
     for row in quantization.tensors:
         used = "yes" if row.rounded else "no"
         table.add_row(_raw(row.name), row.kind, row.dtype, used, units.decibel(row.noise))
@@ -336,8 +338,7 @@ def _parts(summary: Summary, details: bool) -> Iterator[RenderableType]:
         yield rules(summary)
     for line in closing_lines(summary):
         failed = "FAILED" in line
-        # A line stays one: in a pipe it is read by programs, and a terminal folds it by itself.
-        yield Text(shown(line), style="bold red" if failed else "", no_wrap=True, overflow="ignore")
+        yield Line(shown(line), style="bold red" if failed else "")
 
 
 def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
@@ -345,20 +346,6 @@ def _cut(rows: Sequence[_Row], limit: int | None) -> tuple[Sequence[_Row], int]:
     if limit is None or len(rows) <= limit + 1:
         return rows, 0
     return rows[:limit], len(rows) - limit
-
-
-def _table(*columns: str) -> Table:
-    """A table without vertical lines; ``>`` in front of a heading aligns its column to the right."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=True, pad_edge=False, header_style="bold")
-    for column in columns:
-        right = column.startswith(">")
-        table.add_column(
-            column.removeprefix(">"),
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
-        )
-    return table
 
 
 def _raw(text: str) -> Text:

@@ -8,7 +8,7 @@ from eqsat.errors import EqsatError
 from eqsat.files import replacing
 from eqsat.report.summary import Summary
 
-SUFFIXES = (".html", ".htm", ".json", ".txt")
+SUFFIXES = (".html", ".htm", ".json", ".svg", ".txt")
 
 
 def check_suffix(path: Path) -> None:
@@ -19,7 +19,7 @@ def check_suffix(path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise EqsatError(
-            "the name of a report ends in .html, .json or .txt",
+            "the name of a report ends in .html, .json, .svg or .txt",
             place=str(path),
             actual=repr(path.suffix) if path.suffix else "no suffix",
         )
@@ -37,6 +37,10 @@ def write(summary: Summary, path: Path) -> None:
             from eqsat.report.as_json import to_json
 
             text = to_json(summary)
+        case ".svg":
+            from eqsat.report.svg import to_svg
+
+            text = to_svg(summary)
         case ".txt":
             from eqsat.report.table import as_text
 

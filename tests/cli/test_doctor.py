@@ -20,6 +20,7 @@ def findings(capsys: Capture) -> dict[str, dict[str, str]]:
 
 def test_what_is_there(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("COLUMNS", raising=False)
     found = findings(capsys)
     assert {"eqsat", "Python", "egglog", "numpy", "C compiler", "cache", "memory limit"} <= set(found)
     assert ": " in found["C compiler"]["found"] and not found["C compiler"]["missing"]
@@ -28,6 +29,11 @@ def test_what_is_there(capsys: Capture, tmp_path: Path, monkeypatch: pytest.Monk
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(found)
     assert all(line.startswith(topic) for line, topic in zip(lines, found, strict=True))
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(["doctor"]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert len([line for line in narrow if not line.startswith(" ")]) == len(lines) < len(narrow)
+    assert all(len(line) <= 50 for line in narrow if len(line.split()) > 1 and str(tmp_path) not in line)
 
 
 @pytest.mark.parametrize("compiler", ["no-such-command", "false"])

@@ -39,7 +39,8 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def test_list(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["rules", "list", str(mine)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[2:]] == [
@@ -186,11 +187,18 @@ def test_short_places() -> None:
 # ---- targets --------------------------------------------------------------------------------------
 
 
-def test_targets_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_targets_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["targets", "list"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines[2:]]
     assert {"cpu", "dnnl", "ccompiler"} <= set(names)
     assert names == sorted(names)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(["targets", "list"]) == 0
+    narrow = capsys.readouterr().out.splitlines()
+    assert max(map(len, narrow)) <= 50
+    assert [line.split()[1] for line in narrow if line.startswith("target ")] == names
 
 
 def test_targets_show(capsys: pytest.CaptureFixture[str]) -> None:

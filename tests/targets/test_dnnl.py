@@ -97,7 +97,7 @@ def test_resize_agrees_where_it_is_accepted(mode: str) -> None:
         x = draw(*shape)
         wanted = np.array((*shape[:2], *spatial))
         operand = [None, wanted] if how == "sizes" else [(wanted / shape).astype(np.float32)]
-        for coordinates, rounding in itertools.product(COORDINATES, ROUNDINGS if mode == "nearest" else ROUNDINGS[:1]):
+        for coordinates, rounding in itertools.product(COORDINATES, ROUNDINGS):
             settings = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
             inputs = [x, None, *operand]
             expected = onnx_result("Resize", inputs, **settings)
@@ -107,7 +107,8 @@ def test_resize_agrees_where_it_is_accepted(mode: str) -> None:
             else:
                 accepted += 1
                 assert same, (shape, spatial, how, settings)
-    assert accepted >= 4
+    # How to round is of no meaning to linear resampling, and PyTorch writes `floor`.
+    assert accepted >= (4 * len(ROUNDINGS) if mode == "linear" else 4)
     assert differing > 0
 
 
