@@ -55,7 +55,7 @@ def rows_of(path: Path, python: str, time_limit: float) -> list[Row]:
             given = onnx.load(paths.pop(ORIGINAL))
         except Exception as error:  # whatever an optimizer raises is a finding
             return [{"model": name_of(path), "problem": " ".join(str(error).split())[:200]}]
-        rows = [{"model": name_of(path), "optimizer": name} for name in paths]
+        rows: list[Row] = [{"model": name_of(path), "optimizer": name} for name in paths]
         for row, other in zip(rows, paths.values(), strict=True):
             row |= compared(given, other, time_limit)
     rows[0]["skipped"] = skipped
