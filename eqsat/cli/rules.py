@@ -34,12 +34,15 @@ def rules() -> None:
 @json_option()
 @debug_option
 def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool) -> None:
-    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about.
+    """List the rules of FILES, or the shipped ones: name, numerics class, proof, place, what they are about.
+
+    The proof is the verdict of ``eqsat rules prove`` on a shipped rule, which was stored; other rules have none.
 
     With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
     held, how many e-nodes are its own, and how many kernels of the result it made.
     """
     from eqsat.rules.listing import short_place
+    from eqsat.rules.verdicts import stored_verdict
 
     if sets:
         _list_sets(files, as_json)
@@ -52,7 +55,13 @@ def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool
         return
     if as_json:
         rows = [
-            {"name": r.name, "numerics": str(r.numerics), "place": short_place(r.place), "doc": r.doc}
+            {
+                "name": r.name,
+                "numerics": str(r.numerics),
+                "proof": stored_verdict(entry.rules),
+                "place": short_place(r.place),
+                "doc": r.doc,
+            }
             for entry in listed
             for r in entry.rules[:1]
         ]
@@ -61,9 +70,15 @@ def list_(files: tuple[Path, ...], sets: bool, model: Path | None, as_json: bool
     from eqsat.cli.tables import print_table
 
     print_table(
-        ("rule", "numerics", "place", "remark"),
+        ("rule", "numerics", "proof", "place", "remark"),
         [
-            (entry.name, str(entry.rules[0].numerics), short_place(entry.rules[0].place), _remark(entry))
+            (
+                entry.name,
+                str(entry.rules[0].numerics),
+                stored_verdict(entry.rules) or "-",
+                short_place(entry.rules[0].place),
+                _remark(entry),
+            )
             for entry in listed
         ],
     )
