@@ -67,9 +67,9 @@ def main() -> None:
     """Proves, writes after each rule, and prints how many have which verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--renew", action="store_true", help="prove all rules again")
-    verdicts = shipped()
+    verdicts: Verdicts = shipped()
     if parser.parse_args().renew:
-        verdicts = [(rule, None) for rule, _ in verdicts]
+        verdicts[:] = [(rule, None) for rule, _ in verdicts]
     for k, (rule, verdict) in enumerate(verdicts):
         if verdict is None:
             verdicts[k] = (rule, prove(rule).trust)
