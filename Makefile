@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test clean
+.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -60,6 +60,10 @@ c-conformance: $(STAMP)  ## generated C against the node cases of onnx.backend.t
 
 check-rules: $(STAMP)  ## what `make slow` has in short: rules on many more instances, more random graphs, more networks
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m heavy
+
+# Stopped and started again it goes on where it was. After a change of the prover: VERDICTS=--renew, which takes long.
+verdicts: $(STAMP)  ## prove the shipped rules whose verdict is not stored, and write verdicts and their table
+	$(BIN)/python -m tests.proofs.verdicts $(VERDICTS)
 
 # About half an hour on two idle cores. Stopped and started again it goes on where it was, unless a source has changed.
 check-c: $(STAMP)  ## all node cases and 200 random graphs of each kind as C under ASan and UBSan; tests of C with -O3

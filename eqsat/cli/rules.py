@@ -40,7 +40,9 @@ def rules() -> None:
 def list_(
     files: tuple[Path, ...], sets: bool, model: Path | None, gain: bool, targets: tuple[str, ...], as_json: bool
 ) -> None:
-    """List the rules of FILES, or the shipped ones: name, numerics class, place, what they are about.
+    """List the rules of FILES, or the shipped ones: name, numerics class, proof, place, what they are about.
+
+    The proof is the verdict of ``eqsat rules prove`` on a shipped rule, which was stored; other rules have none.
 
     With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
     held, how many e-nodes are its own, how many kernels of the result it made, and the time it took. With --gain, the
@@ -49,6 +51,7 @@ def list_(
     if model is None and (gain or targets):
         raise click.UsageError("--gain and --target need a model: give it with --on")
     from eqsat.rules.listing import short_place
+    from eqsat.rules.verdicts import stored_verdict
 
     if sets:
         _list_sets(files, as_json)
@@ -61,7 +64,13 @@ def list_(
         return
     if as_json:
         rows = [
-            {"name": r.name, "numerics": str(r.numerics), "place": short_place(r.place), "doc": r.doc}
+            {
+                "name": r.name,
+                "numerics": str(r.numerics),
+                "proof": stored_verdict(entry.rules),
+                "place": short_place(r.place),
+                "doc": r.doc,
+            }
             for entry in listed
             for r in entry.rules[:1]
         ]
@@ -70,9 +79,15 @@ def list_(
     from eqsat.cli.tables import print_table
 
     print_table(
-        ("rule", "numerics", "place", "remark"),
+        ("rule", "numerics", "proof", "place", "remark"),
         [
-            (entry.name, str(entry.rules[0].numerics), short_place(entry.rules[0].place), _remark(entry))
+            (
+                entry.name,
+                str(entry.rules[0].numerics),
+                stored_verdict(entry.rules) or "-",
+                short_place(entry.rules[0].place),
+                _remark(entry),
+            )
             for entry in listed
         ],
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eqsat.check.checked import verdict_of, why_undecided
 from eqsat.check.outcome import Outcome
@@ -15,12 +15,11 @@ from eqsat.check.rule import check_rule
 from eqsat.errors import EqsatError, RuleError, reason
 from eqsat.proofs.prover import Attempted, Within, prove_bounded, prove_every_rank
 from eqsat.rules import kept
-from eqsat.rules.ast import Rule, RuleFile
+from eqsat.rules.ast import Rule
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
 from eqsat.rules.reader import read_files
-from eqsat.rules.stored import to_text
-from eqsat.rules.tree import Span, without_places
+from eqsat.rules.verdicts import Trust, content_of
 from eqsat.schema.opset import did_you_mean
 
 INSTANCES = 24
@@ -29,9 +28,8 @@ ATTEMPTS = 1_500
 """To draw them."""
 MOST_KEPT = 4_096
 """Verdicts in the cache."""
-_ROOMS = ("prove", "check", "egraph", "execute")
+_ROOMS = ("proofs", "check", "egraph", "execute")
 
-Trust = Literal["proven", "bounded", "decided", "executed", "refuted", "undecided"]
 WORDS: dict[Trust, str] = {
     "proven": "proven for all ranks and sizes",
     "bounded": "proven for all values at bounded ranks and sizes",
@@ -216,11 +214,7 @@ def _key(rule: Rule) -> str | None:
     """The name in the cache; None for rules about operators that are functions of this process."""
     import z3
 
-    nowhere = Span(1, 1)
-    plain: Rule = replace(
-        without_places(rule), span=nowhere, doc="", where=tuple(replace(c, span=nowhere) for c in rule.where)
-    )
-    text = to_text([RuleFile("", (without_places(plain),))])
+    text = content_of(rule)
     given = (INSTANCES, ATTEMPTS, *z3.get_version())
     return None if text is None else kept.key_of([("rule", text)], given, rooms=_ROOMS)
 

@@ -43,9 +43,9 @@ def test_list(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["rules", "list", str(mine)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[2:]] == [
-        ["twice", "exact", f"{mine}:3"],
-        ["both", "real", f"{mine}:7"],
+    assert [line.split()[:4] for line in lines[2:]] == [
+        ["twice", "exact", "-", f"{mine}:3"],
+        ["both", "real", "-", f"{mine}:7"],
     ]
     assert lines[2].endswith("About doubling.")
 
@@ -56,6 +56,7 @@ def test_list_of_the_shipped_rules(capsys: pytest.CaptureFixture[str]) -> None:
     declared = [r.name for p in shipped_rules() for r in read_file(p).rules]
     assert [row["name"] for row in rows] == [n for n in declared if not n.endswith(".reverse")]
     assert all(row["place"].startswith("rules/") for row in rows)
+    assert {"proven", "bounded", "executed"} <= {row["proof"] for row in rows}
 
 
 def test_list_on_a_model(mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,60 @@
+"""What is known of the proofs of shipped rules, so that listing rules needs neither the solver nor its time.
+
+``rules/verdicts.json`` has the verdict of the prover on each shipped rule, under a hash of what the rule says. A rule
+that is changed has therefore none until ``make verdicts`` is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from eqsat.rules.ast import Rule, RuleFile
+from eqsat.rules.location import rules_dir
+from eqsat.rules.stored import to_text
+from eqsat.rules.tree import Span, without_places
+
+Trust = Literal["proven", "bounded", "decided", "executed", "undecided", "refuted"]
+"""Verdicts of the prover, from the strongest to the weakest."""
+
+
+def verdicts_file() -> Path:
+    return rules_dir() / "verdicts.json"
+
+
+def content_of(rule: Rule) -> str | None:
+    """What a rule says, without comments and places; None for rules about operators that are functions of Python."""
+    nowhere = Span(1, 1)
+    plain: Rule = replace(
+        without_places(rule), span=nowhere, doc="", where=tuple(replace(c, span=nowhere) for c in rule.where)
+    )
+    return to_text([RuleFile("", (without_places(plain),))])
+
+
+def key_of(rule: Rule) -> str | None:
+    """Under which the verdict on a rule is stored."""
+    text = content_of(rule)
+    return None if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def stored_verdict(rules: Iterable[Rule]) -> Trust | None:
+    """The weakest stored verdict on some rules; None if one of them has none."""
+    found = [_stored().get(key_of(rule) or "") for rule in rules]
+    known: list[Trust] = [trust for trust in found if trust is not None]
+    order: tuple[Trust, ...] = get_args(Trust)
+    return max(known, key=lambda trust: order.index(trust)) if known and len(known) == len(found) else None
+
+
+@cache
+def _stored() -> dict[str, Trust]:
+    """By key; empty where the file is missing, since a verdict is information only."""
+    try:
+        entries = json.loads(verdicts_file().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: verdict for key, (_, verdict) in entries.items() if verdict in get_args(Trust)}
