@@ -112,6 +112,10 @@ NonZero x:f[64,1000]
 GridSample x:f[1,16,32,32] grid:f[1,40,40,2]
 Attention q:f[1,8,128,64] k:f[1,8,128,64] v:f[1,8,128,64]
 Attention q:f[1,8,1,64] k:f[1,2,512,64] v:f[1,2,512,64]
+Attention q:f[1,12,197,64] k:f[1,12,197,64] v:f[1,12,197,64]
+Attention q:f[1,77,512] k:f[1,77,512] v:f[1,77,512] is_causal:1 q_num_heads:8 kv_num_heads:8
+Attention q:f[2,4,50,32] k:f[2,4,50,32] v:f[2,4,50,32] mask:f[2,1,50,50]
+Attention q:f[1,32,1,128] k:f[1,8,1000,128] v:f[1,8,1000,128]
 RotaryEmbedding x:f[1,8,128,64] cos:f[1,128,32] sin:f[1,128,32]
 Trilu x:f[128,128]
 DynamicQuantizeLinear x:f[128,768] out=3

@@ -27,7 +27,7 @@ from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import runnable
 from tests.codegen.ways import SANITIZERS
 
-HEAD = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>'
+HEAD = '<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>'
 RANGES = {"b": (1, 8, 1), "s": (1, 64, 16)}
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 FLAGS = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
@@ -68,6 +68,9 @@ CASES = {
     "e = Constant<value_ints=[9223372036854775807]>() i = Constant<value_ints=[1]>() t = Slice(x, a, e, i) y = Neg(t)}",
     "first of an axis": "(float[b,s,8] x) => (float[b,8] y) {i = Constant<value_int=0>() t = Gather<axis=1>(x, i) "
     "y = Tanh(t)}",
+    "attention": "(float[b,4,s,16] x, float[b,2,s,16] z) => (float[b,4,s,16] y) {y = Attention<is_causal=1>(x, z, z)}",
+    "attention with a cache": "(float[b,2,1,16] x, float[b,2,s,16] z) => (float[b,2,1,16] y, float[b,2,t,16] k, "
+    "float[b,2,t,16] v) {y, k, v = Attention(x, x, x, , z, z)}",
     "positions": f"(float[b,s,8] x) => (float[b,s,8] y) <{weights('w', 1, 64, 8)}> {{n = Shape<start=1,end=2>(x) "
     "z = Constant<value_ints=[0]>() i = Constant<value_ints=[1]>() p = Slice(w, z, n, i) y = Add(x, p)}",
     "embedding": f"(int64[b,s] x) => (float[b,s,8] y) <{weights('w', 30, 8)}> {{y = Gather<axis=0>(w, x)}}",
@@ -181,6 +184,8 @@ def test_fast_families_take_free_sizes() -> None:
         "scores": "packed matrix product",
         "mixing": "packed matrix product",
         "softmax": "softmax of rows",
+        "attention": "attention of rows",
+        "attention with a cache": "attention of rows",
         "normalization": "normalization of rows",
         "elementwise": "elementwise vectors",
         "convolution": "direct convolution",
