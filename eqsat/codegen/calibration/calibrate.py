@@ -45,6 +45,7 @@ PROBES: dict[str, Callable[[], ir.Model]] = {
     "matrix products": float_probes.products,
     "small products": float_probes.small_products,
     "recurrent networks": float_probes.recurrent,
+    "decoders": float_probes.decoders,
     "elementwise operators": float_probes.elementwise,
     "small elementwise operators": float_probes.small_elementwise,
     "quantized convolutions": other_probes.quantized,

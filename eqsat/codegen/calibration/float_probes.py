@@ -193,6 +193,27 @@ def recurrent() -> ir.Model:
     return graph(outputs)
 
 
+def decoders() -> ir.Model:
+    """Attention of many queries and of one, and products with weights of 4 and 8 bits: 20 KB to 4 MB."""
+    rng = np.random.default_rng(12)
+    outputs = []
+    for heads, shared, rows, keys, size in (
+        (8, 8, 128, 128, 64), (12, 12, 64, 64, 32), (4, 4, 197, 197, 64), (8, 2, 1, 512, 64), (32, 8, 1, 1000, 128),
+    ):  # fmt: skip
+        name = f"{heads}_{rows}_{size}"
+        q = op.Relu(input(f"q{name}", (1, heads, rows, size)))
+        k, v = (op.Relu(input(f"{x}{name}", (1, shared, keys, size))) for x in "kv")
+        outputs.append(op.ReduceMean(op.Attention(q, k, v), np.array([1, 2, 3]), keepdims=0))
+    for bits, rows, depth, columns in ((4, 1, 256, 160), (4, 1, 2048, 2048), (8, 1, 1024, 4096), (4, 32, 512, 512)):
+        blocks = depth // 32
+        weights = rng.integers(0, 256, (columns, blocks, 4 * bits)).astype(np.uint8)
+        scales = rng.random(columns * blocks).astype(np.float32)
+        x = op.Relu(input(f"x{bits}_{rows}_{depth}", (rows, depth)))
+        y = op("com.microsoft").MatMulNBits(x, weights, scales, K=depth, N=columns, bits=bits, block_size=32)
+        outputs.append(op.ReduceMean(y, np.array([1]), keepdims=0))
+    return graph(outputs)
+
+
 def small_elementwise() -> ir.Model:
     """Chains on vectors that stay in the caches: 4 to 200 KB."""
     return _chains(((64, 4), (64, 14), (256, 7), (256, 14)), (32, 96), 8)

@@ -34,7 +34,7 @@ from eqsat.targets.numbers import Numeral, numerals, rewritten, substituted
 from eqsat.targets.registry import load_host
 from eqsat.targets.validate import validate
 
-SKIPPED = ("Winograd's algorithm", "recurrent networks")
+SKIPPED = ("Winograd's algorithm", "recurrent networks", "decoders")
 """Probes that say nothing of a runtime's entries."""
 SMALL = "small elementwise operators"
 """What says how long a kernel takes to start, beside a model whose kernels are all large."""
