@@ -44,7 +44,7 @@ def key_of(rule: Rule) -> str | None:
 
 def stored_verdict(rules: Iterable[Rule]) -> Trust | None:
     """The weakest stored verdict on some rules; None if one of them has none."""
-    found = [_stored().get(key_of(rule) or "") for rule in rules]
+    found: list[Trust | None] = [_stored().get(key_of(rule) or "") for rule in rules]
     known: list[Trust] = [trust for trust in found if trust is not None]
     order: tuple[Trust, ...] = get_args(Trust)
     return max(known, key=lambda trust: order.index(trust)) if known and len(known) == len(found) else None
