@@ -144,7 +144,7 @@ def operation(
     complete = {**defaults(op), **defaults(op, version), **attrs}
     fallback = _reference(op, version, outputs, protos, attrs)
     if known.definition is not None:
-        fallback = _defined(known.definition, complete, outputs, fallback)
+        fallback = _defined(known.definition, complete, outputs, fallback, place)
     call = _guarded(fallback, place) if found is None else _kernel_call(found, complete, outputs, fallback, place)
     return call if has(op, Trait.FORWARDS) else _admitted(call, op, complete, place)
 
@@ -304,7 +304,9 @@ def _reference(
     return call
 
 
-def _defined(definition: Definition, attrs: Mapping[str, AttrValue], outputs: int, otherwise: Operation) -> Operation:
+def _defined(
+    definition: Definition, attrs: Mapping[str, AttrValue], outputs: int, otherwise: Operation, place: str
+) -> Operation:
     """An operator by its definition, which is made once for each signature."""
     bodies: dict[tuple[TensorType | None, ...], Body | None] = {}
 
@@ -313,7 +315,13 @@ def _defined(definition: Definition, attrs: Mapping[str, AttrValue], outputs: in
         if types not in bodies:
             bodies[types] = definition(attrs, types)
         body = bodies[types]
-        return otherwise(inputs) if body is None or len(body.results) < outputs else evaluate_body(body, inputs)
+        if body is None or len(body.results) < outputs:
+            return otherwise(inputs)
+        try:
+            return evaluate_body(body, inputs)
+        except ExecutionError as error:
+            # The operators of the definition stand nowhere in the model.
+            raise _failure(ValueError(error.hint or str(error)), inputs, place) from error
 
     return call
 

@@ -23,6 +23,7 @@ from eqsat.report import summary as report
 from eqsat.report.compare import compare
 from eqsat.report.growth import growth
 from eqsat.report.memory import memory_of_plan
+from eqsat.report.trust import trust_in
 from eqsat.rules.listing import short_place
 from eqsat.schema.free_sizes import typical
 from eqsat.stages.assemble import Program
@@ -112,6 +113,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
+        trust=trust_in(origins, loaded.rules),
         memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
         graphs=(comparison,),
     )

@@ -16,6 +16,7 @@ from eqsat.report.graphs import Comparison
 from eqsat.report.memory import MemoryMap
 from eqsat.report.provenance import Provenance
 from eqsat.report.quantized import Quantization
+from eqsat.report.trust import TrustInRules
 from eqsat.targets.work import Limit, Work
 
 
@@ -294,6 +295,7 @@ class Summary:
     regions: In execution order.
     rules: In the order of the rule files.
     notes: What was left out because the model is large or the time was short, a sentence each.
+    trust: The rules behind the result; None if nobody asked where it comes from.
     audit: None if none was requested.
     proof: None if none was requested.
     quantization: None for an optimization.
@@ -319,6 +321,7 @@ class Summary:
     host_operators: tuple[HostRow, ...]
     rules: tuple[RuleRow, ...]
     notes: tuple[str, ...] = ()
+    trust: TrustInRules | None = field(default=None)
     verification: Verification | None = field(default=None)
     audit: AuditReport | None = field(default=None)
     proof: ModelProof | None = field(default=None)

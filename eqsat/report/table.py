@@ -20,6 +20,7 @@ from eqsat.report.gap import explain_gap
 from eqsat.report.memory import MemoryMap
 from eqsat.report.quantized import Quantization
 from eqsat.report.summary import ModelProof, Saturation, Summary, Verification, group_host_operators
+from eqsat.report.trust import trust_line
 from eqsat.text import name_of, shown
 
 _NAMES_SHOWN = 3
@@ -279,6 +280,8 @@ def closing_lines(summary: Summary) -> list[str]:
     if summary.measured is not None:
         lines.append(f"measured  {units.seconds(summary.measured.seconds)} as compiled C on this machine")
     lines += [f"note      {note}" for note in summary.notes]
+    if summary.trust is not None and summary.trust.rules:
+        lines.append(trust_line(summary.trust))
     if summary.audit is not None:
         told = summary.audit
         lines.append(f"audit     {told.enodes:,} e-nodes agree in {told.classes:,} classes on {told.samples} samples")
