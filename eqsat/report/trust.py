@@ -12,7 +12,7 @@ from eqsat.rules.selection import NumericsClass
 from eqsat.rules.verdicts import Trust, stored_verdict
 from eqsat.text import name_of
 
-K = TypeVar("K", bound=str)
+K = TypeVar("K")
 
 _SHOWN = 3
 _NO_VERDICT = "no stored verdict"
@@ -60,11 +60,13 @@ def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRul
             found.setdefault(rule.name, []).append(rule)
     if not found:
         return TrustInRules(())
-    classes = {name: same[0].numerics.kind for name, same in found.items()}
-    numerics = _last(classes.values(), get_args(NumericsClass))
+    kinds: tuple[NumericsClass, ...] = get_args(NumericsClass)
+    order: tuple[Trust, ...] = get_args(Trust)
+    classes: dict[str, NumericsClass] = {name: same[0].numerics.kind for name, same in found.items()}
+    numerics = _last(classes.values(), kinds)
     verdicts = {name: stored_verdict(same) for name, same in found.items()}
     unknown = tuple(name for name, verdict in verdicts.items() if verdict is None)
-    proof = None if unknown else _last((v for v in verdicts.values() if v is not None), get_args(Trust))
+    proof = None if unknown else _last((v for v in verdicts.values() if v is not None), order)
     return TrustInRules(
         tuple(found),
         numerics,
