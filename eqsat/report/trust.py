@@ -64,9 +64,10 @@ def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRul
     order: tuple[Trust, ...] = get_args(Trust)
     classes: dict[str, NumericsClass] = {name: same[0].numerics.kind for name, same in found.items()}
     numerics = _last(classes.values(), kinds)
-    verdicts = {name: stored_verdict(same) for name, same in found.items()}
+    verdicts: dict[str, Trust | None] = {name: stored_verdict(same) for name, same in found.items()}
     unknown = tuple(name for name, verdict in verdicts.items() if verdict is None)
-    proof = None if unknown else _last((v for v in verdicts.values() if v is not None), order)
+    known: list[Trust] = [verdict for verdict in verdicts.values() if verdict is not None]
+    proof = None if unknown else _last(known, order)
     return TrustInRules(
         tuple(found),
         numerics,
