@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from eqsat.text import c_string, plain
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 @lru_cache(maxsize=8)
 def environment(package: str, folder: str) -> jinja2.Environment:
     """The templates in a folder of a package."""
+    # Only programs in C need it.
+    import jinja2
+
     # C, not HTML: nothing to escape. Undefined names are errors.
     made = jinja2.Environment(
         loader=jinja2.PackageLoader(package, folder),

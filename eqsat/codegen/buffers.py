@@ -167,11 +167,16 @@ class Place:
         wanted = [(axis, n, room) for axis, (n, room) in enumerate(zip(shape, halo, strict=True)) if any(room)]
         if not all(self._covers(axis, n) for axis, n, _ in wanted):
             return False
-        for axis, _, (lo, hi) in wanted:
-            outer = self.axes[axis][0]
-            before, behind = buffer.halo[outer]
-            buffer.halo[outer] = (max(before, lo), max(behind, hi))
-            buffer.pad = pad
+        grown = list(buffer.halo)
+        try:
+            for axis, _, (lo, hi) in wanted:
+                outer = self.axes[axis][0]
+                before, behind = grown[outer]
+                grown[outer] = (max(before, lo), max(behind, hi))
+        except Undecided:
+            return False
+        if wanted:
+            buffer.halo, buffer.pad = grown, pad
         return True
 
     # ---- pieces of pieces ------------------------------------------------------------------------------
