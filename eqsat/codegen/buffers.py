@@ -16,7 +16,7 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.kernel import Halo, Shape, View
 from eqsat.codegen.program import Tensor
 from eqsat.schema.dimension import common_divisor
-from eqsat.schema.size import Undecided, bounds, largest, smallest
+from eqsat.schema.size import Undecided, bounds, closer_bounds, largest, smallest
 from eqsat.schema.size_questions import any_free, greatest, is_free, magnitude
 
 ALIGNMENT = 64
@@ -167,16 +167,12 @@ class Place:
         wanted = [(axis, n, room) for axis, (n, room) in enumerate(zip(shape, halo, strict=True)) if any(room)]
         if not all(self._covers(axis, n) for axis, n, _ in wanted):
             return False
-        grown = list(buffer.halo)
-        try:
-            for axis, _, (lo, hi) in wanted:
-                outer = self.axes[axis][0]
-                before, behind = grown[outer]
-                grown[outer] = (max(before, lo), max(behind, hi))
-        except Undecided:
-            return False
-        if wanted:
-            buffer.halo, buffer.pad = grown, pad
+        for axis, _, (lo, hi) in wanted:
+            outer = self.axes[axis][0]
+            before, behind = buffer.halo[outer]
+            # More room than is read does no harm, so that of free sizes is a number too.
+            buffer.halo[outer] = (max(before, closer_bounds(lo)[1]), max(behind, closer_bounds(hi)[1]))
+            buffer.pad = pad
         return True
 
     # ---- pieces of pieces ------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Operation:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        (low, high), (least, most) = bounds(self.a), bounds(self.b)
+        (low, high), (least, most) = closer_bounds(self.a), closer_bounds(self.b)
         if self.kind == "//":
             return low // most, high // least
         if self.kind == "%":
@@ -377,13 +377,13 @@ def _without(monomial: Monomial, gone: Monomial) -> Monomial | None:
 
 def largest(a: int, b: int) -> int:
     """``max(a, b)``, also where it depends on the sizes."""
-    low, high = bounds(a - b)
+    low, high = closer_bounds(a - b)
     return a if low >= 0 else b if high <= 0 else _atom("max", a, b)
 
 
 def smallest(a: int, b: int) -> int:
     """``min(a, b)``, also where it depends on the sizes."""
-    low, high = bounds(a - b)
+    low, high = closer_bounds(a - b)
     return a if high <= 0 else b if low >= 0 else _atom("min", a, b)
 
 
