@@ -306,17 +306,17 @@ def divided(a: int, b: int) -> int:
     """``a // b``."""
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a // b
-    if bounds(b)[0] <= 0:
+    if closer_bounds(b)[0] <= 0:
         if _is_product(b) and _parted(a, b)[1] == 0:
             return _parted(a, b)[0]  # Of nothing by nothing as well: no other quotient is right for all sizes.
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     whole, rest = _parted(a, b)
-    low, high = bounds(rest)
+    low, high = closer_bounds(rest)
     if high <= 0 and low < 0 and not isinstance(b, Size):
         return whole - divided(b - 1 - rest, b)
     if low < 0:
         raise Undecided(f"whether {a!r} is negative depends on the sizes")
-    if high < bounds(b)[0]:
+    if high < closer_bounds(b)[0]:
         return whole
     return whole + _atom("//", rest, b)
 
@@ -325,19 +325,19 @@ def remainder(a: int, b: int) -> int:
     """``a % b``."""
     if not isinstance(a, Size) and not isinstance(b, Size):
         return a % b
-    if bounds(b)[0] <= 0:
+    if closer_bounds(b)[0] <= 0:
         if _is_product(b) and _parted(a, b)[1] == 0:
             return 0
         raise Undecided(f"whether the divisor {b!r} is positive depends on the sizes")
     _, rest = _parted(a, b)
-    low, high = bounds(rest)
+    low, high = closer_bounds(rest)
     if low < 0:
         if isinstance(b, Size):
             raise Undecided(f"whether {a!r} is negative depends on the sizes")
         # Another multiple of the divisor changes nothing.
         rest = _made({monomial: factor % b for monomial, factor in (_terms(rest) or {}).items()})
-        low, high = bounds(rest)
-    return rest if high < bounds(b)[0] else _atom("%", rest, b)
+        low, high = closer_bounds(rest)
+    return rest if high < closer_bounds(b)[0] else _atom("%", rest, b)
 
 
 def _is_product(value: int) -> bool:
