@@ -27,6 +27,8 @@ import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +219,11 @@ def main(arguments: list[str] | None = None) -> int:
     # Memory is measured by process.
     context = multiprocessing.get_context("spawn")
     for path in files(given.places):
-        with context.Pool(1) as pool:
-            rows.append(pool.apply(row_of, (path, given.target, given.time_limit, given.c)))
+        with ProcessPoolExecutor(1, context) as pool:
+            try:
+                rows.append(pool.submit(row_of, path, given.target, given.time_limit, given.c).result())
+            except BrokenProcessPool:
+                rows.append({"model": name_of(path), "problem": "its process has ended, perhaps in ONNX Runtime"})
         print(f"{rows[-1]['model']}: {rows[-1].get('problem', 'ok')}", file=sys.stderr, flush=True)
     columns = ["model", *STAGES, "MB", "before", "after", "gap", "operators", "host", "regions", "sizes", "error"]
     columns += ["numpy", *(["C"] if given.c else [])]

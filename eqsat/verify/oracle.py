@@ -130,9 +130,12 @@ def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tup
         Undefined, Failed: See there.
     """
     _require_defined(op, attrs, inputs)
-    # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds.
+    # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds. A Scan of none
+    # ends its process.
     limit = inputs[0] if op.name == "Loop" and inputs else 1
     bounded = limit is not None and 1 <= int(np.asarray(limit).reshape(-1)[0]) <= MOST_ROUNDS
+    if op.name == "Scan" and any(isinstance(x, np.ndarray) and not x.size for x in inputs):
+        bounded = False
     reasons = []
     for name in ("onnxruntime", "onnx.reference") if bounded else ("onnx.reference",):
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx
 import pytest
 
+import eqsat
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.reference import ReferenceNode
 from eqsat.schema import opset
@@ -53,3 +55,18 @@ def test_onnx_runtime_is_not_asked_for_normalizations_of_nothing() -> None:
     x, ones = np.zeros((1, 2, 0), np.float32), np.ones(2, np.float32)
     with pytest.raises(Failed, match="crash"):
         Oracle(("onnxruntime",))(op, make_attrs(op, {"epsilon": 1e-5}), [x, ones, ones], 1)
+
+
+def test_onnx_runtime_is_not_asked_for_scans_of_nothing() -> None:
+    """It divides by the number of rounds."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 20]>
+        g (float[3] s, float[3,n] x) => (float[3] e, float[3,m] y) <int64[1] last = {9}, int64[1] one = {1}> {
+            rows = Slice(x, one, last, one)
+            e, y = Scan<num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
+                body = b (float[3] a, float[3] b) => (float[3] c, float[3] d) { c = Add(a, b) d = Relu(c) }>(s, rows)
+        }""")
+    result = eqsat.optimize(model, dims={"n": (1, 8, 2)})
+    start = np.array([1, -2, 3], np.float32)
+    found = result.run({"s": start, "x": np.ones((3, 1), np.float32)})
+    np.testing.assert_array_equal(found["e"], start)
+    assert found["y"].shape == (3, 0)
