@@ -136,10 +136,12 @@ def drop_useless(node: ir.Node, editor: Editor) -> bool:
         bridge = ir.Node("", "Identity", [initial])
         bridge.outputs[0].name = editor.name(body.inputs[given + k].name)
         bridge.outputs[0].type, bridge.outputs[0].shape = initial.type, initial.shape
-        if body.inputs[given + k].uses():
-            first = next(iter(body))
-            body.inputs[given + k].replace_all_uses_with(bridge.outputs[0])
-            body.insert_before(first, bridge)
+        # The body may hand it on as it is, also as rows of a stack.
+        body.inputs[given + k].replace_all_uses_with(bridge.outputs[0], replace_graph_outputs=True)
+        if len(body):
+            body.insert_before(body[0], bridge)
+        else:
+            body.append(bridge)
     kept = [k for k in range(len(node.outputs)) if k not in dropped and k not in stacked]
     inputs = [v for i, v in enumerate(node.inputs) if i - at not in dropped or i < at]
     body.outputs[:] = [v for i, v in enumerate(body.outputs) if i < made or i - made in kept]

@@ -143,6 +143,18 @@ def test_carried_values_that_nobody_reads_or_that_never_change_are_dropped(tmp_p
     assert len(made.inputs) == 3
 
 
+def test_carried_values_that_a_body_hands_on_as_they_are_are_dropped(tmp_path: Path) -> None:
+    nodes = [node("Add", ["s", "k"], ["next"])]
+    for stacks in ([], ["k"]):
+        result = checked(loop(nodes, [("s", "next"), ("k", "k")], stacks), tmp_path, ROUNDS)
+        (made,) = [n for n in result.model.graph if n.op_type == "Loop"]
+        assert len(made.inputs) == 3
+    nodes = [node("Add", ["s", "s"], ["next"])]
+    result = checked(loop(nodes, [("s", "next"), ("k", "k")], ["k"]), tmp_path, ROUNDS)
+    (made,) = [n for n in result.model.graph if n.op_type == "Loop"]
+    assert len(made.inputs) == 3
+
+
 def test_a_value_that_decides_over_others_stays(tmp_path: Path) -> None:
     nodes = [node("Add", ["s", "k"], ["next"]), node("Tanh", ["k"], ["k2"])]
     result = checked(loop(nodes, [("s", "next"), ("k", "k2")], [], outputs=["y0"]), tmp_path, ROUNDS)
