@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.errors import EqsatError, ExecutionError, VerificationError
+from eqsat.errors import EqsatError, ExecutionError, LimitError, VerificationError
 from eqsat.execute.difference import compare_values
 from eqsat.execute.inputs import complete_inputs
 from eqsat.schema.free_sizes import FreeSizes, samples
@@ -34,7 +34,7 @@ def require_equal(before: ir.Model, after: ir.Model, sizes: FreeSizes, seed: int
         hint = "please report it with the model; verify=False (--no-verify) keeps the result as it is"
         try:
             found = run_result(after, arrays)
-        except Failed as error:
+        except (Failed, LimitError) as error:
             requirement = "the model must be executable after its control flow has been simplified"
             raise VerificationError(requirement, place=place, actual=str(error)[:300], hint=hint) from error
         for value, left, right in zip(before.graph.outputs, expected, found, strict=True):

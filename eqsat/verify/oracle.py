@@ -130,20 +130,26 @@ def _flow(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int) -> tup
         Undefined, Failed: See there.
     """
     _require_defined(op, attrs, inputs)
-    # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds. A Scan of none
-    # ends its process.
+    # ONNX Runtime cannot be told to end a loop, and does not know the shape of a stack of no rounds.
     limit = inputs[0] if op.name == "Loop" and inputs else 1
     bounded = limit is not None and 1 <= int(np.asarray(limit).reshape(-1)[0]) <= MOST_ROUNDS
-    if op.name == "Scan" and any(isinstance(x, np.ndarray) and not x.size for x in inputs):
-        bounded = False
+    asked = bounded and not (op.name == "Scan" and _is_wrong_scan(attrs, inputs))
     reasons = []
-    for name in ("onnxruntime", "onnx.reference") if bounded else ("onnx.reference",):
+    for name in ("onnxruntime", "onnx.reference") if asked else ("onnx.reference",):
         try:
             with np.errstate(all="ignore"):
                 return name, _CALLS[name](op, attrs, inputs, outputs)
         except Exception as error:
             reasons.append(f"{name}: {error}")
     raise Failed("; ".join(reasons))
+
+
+def _is_wrong_scan(attrs: Attrs, inputs: Sequence[Value]) -> bool:
+    """Whether ONNX Runtime 1.31 ends its process (no rounds) or gives no values (for inputs of the body handed on)."""
+    if any(isinstance(x, np.ndarray) and not x.size for x in inputs):
+        return True
+    bodies = [value.graph for _, value in attrs if isinstance(value, GraphAttr)]
+    return any(value in body.inputs for body in bodies for value in body.outputs)
 
 
 def _require_defined(op: OpKey, attrs: Attrs, inputs: Sequence[Value]) -> None:

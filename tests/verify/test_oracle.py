@@ -70,3 +70,18 @@ def test_onnx_runtime_is_not_asked_for_scans_of_nothing() -> None:
     found = result.run({"s": start, "x": np.ones((3, 1), np.float32)})
     np.testing.assert_array_equal(found["e"], start)
     assert found["y"].shape == (3, 0)
+
+
+@pytest.mark.parametrize("outputs", ["float[3] a, float[3] b", "float[3] a, float[3] a", "float[3] c, float[3] a"])
+def test_onnx_runtime_is_not_asked_for_scans_that_hand_on_inputs(outputs: str) -> None:
+    """It leaves their results as it finds them in memory."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["": 20]>
+        g (float[3] s, float[n,3] x) => (float[3] e, float[n,3] y) {{
+            e, y = Scan<num_scan_inputs=1, body = b (float[3] a, float[3] b) => ({outputs}) {{ c = Add(a, b) }}>(s, x)
+        }}""")
+    result = eqsat.optimize(model, dims={"n": (1, 8, 2)})
+    start, rows = np.array([1, -2, 3], np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = result.run({"s": start, "x": rows})
+    sums = "c" in outputs
+    np.testing.assert_array_equal(found["e"], start + rows.sum(axis=0) if sums else start)
+    np.testing.assert_array_equal(found["y"], rows if outputs.endswith("b") else [start, start + rows[0] * sums])
