@@ -32,6 +32,7 @@ ROOMS = (
     "partition",
     "backends",
     "execute",
+    "simplify",
     "stages",
     "check",
     "proofs",

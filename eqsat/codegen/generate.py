@@ -25,6 +25,7 @@ from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import Symbol
+from eqsat.simplify.passes import simplified
 from eqsat.targets.registry import GENERATED, load_host
 
 MOST_THREADS = 1024
@@ -71,7 +72,7 @@ def generate(
     check_prefix(name)
     check_threads(threads)
     bound, ranges = split(dims)
-    known = settled(load(model, dims=bound) if bound else model)
+    known = simplified(settled(load(model, dims=bound) if bound else model))
     limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
     sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
     # What backends execute has fixed sizes.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.control.edit import constant_of
 from eqsat.control.model import body_model
-from eqsat.control.site import is_control, sites
 from eqsat.egraph.encode import operands
 from eqsat.errors import EqsatError
 from eqsat.extract.bodies import BodyCost, BodyCosts, mean_seconds
@@ -15,6 +13,8 @@ from eqsat.ops.properties import is_deterministic
 from eqsat.rules.evaluation import TensorFacts
 from eqsat.schema.attributes import op_key
 from eqsat.schema.types import type_of
+from eqsat.simplify.edit import constant_of
+from eqsat.simplify.site import is_control, sites
 from eqsat.targets.cost import CostModel
 
 

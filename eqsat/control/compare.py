@@ -34,7 +34,9 @@ def require_equal(before: ir.Model, after: ir.Model, sizes: FreeSizes, seed: int
         hint = "please report it with the model; verify=False (--no-verify) keeps the result as it is"
         try:
             found = run_result(after, arrays)
-        except (Failed, LimitError) as error:
+        except LimitError:
+            continue  # Rounds are counted by operators, of which there may be others now.
+        except Failed as error:
             requirement = "the model must be executable after its control flow has been simplified"
             raise VerificationError(requirement, place=place, actual=str(error)[:300], hint=hint) from error
         for value, left, right in zip(before.graph.outputs, expected, found, strict=True):

@@ -11,11 +11,12 @@ from typing import Generic
 
 import onnx_ir as ir
 
+from eqsat.control.equal_branches import with_equal_branches
 from eqsat.control.nested import Nested, S, search_bodies
-from eqsat.control.simplify import simplified, with_equal_branches
-from eqsat.control.site import is_control
 from eqsat.egraph.alternatives import Alternative
 from eqsat.rules.selection import NumericsClass
+from eqsat.simplify.passes import simplified
+from eqsat.simplify.site import is_control
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded
 

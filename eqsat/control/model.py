@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from eqsat.control.site import Site
 from eqsat.errors import ModelError, OptimizationError
 from eqsat.model.load import load
 from eqsat.model.names import unused
 from eqsat.partition.subgraphs import defined_names
+from eqsat.simplify.site import Site
 
 _ATTEMPTS = 8
 """How often shapes of carried values are made more general; each time at least one dimension becomes free."""

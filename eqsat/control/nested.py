@@ -14,10 +14,10 @@ import onnx_ir as ir
 
 from eqsat.control.model import body_model
 from eqsat.control.put_back import to_body
-from eqsat.control.site import Site, sites
 from eqsat.errors import EqsatError, VerificationError
 from eqsat.extract.bodies import BodyCost, BodyCosts
 from eqsat.result import Result
+from eqsat.simplify.site import Site, sites
 from eqsat.stages.clock import Clock
 from eqsat.stages.load import Loaded, inside
 from eqsat.stages.options import Objective

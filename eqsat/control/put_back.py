@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 
-from eqsat.control.site import Site
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.names import Namer
+from eqsat.simplify.site import Site
 
 _Id = tuple[str, str, str]
 _MARK = "@"

@@ -8,13 +8,13 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.control.nested import Inner, body_cost
-from eqsat.control.site import sites
 from eqsat.extract.bodies import BodyCosts
 from eqsat.extract.from_egraph import Pricing
 from eqsat.extract.problem import Solution
 from eqsat.report.summary import RuleRow, Summary, Totals, Verification
 from eqsat.result import Result
 from eqsat.schema.types import GraphAttr
+from eqsat.simplify.site import sites
 from eqsat.stages.assemble import Program
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.edit import Editor, is_read
-from eqsat.control.loops import axis_is_first, carried_count, runs
 from eqsat.control.piece import alternative, piece_of
-from eqsat.control.site import sites
 from eqsat.egraph.alternatives import Alternative
+from eqsat.simplify.edit import Editor, is_read
+from eqsat.simplify.loops import axis_is_first, carried_count, runs
+from eqsat.simplify.site import sites
 
 NAME = "unrolled loops"
 """In the place of a rule's name."""

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from eqsat.control.site import is_control
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.execute.trace import Trace
 from eqsat.quantization.operators import role
 from eqsat.quantization.options import Options
 from eqsat.quantization.scheme import Scheme
 from eqsat.schema.attributes import op_key
+from eqsat.simplify.site import is_control
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.edit import constant_of, is_read, through_identities
-from eqsat.control.loops import axis_is_first, carried_count, first_carried
 from eqsat.control.model import body_model
 from eqsat.control.recurrent.cells import Cell, Mismatch, cells
 from eqsat.control.recurrent.lanes import Block, Lanes, Row, Source, masks, without_mask
@@ -24,13 +22,15 @@ from eqsat.control.recurrent.operators import (
 )
 from eqsat.control.recurrent.round import Going, Known, Read, Round, Stack
 from eqsat.control.recurrent.trips import Position, dimension, outer_number
-from eqsat.control.site import Site
 from eqsat.egraph.alternatives import Alternative, can_be_written
 from eqsat.errors import EqsatError
 from eqsat.model.builder import constant, graph, op
 from eqsat.model.builder import input as make_input
 from eqsat.model.expression import Tensor
 from eqsat.schema.types import TensorType, type_of
+from eqsat.simplify.edit import constant_of, is_read, through_identities
+from eqsat.simplify.loops import axis_is_first, carried_count, first_carried
+from eqsat.simplify.site import Site
 
 NAME = "recurrent cells"
 """In the place of a rule's name."""

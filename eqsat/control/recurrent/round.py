@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.edit import constant_of
 from eqsat.control.recurrent.lanes import Lanes, Row, constant_row, mask_row, width
 from eqsat.control.recurrent.trips import Position
 from eqsat.errors import EqsatError
 from eqsat.ops.evaluate import evaluate
 from eqsat.schema.attributes import array_of, attr, op_key, to_attrs
 from eqsat.schema.types import Attrs, TensorType, type_of
+from eqsat.simplify.edit import constant_of
 
 MOST_CONSTANT = 1 << 24
 """Elements of a constant expression that is computed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.control.edit import constant_of
+from eqsat.simplify.edit import constant_of
 
 _SAME = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
 """Operators that keep the number of a scalar, or of a tensor with one element."""

@@ -76,7 +76,7 @@ def _complex(x: np.ndarray) -> np.ndarray:
 
 
 def _parts(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    return np.stack((values.real, values.imag), -1).astype(dtype)
+    return np.stack((np.real(values), np.imag(values)), -1).astype(dtype)
 
 
 # ---- declarations ----------------------------------------------------------------------------------

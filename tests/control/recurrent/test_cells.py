@@ -11,8 +11,8 @@ import pytest
 from onnx.helper import make_node as node
 
 from eqsat.control.recurrent.rewrite import recurrent
-from eqsat.control.simplify import simplified
 from eqsat.model.load import load
+from eqsat.simplify.passes import simplified
 from tests.control.flows import INT64, checked, value
 from tests.control.recurrent.spellings import B, H, T, affine, feeds, gru, loop, lstm, numbers, scan, split
 

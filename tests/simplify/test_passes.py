@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 
 import eqsat
-from eqsat.control.simplify import simplified
 from eqsat.model.load import load
 from eqsat.schema.attributes import subgraphs
+from eqsat.simplify.passes import simplified
 from tests.control.flows import BOOL, FLOAT, INT64, checked, graph, loop_body, model, value, weights
 
 node = helper.make_node

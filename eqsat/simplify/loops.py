@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from eqsat.control.edit import Editor, constant_of, is_read, reads, rebuilt, through_identities
 from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key, subgraphs, to_attrs
+from eqsat.simplify.edit import Editor, constant_of, is_read, reads, rebuilt, through_identities
 
 _TOTAL = frozenset({"Constant", "Identity", "LogSoftmax", "Shape", "Size", "Softmax", "Transpose"})
 """Operators that compute something for whatever operands of their types, beside those of one element each."""

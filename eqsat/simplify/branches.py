@@ -6,10 +6,10 @@ from collections.abc import Hashable, Sequence
 
 import onnx_ir as ir
 
-from eqsat.control.edit import Editor, with_outputs
 from eqsat.ops.properties import is_commutative, is_deterministic
 from eqsat.schema.attributes import array_of, op_key, to_attrs
 from eqsat.schema.types import GraphAttr
+from eqsat.simplify.edit import Editor, with_outputs
 
 
 def merge_equal(node: ir.Node, editor: Editor, equal: Sequence[int] | None = None) -> bool:

@@ -1,0 +1,45 @@
+"""Control flow that can be simpler before anything is searched: the passes, from the innermost bodies outwards."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from eqsat.model.load import load
+from eqsat.schema.attributes import subgraphs
+from eqsat.simplify.branches import merge_equal
+from eqsat.simplify.counted import count_rounds
+from eqsat.simplify.edit import Editor
+from eqsat.simplify.loops import drop_useless, move_invariants
+from eqsat.simplify.site import is_control
+
+
+def simplified(model: ir.Model) -> ir.Model:
+    """The model with simpler control flow.
+
+    Args:
+        model: As loaded; not changed.
+
+    Returns:
+        The model itself if nothing in it changes, otherwise a new one, loaded as well.
+    """
+    if not any(is_control(node) for node in model.graph):
+        return model
+    copy = model.clone()
+    return load(copy) if _simplify(copy.graph, Editor(copy.graph)) else model
+
+
+def _simplify(graph: ir.Graph, editor: Editor) -> bool:
+    changed = False
+    for node in list(graph):
+        if not is_control(node):
+            continue
+        for body in subgraphs(node):
+            changed |= _simplify(body, editor)
+        if node.op_type == "If":
+            changed |= merge_equal(node, editor)
+            continue
+        moved = move_invariants(node, editor)
+        changed |= moved
+        changed |= count_rounds(node, editor)
+        changed |= drop_useless(node, editor)
+    return changed

@@ -1,0 +1,98 @@
+"""Loops that end by counting: the result runs as many rounds, and has a number for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import eqsat
+from eqsat.model.load import load
+from eqsat.simplify.passes import simplified
+from tests.control.flows import checked
+
+WHILE = """<ir_version: 10, opset_import: ["": 20]>
+g (float[4] s, float[{size},4] x) => (float[4] e, float[M,4] y)
+    <{number} first = {{{start}}}, int64 some = {{2}}, int64 nought = {{0}}> {{
+    sizes = Shape(x)
+    size = Gather<axis=0>(sizes, nought)
+    n = Cast<to={code}>(size)
+    go = {begins}
+    last, kept, e, y = Loop<body = b (int64 i, bool again, {number} c, {number} end, float[4] a)
+        => (bool on, {number} next, {number} end, float[4] w, float[4] row) <{number} step = {{{step}}}> {{
+        next = Add(c, step)
+        at = Gather<axis=0>(x, c)
+        w = Add(a, at)
+        row = Identity(w)
+        left = Cast<to=1>({compared})
+        right = Cast<to=1>(end)
+        on = {condition}
+    }}>({limit}, go, first, n, s)
+}}"""
+NUMBERS = {"int64": 7, "int32": 6}
+
+
+def counting(
+    *, number: str = "int64", step: int = 1, start: int = 0, limit: str = "", size: str | int = "N",
+    begins: str = "Less(first, n)", compared: str = "next", condition: str = "Less(left, right)",
+) -> onnx.ModelProto:  # fmt: skip
+    return onnx.parser.parse_model(
+        WHILE.format(
+            number=number, code=NUMBERS[number], step=step, start=start, limit=limit or '""', size=size,
+            begins=begins, compared=compared, condition=condition,
+        )
+    )  # fmt: skip
+
+
+def feeds(*sizes: int) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [{"s": np.ones(4, np.float32), "x": rng.random((n, 4), np.float32)} for n in sizes]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("limit", ["", "some"])
+def test_a_while_loop_has_a_number_of_rounds(number: str, step: int, limit: str, tmp_path: Path) -> None:
+    source = counting(number=number, step=step, limit=limit)
+    result = checked(source, tmp_path, feeds(1, 2, 3, 6, 7))
+    (loop,) = (node for node in result.model.graph if node.op_type == "Loop")
+    assert loop.inputs[0] is not None and loop.inputs[1] is None
+    assert result.run(feeds(0)[0])["y"].shape == (0, 4)
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+def test_a_counter_may_begin_anywhere(start: int, tmp_path: Path) -> None:
+    checked(counting(start=start, step=2), tmp_path, feeds(1, 4, 5, 6, 9))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"condition": "Greater(right, left)"},
+        {"begins": "Greater(n, first)"},
+        # The first round is not asked, or asked something else.
+        {"begins": "LessOrEqual(first, n)"},
+        {"begins": "Less(nought, size)"},
+        # One round more.
+        {"compared": "c", "size": 9, "limit": "some"},
+    ],
+)
+def test_other_spellings(change: dict[str, str], tmp_path: Path) -> None:
+    checked(counting(**change), tmp_path, feeds(9) if "size" in change else feeds(1, 2, 5))
+
+
+@pytest.mark.parametrize("condition", ["LessOrEqual(left, right)", "Less(right, left)"])
+def test_other_conditions_stay(condition: str) -> None:
+    model = simplified(load(counting(condition=condition, limit="some")))
+    (loop,) = (node for node in model.graph if node.op_type == "Loop")
+    assert loop.inputs[0] is not None and loop.inputs[0].name == "some"
+
+
+def test_what_a_counted_loop_stacks_has_a_size_in_c() -> None:
+    source, given = counting(size=6), feeds(6)[0]
+    expected = eqsat.run(source, given)
+    found = eqsat.run(source, given, backend="c")
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-6)
