@@ -115,15 +115,17 @@ class _Writer:
         assert holder is not None
         return all(self.egraph.nodes[n].rule >= _OWN_RULES for n in self.egraph.classes[holder])
 
-    def _reads(self, enode: ENode, eclass: int, depth: int = 64) -> bool:
+    def _reads(self, enode: ENode, eclass: int) -> bool:
         """Whether the value of an e-node is built from a class."""
-        for child in enode.children:
-            if child == eclass:
-                return True
-            if child is None or child in self.current or not depth:
-                continue
-            if any(self._reads(n, eclass, depth - 1) for n in self.made(child)):
-                return True
+        seen: set[int] = set()
+        left = [enode]
+        while left:
+            for child in left.pop().children:
+                if child == eclass:
+                    return True
+                if child is not None and child not in seen and child not in self.current:
+                    seen.add(child)
+                    left += self.made(child)
         return False
 
     def _replace(self, old: ir.Value, eclass: int, enode: ENode) -> None:

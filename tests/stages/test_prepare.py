@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import eqsat
@@ -56,3 +57,14 @@ def test_values_stay(tmp_path: Path) -> None:
     feed = {"x": np.linspace(-30, 30, 12, dtype=np.float32).reshape(3, 4)}
     for found, wanted in zip(result.run(feed).values(), eqsat.run(model, feed).values(), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_constants_that_rules_compute_from_each_other() -> None:
+    """Zero points moved by 128 are constants that lead to each other."""
+    y = eqsat.input("x", (3, 4))
+    for scale, zero in ((0.1, 0), (0.2, -128), (0.3, 0), (0.4, -128), (0.5, 127), (0.6, -1)):
+        s, z = np.float32(scale), np.int8(zero)
+        y = op.Neg(op.DequantizeLinear(op.QuantizeLinear(y, s, z), s, z))
+    result = eqsat.optimize(eqsat.graph(y), host="ort", verify=False)
+    types = {node.outputs[0].dtype for node in result.model.graph if node.op_type == "QuantizeLinear"}
+    assert types == {ir.DataType.UINT8}

@@ -253,3 +253,77 @@ def test_signed_bytes_become_unsigned_ones(tmp_path: object) -> None:
     result.save(f"{tmp_path}/after.onnx")
     wanted, found = (session(f"{tmp_path}/{n}.onnx", LEVELS[1]).run(None, feeds)[0] for n in ("before", "after"))
     assert np.abs(found - wanted).max() <= 0.1001  # a step, where the float sum is near the middle between two
+
+
+ZERO = np.uint8(3)
+SCALE, OUT_SCALE = np.float32(0.02), np.float32(0.4)
+
+
+def weights(dtype: type, *shape: int) -> np.ndarray:
+    """Bytes of the whole range."""
+    return RNG.integers(0 if dtype is np.uint8 else -128, 256 if dtype is np.uint8 else 128, shape).astype(dtype)
+
+
+def bytes_in(*shape: int) -> Tensor:
+    return eqsat.input("x", shape, "uint8")
+
+
+BYTES: dict[str, tuple[Callable[[], Tensor], str, ir.DataType]] = {
+    "convolution": (
+        lambda: op.QLinearConv(
+            bytes_in(1, 8, 12, 12),
+            SCALE,
+            ZERO,
+            weights(np.uint8, 16, 8, 3, 3),
+            w(16) ** 2 / 50,
+            weights(np.uint8, 1)[0],
+            OUT_SCALE,
+            ZERO,
+            pads=[1, 1, 1, 1],
+        ),
+        "QLinearConv",
+        ir.DataType.INT8,
+    ),
+    "product": (
+        lambda: op.QLinearMatMul(
+            bytes_in(6, 40), SCALE, ZERO, weights(np.uint8, 40, 24), SCALE, np.uint8(200), OUT_SCALE, ZERO
+        ),
+        "QLinearMatMul",
+        ir.DataType.INT8,
+    ),
+    "dynamic product": (
+        lambda: op.MatMulInteger(bytes_in(6, 40), weights(np.uint8, 40, 24), ZERO, np.uint8(9)),
+        "MatMulInteger",
+        ir.DataType.INT8,
+    ),
+    "dynamic convolution": (
+        lambda: op.ConvInteger(bytes_in(1, 32, 12, 12), weights(np.int8, 16, 32, 3, 3), ZERO, np.int8(-4)),
+        "ConvInteger",
+        ir.DataType.UINT8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_weights_of_bytes_have_the_type_that_is_fast(name: str, tmp_path: object) -> None:
+    made, kind, dtype = BYTES[name]
+    model = eqsat.graph(made())
+    result = eqsat.optimize(model, host="ort")
+    (node,) = [node for node in result.plan.nodes if node.op.name == kind]
+    (weight,) = [c for c in node.inputs if c in result.plan.constants and result.plan.constants[c].size > 100]
+    assert result.plan.types[weight].dtype == dtype
+    eqsat.save(model, f"{tmp_path}/before.onnx")
+    result.save(f"{tmp_path}/after.onnx")
+    feeds = complete_inputs(model)
+    wanted, found = (session(f"{tmp_path}/{n}.onnx", LEVELS[1]).run(None, feeds)[0] for n in ("before", "after"))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_integer_convolution_of_each_channel_is_one_of_floats(tmp_path: object) -> None:
+    x = bytes_in(1, 24, 14, 14)
+    y = op.Cast(op.ConvInteger(x, weights(np.int8, 24, 1, 3, 3), ZERO, np.int8(5), group=24, pads=[1] * 4), to=1)
+    model = eqsat.graph(op.Relu(y * np.float32(0.01)))
+    result = eqsat.optimize(model, host="ort")
+    kinds = {node.op.name for node in result.plan.nodes}
+    assert "ConvInteger" not in kinds and kinds & {"Conv", "FusedConv"}
+    agrees(model, result, str(tmp_path))

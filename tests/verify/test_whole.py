@@ -13,7 +13,8 @@ from eqsat.schema.types import OpKey
 from eqsat.search import Search
 from eqsat.verify.oracle import Failed, Undefined, own
 from eqsat.verify.programs import Programs
-from eqsat.verify.whole import is_put_together
+from eqsat.verify.sides import Noise
+from eqsat.verify.whole import is_explained, is_put_together, run_input
 
 INT32 = 6
 
@@ -60,3 +61,32 @@ def test_the_oracle_tells_them_apart() -> None:
     with pytest.raises(Failed, match="division by zero") as caught:
         own(divide, (), [np.ones(1, np.int32), np.zeros(1, np.int32)], 1)
     assert not isinstance(caught.value, Undefined)
+
+
+def rounded(length: int) -> Tensor:
+    """Products that are rounded to steps again and again, so that a change of the last digit may arrive as a step."""
+    rng = np.random.default_rng(0)
+    y, zero = eqsat.input("x", (8, 256)), np.int8(0)
+    for _ in range(length):
+        w = rng.standard_normal((256, 256)).astype(np.float32) / 16
+        y = op.DequantizeLinear(op.QuantizeLinear(op.MatMul(y, w), np.float32(0.05), zero), np.float32(0.05), zero)
+        y = op.Gelu(y) * np.float32(1.7)
+    return y
+
+
+def test_steps_that_tiny_changes_take_as_well_are_explained_and_others_are_not() -> None:
+    programs = programs_of(rounded(12))
+    arrays = {"x": np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)}
+    (same,), _ = run_input(programs, arrays, own)
+    step = 0.05 * 1.7
+    for seed in (10, 11, 12):
+        (other,), _ = run_input(programs, arrays, own, noise=Noise(1e-5, seed))
+        assert (np.abs(other - same) > step / 4).mean() > 0.01  # chaos
+        assert is_explained(programs, arrays, [other], "real")
+        assert not is_explained(programs, arrays, [other + np.float32(2 * step)], "real")
+        wrong = other.copy()
+        wrong[3] = wrong[2]
+        assert not is_explained(programs, arrays, [wrong], "real")
+        wrong = other.copy()
+        wrong[:, 5] = 0
+        assert not is_explained(programs, arrays, [wrong], "real")
