@@ -51,9 +51,7 @@ def _accepts(task: Task) -> bool:
         return False
     if task.constant(1) is None or task.constant(2) is None or (task.has(3) and task.constant(3) is None):
         return False
-    if not isinstance(task.inputs[0], View) or task.has(_LENGTHS) or task.has(_PEEPHOLES):
-        return False
-    if any(task.attributes.get(name) for name in ("clip", "input_forget", "layout")):
+    if not isinstance(task.inputs[0], View) or task.has(_LENGTHS) or task.attributes.get("layout"):
         return False
     found = _found(task)
     return all(f == found[0] for f in found) and all(a.key in _FORMS for a in found[0])
@@ -157,19 +155,20 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         epilogue = VectorEpilogue(Epilogue(_FLOAT), made.shape, made.rank - 1, isa)
         return whole(write(problem, epilogue, isa))
 
-    def state(number: int) -> Place | None:
+    def given_place(number: int, *index: str) -> Place | None:
         given = task.inputs[number] if number < len(task.inputs) else None
         if given is None:
             return None
         if isinstance(given, View):
-            return _place(f"x{number}", given.strides, "d", "b")
+            return _place(f"x{number}", given.strides, *index)
         constants.append(np.ascontiguousarray(given).ravel())
-        return _place(f"w{len(constants) - 1}", dense_strides(given.shape), "d", "b")
+        return _place(f"w{len(constants) - 1}", dense_strides(given.shape), *index)
 
     outer = [Axis(time, {"x0": x.strides[0], "projected": batch * gates})]
     inner = Axis(batch, {"x0": x.strides[1], "projected": gates})
     rows = [Axis(batch, {"h": n, "sums": gates})]
-    states = [state(number) for number in ((5, 6) if kind == "LSTM" else (5,))]
+    states = [given_place(number, "d", "b") for number in ((5, 6) if kind == "LSTM" else (5,))]
+    limit = task.attributes.get("clip")
     lanes = isa.lanes()
     parts = [Part(isa, 0, n // lanes, lanes)] if n >= lanes else []
     if n % lanes:
@@ -194,6 +193,9 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         of_reset=product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
         after=not again,
         states=states,
+        peepholes=given_place(_PEEPHOLES, "d") if kind == "LSTM" else None,
+        coupled=bool(task.attributes.get("input_forget")),
+        limit=dtypes.literal(limit, _FLOAT) if limit else "",
         outputs=outputs,
         parts=parts,
         f=[partial(_apply, a) for a in _found(task)[0]],

@@ -36,6 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "both": {"direction": "bidirectional", "bias": True, "given": (5, 6)},
     "fixed_states": {"direction": "bidirectional", "bias": True, "fixed": (5, 6), "only": (1, 2)},
     "other_functions": {"bias": True, "names": ["HardSigmoid", "LeakyRelu", "Softsign"], "given": (5, 6)},
+    "clipped": {"bias": True, "attributes": {"clip": 0.2}, "direction": "bidirectional"},
     "more_functions": {"bias": True, "names": ["Sigmoid", "Relu", "Affine"], "only": (0,)},
 }
 
@@ -62,9 +63,12 @@ def built(
         if given or fixed:
             (feeds if given else weights)[name] = some(d, batch, n)
         operands.append(name if given or fixed else "")
+    if kind == "LSTM" and (peepholes := way.get("peepholes")):
+        (feeds if peepholes == "given" else weights)["p"] = some(d, 3 * n)
+        operands += ["p"]
     names = ["y", "h", "c"][: 3 if kind == "LSTM" else 2]
     only = way.get("only", (0, 1, 2))
-    attributes: dict[str, Any] = {"hidden_size": n, "direction": direction}
+    attributes: dict[str, Any] = {"hidden_size": n, "direction": direction} | way.get("attributes", {})
     if "names" in way:
         attributes["activations"] = way["names"][: {"RNN": 1, "GRU": 2, "LSTM": 3}[kind]] * d
         if "Affine" in attributes["activations"]:  # whose defaults ONNX leaves open
@@ -84,6 +88,13 @@ def built(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), feeds
 
 
+LSTM_WAYS: dict[str, dict[str, Any]] = {
+    "peepholes": {"peepholes": "fixed", "bias": True, "given": (5, 6)},
+    "given_peepholes": {"peepholes": "given", "direction": "bidirectional"},
+    "coupled": {"peepholes": "fixed", "bias": True, "attributes": {"input_forget": 1}},
+}
+
+
 def cases() -> dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
     """Every kind in every shape, by turns in one of the ways."""
     found = {}
@@ -94,6 +105,8 @@ def cases() -> dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
                 way = list(WAYS)[(seed + number + 3 * turn) % len(WAYS)]
                 name = f"{kind}{'_after' if more else ''}-{shape_name}-{way}"
                 found[name] = built(kind, shape, WAYS[way] | more, seed)
+        for way, options in LSTM_WAYS.items():
+            found[f"LSTM-{shape_name}-{way}"] = built("LSTM", shape, options, seed)
     return found
 
 
