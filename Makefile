@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test clean
+.PHONY: help demo test slow lint format conformance ort-loads c-conformance check-c check-rules verdicts fuzz fuzz-c hostile large bench zoo wheel-test first-hour report-test docs clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -104,6 +104,11 @@ first-hour: $(STAMP)  ## the README and the tutorials in a clean environment; `m
 report-test: $(STAMP)  ## the HTML report in Chromium: no errors, pointer, keyboard, search; needs `apt-get install chromium`
 	EQSAT_REQUIRE_BROWSER=1 $(BIN)/python -m pytest tests/report/test_browser.py
 	$(BIN)/python -m benchmarks.report_page
+
+docs: $(STAMP)  ## the documentation as a site in out/site; nothing is fetched while it is built or read
+	@$(BIN)/python -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis

@@ -212,9 +212,12 @@ def quantize(
         budget: The least ratio of signal to quantization noise, such as ``"30dB"`` or 30, for all float outputs or by
             output name. It holds for the result as measured on calibration samples, else there is an error. None takes
             the cheapest program, regardless of its error.
-        method, percentile, activation, symmetric, per_channel, balance: How ranges are found and what integers are; see
-            :class:`~eqsat.quantization.options.Options`. The method ``"auto"`` is the one among all that is the most
-            accurate on the samples, everything being rounded.
+        method: How ranges are found; ``"auto"`` takes the most accurate way on the samples, everything being rounded.
+        percentile: Percentage of the values inside a range, for the method of that name.
+        activation: Element type of activations, ``"uint8"`` or ``"int8"``.
+        symmetric: Use ranges that are symmetric around zero.
+        per_channel: Use a scale for each output channel of a weight.
+        balance: Let rounding errors of an output channel cancel; see :class:`~eqsat.quantization.options.Options`.
         skip: Nodes that stay floats, by their name or by that of one of their outputs.
         operators: Operators to quantize, such as ``("Conv", "Gemm")``; None for all that have an integer form.
         simulate: Compute with floats what integers would give: float operators between pairs of ``QuantizeLinear`` and
@@ -223,7 +226,8 @@ def quantize(
         conversions: ``"disabled"``: one graph. ``"enabled"``: functions ``prefix``, ``core`` and ``suffix``, the core
             without floats. ``"fully_integral"``: the same, and the prefix does nothing but quantize inputs, the suffix
             nothing but dequantize outputs.
-        rules, default_rules: As for :func:`eqsat.optimize`.
+        rules: As for :func:`eqsat.optimize`.
+        default_rules: As for :func:`eqsat.optimize`.
         dims: Sizes for symbolic dimensions, or ranges as for :func:`eqsat.optimize`. A dimension that is not bound
             stays free, and samples may have any size there; costs are taken at their median.
         values: Values for inputs, by name; these become constants, and control flow that depends on them vanishes.
@@ -237,13 +241,13 @@ def quantize(
             beside those of the result: two at least, 0 for none.
         objective: ``"worst"`` and ``"random"`` choose other programs, to test rules; they ignore the budget.
         time_limit: Seconds for saturation and extraction; all stages together may take twenty times as much.
-        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of the memory that the machine, its container or the limits of the process allow.
+        memory_limit: As for :func:`eqsat.optimize`.
         iterations: Limit of saturation rounds.
         enodes: Limit of the e-graph's size.
         seed: Of ``objective="random"``.
         progress: Receives events.
-        partition_functions, trust: As for :func:`eqsat.optimize`.
+        partition_functions: As for :func:`eqsat.optimize`.
+        trust: Likewise.
 
     Raises:
         QuantizationError: The data do not fit the model, an option does not exist, the budget cannot be kept, or an
@@ -321,12 +325,10 @@ def run(
         declarations: Files, also Python files, which are executed, and operators of :func:`eqsat.operator` that declare
             operators of domains of your own.
         backend: ``"numpy"``, or ``"c"``: the model is written as C, compiled and called.
-        vendors: Targets whose backend, found by name, executes their regions: ``["dnnl"]`` for oneDNN, which wants the
-            backend ``"c"``.
+        vendors: Targets whose backend, found by name, executes their regions with ``"c"``: ``["dnnl"]`` for oneDNN.
         backends: Further backends: objects, or Python files, which are executed.
         time_limit: Seconds; none by default.
-        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of the memory that the machine, its container or the limits of the process allow.
+        memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that may be executed, with each round of a loop counted; 5 million by default.
 
     Returns:
@@ -368,10 +370,10 @@ def compare(
             operators of domains of your own.
         dims: Sizes for symbolic dimensions.
         values: Values for inputs, by name; these become constants.
-        rtol, atol: Allowed difference, relative to the largest magnitude of a tensor, and absolute.
+        rtol: Allowed difference, relative to the largest magnitude of a tensor.
+        atol: Allowed absolute difference.
         time_limit: Seconds; none by default.
-        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of the memory that the machine, its container or the limits of the process allow.
+        memory_limit: As for :func:`eqsat.optimize`.
         steps: Operators that each may execute, with each round of a loop counted; 5 million by default.
 
     Raises:
@@ -423,8 +425,7 @@ def prove(
         samples: Inputs on which both models are executed.
         seed: Of these inputs.
         time_limit: Seconds for the proof.
-        memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
-            half of the memory that the machine, its container or the limits of the process allow.
+        memory_limit: As for :func:`eqsat.optimize`.
         progress: Receives events.
         trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.
 

@@ -1,0 +1,1 @@
+"""The e-graph: models as terms, rules as rewrites, saturation."""

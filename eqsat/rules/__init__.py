@@ -1,0 +1,1 @@
+"""The language of rules and targets: reading, checking, printing."""
