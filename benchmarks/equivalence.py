@@ -1,11 +1,11 @@
 """Whether rules prove that optimizers keep the meaning of models.
 
-    python -m benchmarks.equivalence FILE_OR_FOLDER ... [--python PYTHON] [--time-limit 60] [--json FILE]
+    python -m benchmarks.equivalence FILE_OR_FOLDER ... [--python PYTHON] [--own] [--time-limit 60] [--json FILE]
 
 Files are those of `benchmarks.zoo`. Each model is compared with what `benchmarks.ort_speed` compares it with: the
 results of `onnxslim`, `onnxsim` (executed by the interpreter that `--python` names, left out where it does not have
-them), ONNX Runtime's own optimizer and `eqsat --host ort`; also with eqsat's program for the target `dnnl`. Free sizes
-stay free. Columns:
+them), ONNX Runtime's own optimizer and `eqsat --host ort`; also with eqsat's programs for the target `dnnl` and the
+hosts `cpu` and `c`. `--own` leaves out the other optimizers. Free sizes stay free. Columns:
 
 - ``verdict``: ``exact``, ``lsb`` or ``real`` if the two are proven equal to that degree; ``open`` if no input shows a
   difference and no proof was found; ``different`` if an input shows one.
@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -35,29 +36,36 @@ from eqsat.errors import EqsatError
 from eqsat.model.load import load
 from eqsat.model.read.dims import free_sizes
 
-PLACED = "eqsat dnnl"
+OWN: dict[str, dict[str, Any]] = {
+    OURS: {"host": "ort"},
+    "eqsat dnnl": {"targets": ["dnnl"]},
+    "eqsat cpu": {"host": "cpu"},
+    "eqsat c": {"host": "c"},
+}
+"""Results of eqsat: the settings of each."""
 
 
-def rows_of(path: Path, python: str, time_limit: float) -> list[Row]:
-    """A row for each optimizer."""
+def rows_of(path: Path, python: str, time_limit: float, own: bool) -> list[Row]:
+    """A row for each optimizer, or only for eqsat's settings."""
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            paths, skipped = optimized(path, Path(folder), python)
-            paths[PLACED] = Path(folder) / "dnnl.onnx"
             proto = read(path)
             dims = {
                 name: (1, None, size)
                 for name, size in notes_of(path).get("dims", {}).items()
                 if name in free_sizes(load(proto), {})
             }
-            eqsat.optimize(proto, targets=["dnnl"], dims=dims).save(paths[PLACED])
-            given = onnx.load(paths.pop(ORIGINAL))
+            paths, skipped = ({}, []) if own else optimized(path, Path(folder), python)
+            paths.pop(ORIGINAL, None)
+            for name in [name for name in OWN if name not in paths]:
+                paths[name] = Path(folder) / f"{name}.onnx"
+                eqsat.optimize(proto, dims=dims, **OWN[name]).save(paths[name])
         except Exception as error:  # whatever an optimizer raises is a finding
             return [{"model": name_of(path), "problem": " ".join(str(error).split())[:200]}]
         rows: list[Row] = [{"model": name_of(path), "optimizer": name} for name in paths]
         for row, other in zip(rows, paths.values(), strict=True):
-            row |= compared(given, other, time_limit)
+            row |= compared(proto, other, time_limit)
     rows[0]["skipped"] = skipped
     return rows
 
@@ -85,7 +93,7 @@ def compared(first: onnx.ModelProto, second: Path, time_limit: float) -> Row:
 def shares(rows: Sequence[Row]) -> list[Row]:
     """By optimizer how many of its results are proven."""
     found = []
-    for name in (*PEERS, RUNTIME, OURS, PLACED):
+    for name in (*PEERS, RUNTIME, *OWN):
         verdicts = [row["verdict"] for row in rows if row.get("optimizer") == name]
         proven = sum(verdict in ("exact", "lsb", "real") for verdict in verdicts)
         if verdicts:
@@ -99,6 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="+")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
@@ -107,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     said: set[str] = set()
     for path in files(given.places):
         with context.Pool(1) as pool:
-            found = pool.apply(rows_of, (path, given.python, given.time_limit))
+            found = pool.apply(rows_of, (path, given.python, given.time_limit, given.own))
         for line in found[0].pop("skipped", []):
             if line not in said:
                 said.add(line)
