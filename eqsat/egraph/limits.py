@@ -25,7 +25,7 @@ class Limits:
     Attributes:
         iterations: Rounds of all rules.
         nodes: e-nodes; None allows a generous multiple of the model's own.
-        seconds: Wall-clock time.
+        seconds: Until the last guard ends the rounds of the rules.
         matches: Matches of one clause in one round before it is held back; None as for ``nodes``.
     """
 
@@ -45,7 +45,7 @@ class Limits:
 
 
 class LastGuard:
-    """When an unfinished e-graph is given up.
+    """When the rounds of the rules end early, and when an unfinished e-graph is given up.
 
     That happens when the time is over, but not if only other programs kept this one from running: the result should not
     depend on other work of the machine.

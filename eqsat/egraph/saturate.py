@@ -211,7 +211,7 @@ class Saturation:
         """Saturates with the rules, then adds the targets' composites."""
         limits = self.limits
         # Rules stop then, between two clauses; later stages have the rest of the time.
-        self._end = time.perf_counter() + limits.seconds
+        self._growth = LastGuard(limits.seconds)
         self.facts.saturate()
         self.stop_reason = "iteration limit"
         assert limits.matches is not None and limits.nodes is not None
@@ -238,7 +238,7 @@ class Saturation:
             if self.enodes > limits.nodes:
                 self.stop_reason = "node limit"
                 break
-            if time.perf_counter() > self._end:
+            if self._growth.is_over():
                 self.stop_reason = "time limit"
                 break
         self.engine.step("commute", saturate=True)
@@ -254,7 +254,7 @@ class Saturation:
         for state in states:
             if state.banned_until > iteration:
                 continue
-            if throttle and time.perf_counter() > self._end:
+            if throttle and self._growth.is_over():
                 break
             if not state.sent:
                 frozen = frozen or self.engine.tables()
@@ -296,7 +296,7 @@ class Saturation:
         assert self.limits.nodes is not None
         gathering = [s for s in self._states if s.clause.gathers]
         changed = False
-        while gathering and self.enodes <= self.limits.nodes and time.perf_counter() <= self._end:
+        while gathering and self.enodes <= self.limits.nodes and not self._growth.is_over():
             self.facts.saturate()
             self.engine.step("commute")
             if not self._round(gathering, iteration):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 
@@ -199,6 +202,18 @@ def test_limits_and_stop_reasons():
     assert saturated(graph, rules, Limits(iterations=1)).stop_reason == "iteration limit"
     assert saturated(graph, rules, Limits(nodes=1)).stop_reason == "node limit"
     assert saturated(graph, rules, Limits(seconds=0.0)).stop_reason == "time limit"
+
+
+def test_rounds_do_not_end_early_because_other_programs_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = model("a = Add(x, y)\nb = Add(a, x)\nc = Add(b, y)\nout = Add(c, x)")
+    rules = "rule associate : real\n  (x + y) + z => x + (y + z)"
+    idle = saturated(graph, rules)
+    monkeypatch.setattr(time, "perf_counter", itertools.count(0.0, 1000.0).__next__)
+    busy = saturated(graph, rules, Limits(seconds=60.0))
+    assert (busy.stop_reason, busy.iterations, busy.enodes) == (idle.stop_reason, idle.iterations, idle.enodes)
+    assert busy.stop_reason == "saturated"
+    monkeypatch.setattr(time, "process_time", itertools.count(0.0, 1000.0).__next__)
+    assert saturated(graph, rules, Limits(seconds=60.0)).stop_reason == "time limit"
 
 
 def test_products_with_zero_do_not_breed():
