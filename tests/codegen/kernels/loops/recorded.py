@@ -26,7 +26,7 @@ from tests.ops import oracle
 
 MODULES = (
     "binary", "casting", "convolution", "gathering", "matmul", "normalization", "pooling", "qlinear", "quantization",
-    "recurrent", "reductions", "resize", "shaping", "unary",
+    "recurrent", "reductions", "resize", "shaping", "signal", "unary",
 )  # fmt: skip
 
 
