@@ -1,6 +1,7 @@
 """Signal processing: Fourier transforms and the windows that go with them.
 
-Complex numbers are the last axis: one element of real ones, two of others. Transforms are computed in double precision.
+Complex numbers are the last axis: one element of real ones, two of others. Transforms have the precision of their
+operand, those of halves single precision, as in ``onnx.reference``.
 Windows and mel weights are evaluated by ``onnx.reference``.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.ops import counters as count
-from eqsat.ops.kernel import Attributes
+from eqsat.ops.kernel import HALF_TYPES, Attributes
 from eqsat.ops.need_by_parameters import need_fourier, need_mel_weights, need_short_fourier, need_window_function
 from eqsat.ops.registry import declare
 from eqsat.ops.traits import PARAMETRIC
@@ -38,11 +39,11 @@ def stft(
 
     Real signals may leave out their last axis, as they do in ONNX Runtime.
     """
-    found = signal if signal.ndim == 2 else _complex(signal)
+    found = _complex(signal[..., np.newaxis] if signal.ndim == 2 else signal)
     size = int(length.item()) if length is not None else found.shape[1] if window is None else len(window)
     frames = np.lib.stride_tricks.sliding_window_view(found, size, axis=1)[:, :: int(step.item())]
     if window is not None:
-        shaped = np.zeros(size, window.dtype)
+        shaped = np.zeros(size, found.real.dtype)
         shaped[: len(window)] = window[:size]
         frames = frames * shaped
     one_sided = bool(attrs["onesided"])
@@ -63,16 +64,14 @@ def _transformed(attrs: Attributes, x: np.ndarray, length: np.ndarray | None, ax
 
 
 def _forward(values: np.ndarray, size: int, axis: int, one_sided: bool) -> np.ndarray:
-    values = values.astype(np.complex128 if np.iscomplexobj(values) else np.float64)
-    if one_sided and not np.iscomplexobj(values):
-        return np.fft.rfft(values, size, axis)
     found = np.fft.fft(values, size, axis)
     return np.take(found, range(size // 2 + 1), axis) if one_sided else found
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
     """Values of which the last axis has the parts."""
-    return x[..., 0] if x.shape[-1] == 1 else x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
+    wide = x.astype(np.float32) if x.dtype in HALF_TYPES else x
+    return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
 
 def _parts(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
