@@ -43,7 +43,7 @@ def stft(
     size = int(length.item()) if length is not None else found.shape[1] if window is None else len(window)
     frames = np.lib.stride_tricks.sliding_window_view(found, size, axis=1)[:, :: int(step.item())]
     if window is not None:
-        shaped = np.zeros(size, found.real.dtype)
+        shaped = np.zeros(size, np.real(found).dtype)
         shaped[: len(window)] = window[:size]
         frames = frames * shaped
     one_sided = bool(attrs["onesided"])
