@@ -73,6 +73,8 @@ def _of_composite(instance: CompositeInstance, node: ENode, snapshot: Snapshot, 
         holes = {name: RESULT_HOLE for name, _, _ in instance.nodes} | {RESULT: RESULT_HOLE}
     written = set(holes.values())
     env = instance.names(outputs)
+    if not instance.results:
+        env.setdefault(RESULT, TensorFacts(outputs[0]))
     number = 0
     for name, child in zip(instance.leaves, node.children, strict=True):
         if child is None:

@@ -238,3 +238,12 @@ def test_a_call_is_given_once(tmp_path: Path) -> None:
     (tmp_path / "kiwi.target").write_text(twice, "utf-8")
     with pytest.raises(TargetError, match="`call` must be given once"):
         eqsat.optimize(eqsat.graph(op.Relu(eqsat.input("x", (2,)))), targets=[tmp_path / "kiwi.target"])
+
+
+def test_a_call_may_ask_for_the_shape_of_a_single_result(tmp_path: Path) -> None:
+    text = TARGET.replace("{w.shape[0]}, {y}", "{y.shape[1]}, {y}")
+    (tmp_path / "kiwi.target").write_text(text, "utf-8")
+    weights = np.ones((5, 4, 3, 3), np.float32)
+    y = op.Relu(op.Conv(eqsat.input("x", (1, 4, 6, 7)), weights, pads=[1, 1, 1, 1]))
+    result = eqsat.optimize(eqsat.graph(y), targets=[tmp_path / "kiwi.target"])
+    assert "NULL, NULL, 4, 6, 7, 5, " in generate(result.model).source
