@@ -262,6 +262,5 @@ def test_an_interrupted_command_leaves_nothing(number: signal.Signals, tmp_path:
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
     )
-    assert done.returncode in (130, 128 + number), done.stderr
-    assert "interrupted" in done.stderr and "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (128 + number, "interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnxtxt"]

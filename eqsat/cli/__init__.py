@@ -24,6 +24,7 @@ from eqsat.cli.compare import compare
 from eqsat.cli.console import echo, never_fail
 from eqsat.cli.doctor import doctor
 from eqsat.cli.explain import explain
+from eqsat.cli.help_text import fit_help
 from eqsat.cli.optimize import optimize
 from eqsat.cli.options import debug_option
 from eqsat.cli.prove import prove
@@ -35,7 +36,23 @@ from eqsat.errors import EqsatError
 from eqsat.version import __version__
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Interrupted(Exception):
+    """A command was interrupted; click, which prints an empty line for that also into files, does not see it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted(error.code if isinstance(error, _Stopped) else 130) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="eqsat", message="%(prog)s %(version)s")
 @debug_option
 def cli() -> None:
@@ -44,6 +61,7 @@ def cli() -> None:
 
 for _command in (optimize, quantize, run, codegen, compare, explain, prove, rules, targets, doctor):
     cli.add_command(_command)
+fit_help(cli)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,9 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show(text)
         echo(text.getvalue(), err=True, nl=False)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
+    except (click.Abort, KeyboardInterrupt, _Interrupted) as error:
+        if isinstance(error, _Interrupted) and sys.stderr.isatty():
+            echo(err=True)  # ends the line on which the terminal shows ^C
         _say("interrupted", "yellow")
-        return error.code if isinstance(error, _Stopped) else 130
+        return error.code if isinstance(error, _Interrupted | _Stopped) else 130
     except EqsatError as error:
         if "--debug" in arguments:
             echo(traceback.format_exc(), err=True)

@@ -129,13 +129,14 @@ def codegen(
     cmake -B out/build out && cmake --build out/build && ctest --test-dir out/build
     """
     from eqsat import api
-    from eqsat.cli.progress import showing_progress
+    from eqsat.cli.progress import showing_progress, showing_stage
     from eqsat.codegen.dequantized import dequantized_products
     from eqsat.execute.inputs import input_names
     from eqsat.model.read.dims import split
 
     bound, ranges = split(dims)
-    loaded = api.load(model, dims=bound, values=values)
+    with showing_stage("load", quiet or as_json):
+        loaded = api.load(model, dims=bound, values=values)
     given = read_inputs(inputs, input_names(loaded))
     with showing_progress(quiet or as_json) as progress:
         emitted = api.write_c(

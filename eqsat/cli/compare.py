@@ -69,13 +69,17 @@ def compare(
     if exact and (rtol or atol):
         raise click.UsageError("--exact leaves no tolerance: give either --exact or --rtol and --atol")
     from eqsat import api
+    from eqsat.cli.progress import showing_stage
     from eqsat.execute.inputs import input_names
 
-    a, b = api.load(first), api.load(second)
+    with showing_stage("load", quiet or as_json):
+        a, b = api.load(first), api.load(second)
     given = read_inputs(inputs, input_names(a))
-    comparison = api.compare(
-        a, b, given, dims=dims, values=values, seed=seed, numerics="exact" if exact else "real", rtol=rtol, atol=atol
-    )
+    numerics = "exact" if exact else "real"
+    with showing_stage("verify", quiet or as_json):
+        comparison = api.compare(
+            a, b, given, dims=dims, values=values, seed=seed, numerics=numerics, rtol=rtol, atol=atol
+        )
     if as_json:
         echo_json(_to_dict(comparison))
     elif not quiet:

@@ -32,7 +32,7 @@ class Finding:
     missing: str = ""
 
 
-@click.command()
+@click.command(short_help="Show what eqsat finds on this machine.")
 @json_option()
 @debug_option
 def doctor(as_json: bool) -> None:

@@ -45,6 +45,18 @@ def showing_progress(quiet: bool) -> Iterator[Progress | None]:
         yield lambda event: status.update(Text(shown(describe(event))))
 
 
+@contextmanager
+def showing_stage(stage: str, quiet: bool) -> Iterator[None]:
+    """The line for one stage, while it lasts."""
+    # The module of events is loaded with the pipeline, which is not needed where nobody looks.
+    with showing_progress(quiet) as progress:
+        if progress is not None:
+            from eqsat.stages.event import Event
+
+            progress(Event(stage))
+        yield
+
+
 def describe(event: Event) -> str:
     """The line for an event, such as ``"choosing the cheapest program: 3.20 ms, gap 0.41 %"``."""
     from eqsat.report import units

@@ -271,4 +271,4 @@ def _read(files: tuple[Path, ...]) -> list[Listed]:
 
 
 def _remark(entry: Listed) -> str:
-    return entry.rules[0].doc.split("\n")[0]
+    return " ".join(entry.rules[0].doc.split())

@@ -86,14 +86,14 @@ def run(
     """Execute MODEL and print its outputs.
 
     \b
-    eqsat run model.onnx                          random inputs
+    eqsat run model.onnx                          # random inputs
     eqsat run model.onnx -i x=image.npy -o y.npz
     eqsat run model.onnx --backend c --profile
     """
     if output is not None and output.suffix not in (".npy", ".npz"):
         raise click.BadParameter(f"{output} ends in neither .npy nor .npz", param_hint="'--output'")
     from eqsat import api
-    from eqsat.cli.progress import showing_progress
+    from eqsat.cli.progress import showing_progress, showing_stage
     from eqsat.execute.inputs import complete_inputs, input_names
     from eqsat.model.read.dims import sizes_of
 
@@ -105,7 +105,8 @@ def run(
     backends = check_backends(given_backends, ("numpy", "c"))
     if threads > 1 and means != ["c"]:
         raise click.BadParameter("only C has threads: add --backend c", param_hint="'--threads'")
-    loaded = api.load(model, values=values)
+    with showing_stage("load", quiet or as_json):
+        loaded = api.load(model, values=values)
     names = input_names(loaded)
     given = read_inputs(inputs, names)
     arrays = complete_inputs(loaded, given, dims=dims, seed=seed)
@@ -123,7 +124,8 @@ def run(
         results = compiled.run(arrays)
         measured = compiled.profile(arrays) if profile else None
     else:
-        results = api.run(loaded, arrays, vendors=vendors, backends=backends)
+        with showing_stage("execute", quiet or as_json):
+            results = api.run(loaded, arrays, vendors=vendors, backends=backends)
     if output is not None:
         _save(results, output)
     if as_json:

@@ -69,29 +69,29 @@ def show(name: str, as_json: bool) -> None:
 
 
 @targets.command(short_help="Check target files.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="NAME|FILE...")
 @declarations_option
 @debug_option
-def check(files: tuple[Path, ...]) -> int:
-    """Read target files, check them against the operators' schemas, and report every mistake.
+def check(files: tuple[str, ...]) -> int:
+    """Check target files, shipped ones by name, against the operators' schemas, and report every mistake.
 
     Warnings say what is allowed and probably not meant; the exit code is 1 only after an error.
     """
     from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
     from eqsat.rules.reader import read_mistakes
-    from eqsat.targets.registry import read_target_file
+    from eqsat.targets.registry import read_target_file, target_path
     from eqsat.targets.validate import doubts, problems
 
     wrong = 0
     for file in files:
         try:
-            declared = read_target_file(file)
+            declared = read_target_file(target_path(file))
             found: list[EqsatError] = []
             for target in declared:
                 found += [*problems(target), *unknown_families(target)]
         except EqsatError as error:
-            declared, found = (), read_mistakes([file], targets=True) or [error]
+            declared, found = (), (read_mistakes([Path(file)], targets=True) if Path(file).is_file() else []) or [error]
         wrong += len(found)
         for problem in found:
             echo(f": {problem}", head="error", colour="red", err=True)

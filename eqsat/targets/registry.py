@@ -161,18 +161,23 @@ def _load_part(part: str) -> list[Target]:
     if not what:
         raise TargetError("a target before its options is required", actual=f"`{part}`")
     options = [(m["key"], m["value"]) for m in _OPTION.finditer(match["options"])]
-    targets = _find(what)
+    targets = read_target_file(target_path(what))
     if options and len(targets) > 1:
         raise TargetError("options need a file with one target", place=what, actual=f"{len(targets)} targets")
     return [_with_options(target, options) for target in targets]
 
 
-def _find(what: str) -> list[Target]:
+def target_path(what: str) -> Path:
+    """The file of a shipped target by its name, or a path as it stands.
+
+    Raises:
+        TargetError: It is neither the name of a shipped target nor looks like a path.
+    """
     known = list_targets()
     if what in known:
-        return list(read_target_file(targets_dir() / f"{what}{SUFFIX}"))
+        return targets_dir() / f"{what}{SUFFIX}"
     if what.endswith(SUFFIX) or "/" in what or "\\" in what or Path(what).is_file():
-        return list(read_target_file(what))
+        return Path(what)
     raise TargetError(
         f"a target by name or the path of a *{SUFFIX} file is required",
         actual=f"`{what}`",

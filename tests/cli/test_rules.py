@@ -48,6 +48,7 @@ def test_list(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         ["both", "real", "-", f"{mine}:7"],
     ]
     assert lines[2].endswith("About doubling.")
+    assert lines[3].endswith("A comment of two lines.")
 
 
 def test_list_of_the_shipped_rules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +218,13 @@ def test_targets_show_with_changed_numbers_and_of_the_host(capsys: pytest.Captur
     assert main(["targets", "show", "cpu", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["name"], shown["host"]) == ("cpu", True)
+
+
+def test_targets_check_takes_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["targets", "check", "c", "dnnl"]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == ["c: OK", "dnnl: OK"]
+    assert main(["targets", "check", "dnll"]) == 1
+    assert "did you mean `dnnl`?" in capsys.readouterr().err
 
 
 def test_targets_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
