@@ -19,9 +19,11 @@ from tests.wheel import ROOT, build, install, run, step
 
 PAGES = (
     "README.md",
+    "docs/how-it-thinks.md",
     "docs/install.md",
     "docs/optimize.md",
     "docs/targets.md",
+    "docs/int8-accelerator.md",
     "docs/write-a-rule.md",
     "docs/report.md",
 )
@@ -50,7 +52,7 @@ model.graph.node[1].output[0] = "y"
 save(model, "simplified.onnx")
 np.save("image.npy", rng.standard_normal((1, 3, 16, 16)).astype(np.float32))
 np.savez("samples.npz", x=rng.standard_normal((4, 3, 16, 16)).astype(np.float32))
-Path("my.rules").write_text("rule twice : exact\\n    Relu(Relu(x))  =>  Relu(x)\\n")
+Path("my.rules").write_text("rule my_rule : exact\\n    Relu(Relu(x))  =>  Relu(x)\\n")
 """
 # Measures the machine for minutes.
 LONG = ("eqsat targets calibrate",)

@@ -6,7 +6,7 @@ click gives half of a line to the names of options, however short the line is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import click
 
@@ -17,15 +17,15 @@ NARROW = 72
 class Formatter(click.HelpFormatter):
     """Fits its text into the width."""
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        rows = list(rows)
         if self.width >= NARROW or all(len(first) + len(second) + 6 <= self.width for first, second in rows):
             super().write_dl(rows, col_max, col_spacing)
             return
         for first, second in rows:
-            self.write(f"{'':{self.current_indent}}{first}\n")
-            self.indent()
-            self.write_text(second)
-            self.dedent()
+            indent = " " * self.current_indent
+            deeper = indent + " " * self.indent_increment
+            self.buffer.append(f"{indent}{first}\n{click.wrap_text(second, self.width, deeper, deeper)}\n")
 
     def getvalue(self) -> str:
         lines = super().getvalue().split("\n")
