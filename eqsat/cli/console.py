@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PIPE = 120
 """Characters in a line where there is no terminal."""
+UNBOUNDED = 10_000
+"""Characters in a line that is not broken."""
 
 
 def echo(
@@ -59,6 +61,22 @@ def page_width(in_pipe: int = PIPE) -> int:
     screen = terminal()
     given = os.environ.get("COLUMNS", "")
     return screen.width if screen.is_terminal or (given.isdigit() and int(given) > 0) else in_pipe
+
+
+def fold(text: str, indent: int = 4) -> str:
+    """Lines broken between words where they are wider than the terminal, or than COLUMNS says; longer words stay whole.
+
+    Args:
+        text: The lines.
+        indent: By how much the rest of a line stands further to the right than its beginning.
+    """
+    from eqsat.report.fitting import hanging
+
+    width = page_width(UNBOUNDED)
+    return "\n".join(
+        hanging(line, len(line) - len(line.lstrip()) + indent, width) if len(line) > width else line
+        for line in text.split("\n")
+    )
 
 
 def never_fail() -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from eqsat.cli.console import echo, echo_json, page_width
+from eqsat.cli.console import UNBOUNDED, echo, echo_json, page_width
 from eqsat.cli.options import debug_option, json_option
 
 NEEDED = ("egglog", "numpy", "onnx", "onnx-ir", "networkx")
@@ -40,7 +40,6 @@ def doctor(as_json: bool) -> None:
 
     Nothing here is required but the packages; without a compiler, models run with numpy.
     """
-    from eqsat.cli.tables import UNBOUNDED
     from eqsat.report.fitting import hanging
 
     findings = list(examine())

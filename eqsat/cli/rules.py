@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.discover import discover
 from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 from eqsat.cli.rules_why import why
@@ -260,7 +260,7 @@ def _list_sets(files: tuple[Path, ...], as_json: bool) -> None:
     print_table(("set", "description", "operators"), [(n.name, n.doc, str(len(n.operators))) for n in found])
     for entry in found:
         echo()
-        echo(f"{entry.name}: {', '.join(map(str, entry.operators))}")
+        echo(fold(f"{entry.name}: {', '.join(map(str, entry.operators))}"))
 
 
 def _read(files: tuple[Path, ...]) -> list[Listed]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-from eqsat.cli.console import PIPE, echo, page_width, terminal
+from eqsat.cli.console import PIPE, UNBOUNDED, echo, page_width, terminal
 from eqsat.text import name_of
-
-UNBOUNDED = 10_000
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.cli.calibrate import calibrate
-from eqsat.cli.console import echo, echo_json
+from eqsat.cli.console import echo, echo_json, fold
 from eqsat.cli.options import debug_option, declarations_option
 from eqsat.cli.targets_why import why
 
@@ -65,7 +65,7 @@ def show(name: str, as_json: bool) -> None:
         else:
             lines = _lines(target)
             echo(next(lines), head=target.name, bold=True)
-            echo("\n".join(lines))
+            echo(fold("\n".join(lines), indent=11))
 
 
 @targets.command(short_help="Check target files.")

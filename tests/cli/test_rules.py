@@ -203,6 +203,21 @@ def test_targets_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert [line.split()[1] for line in narrow if line.startswith("target ")] == names
 
 
+@pytest.mark.parametrize("arguments", [["rules", "list", "--sets"], ["targets", "show", "dnnl"]], ids=" ".join)
+def test_what_is_shown_fits_a_narrow_terminal(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(arguments) == 0
+    wide = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(arguments) == 0
+    narrow = capsys.readouterr().out
+    assert all(len(line) <= 50 or len(line.split()) == 1 for line in narrow.splitlines())
+    if "show" in arguments:
+        assert narrow.split() == wide.split()
+
+
 def test_targets_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets", "show", "ccompiler"]) == 0
     out = capsys.readouterr().out
