@@ -63,6 +63,7 @@ _HOME = {
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
+    "api": "eqsat.api",
     "check_rules": "eqsat.check.checked",
     "compare": "eqsat.api",
     "compile": "eqsat.api",

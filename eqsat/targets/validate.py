@@ -12,7 +12,6 @@ from eqsat.rules.ast import Condition, Match, Target
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand, most_clauses
 from eqsat.rules.signatures import signature
-from eqsat.rules.tensor_types import narrowings
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
@@ -54,6 +53,8 @@ def problems(target: Target) -> Iterator[TargetError]:
 
 def doubts(target: Target) -> Iterator[str]:
     """What is allowed and probably not meant: patterns that do not match what they seem to match."""
+    from eqsat.rules.tensor_types import narrowings
+
     with declared(target.operators):
         for composite in target.composites:
             for place, text in narrowings(expand(composite.patterns)):

@@ -18,10 +18,10 @@ OPERATORS = {
     "convolution": [("Conv", 3), ("Relu", 1), ("Add", 2), ("Sigmoid", 1), ("Mul", 2), ("BatchNormalization", 5)],
     "attention": [("MatMul", 2), ("Softmax", 1), ("Div", 2), ("Add", 2), ("Transpose", 1), ("Reshape", 2), ("Gelu", 1)],
     "integers": [("QuantizeLinear", 3), ("DequantizeLinear", 3), ("Conv", 2), ("Conv", 3), ("MatMul", 2), ("Clip", 3)],
-    "sums": [("Sum", 1), ("Sum", 4), ("Concat", 3), ("Split", 1), ("Identity", 1), ("Max", 2)],
+    "sums": [("Sum", 1), ("Sum", 4), ("Add", 2), ("Mul", 2), ("Neg", 1), ("Sub", 2), ("Split", 1), ("Identity", 1)],
     "nothing": [],
 }
-RULES = tuple(select_rules((), "real").rules)
+RULES = tuple(select_rules((), "real", True).rules)
 TARGETS = tuple(load_targets(["dnnl", "ethos_n"], "c"))
 COMPOSITES = tuple((target, composite) for target in TARGETS for composite in target.composites)
 
@@ -62,7 +62,7 @@ def test_the_same_clauses_as_of_all_patterns(name: str) -> None:
             found = text(list(Compiler(known).composite(composite, target.name, 7)))
             assert found == text(every_clause(composite, target.name, known)), composite.name
             compiled += len(found)
-    assert (compiled > 0) == (name != "nothing")
+    assert (compiled > 40) == (name != "nothing")
 
 
 def test_an_earlier_model_changes_nothing() -> None:
