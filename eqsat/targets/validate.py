@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
-from eqsat.rules.ast import Condition, Match, Target
+from eqsat.rules.ast import Condition, Match, Target, plain
 from eqsat.rules.element_types import DTYPES
 from eqsat.rules.expand import expand, most_clauses
 from eqsat.rules.signatures import signature
@@ -147,9 +147,10 @@ def _composites(target: Target) -> Iterator[TargetError]:
                 "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
-        few = most_clauses(composite.patterns) <= MOST_CLAUSES and all(isinstance(p, Match) for p in composite.patterns)
-        # Making the clauses takes longer than all the rest, and finds mistakes only in others.
-        clauses = () if few else expand(composite.patterns)
+        # Making the clauses takes longer than all the rest, and finds nothing where they are few and have roots.
+        rooted = all(isinstance(root, Match) for pattern in composite.patterns for root in plain(pattern))
+        few = most_clauses(composite.patterns) <= MOST_CLAUSES
+        clauses = () if rooted and few else expand(composite.patterns)
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
                 f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",
