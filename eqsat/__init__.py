@@ -6,9 +6,9 @@ The names below load what they need when they are first used, so that ``import e
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from eqsat.later import defer_sympy, imported
 from eqsat.version import __version__
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ _HOME = {
     "QuantizationResult": "eqsat.quantization.result",
     "Result": "eqsat.api",
     "TensorType": "eqsat.schema.types",
+    "api": "eqsat.api",
     "check_rules": "eqsat.check.checked",
     "compare": "eqsat.api",
     "compile": "eqsat.api",
@@ -86,11 +87,14 @@ _HOME = {
 }
 
 
+defer_sympy()
+
+
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
-    module = importlib.import_module(home)
+    module = imported(home)
     value = module if home == f"eqsat.{name}" else getattr(module, name)
     globals()[name] = value
     return value

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
-from eqsat.backends.registry import Given
 from eqsat.bounds import GRACE, within_bounds
 from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from eqsat.backends.registry import Given
     from eqsat.quantization.data import DataSource
     from eqsat.quantization.limits import Budget
     from eqsat.quantization.options import Activation, AnyMethod, Conversions

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import onnx_ir as ir
 
 from eqsat.arguments import checks_arguments
-from eqsat.backends.registry import Given, chosen
 from eqsat.errors import ExecutionError, ModelError
 from eqsat.execute.executor import Executor
 from eqsat.explain.origin import Origin, find
@@ -29,6 +28,7 @@ from eqsat.schema.functions import Operator, declared
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.backends.registry import Given
     from eqsat.codegen.compiled import CompiledModel, Options
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.kept import KeptPrograms
@@ -53,6 +53,8 @@ def execute(
         BackendError: A backend cannot be found, or fails.
     """
     if backend == "numpy":
+        from eqsat.backends.registry import chosen
+
         serving = chosen(model, vendors, backends)
         for vendor in vendors:
             if not serving[vendor].prepares:

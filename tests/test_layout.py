@@ -16,6 +16,7 @@ PACKAGE = ROOT / "eqsat"
 # A room may import from itself and from those above it; docs/architecture.md says what each is for.
 ROOMS = (
     "version",
+    "later",
     "text",
     "errors",
     "files",

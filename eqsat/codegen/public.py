@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
-from eqsat.backends.registry import Given
 from eqsat.bounds import within_bounds
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
@@ -21,6 +20,7 @@ from eqsat.stages.event import Progress
 if TYPE_CHECKING:
     import numpy as np
 
+    from eqsat.backends.registry import Given
     from eqsat.codegen.compiled import CompiledModel
     from eqsat.codegen.emitted import Emitted
     from eqsat.codegen.weights import Form

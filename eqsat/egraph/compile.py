@@ -38,7 +38,7 @@ from eqsat.rules.ast import (
 from eqsat.rules.constness import asked_constant
 from eqsat.rules.counted_axes import may_count_from_end
 from eqsat.rules.evaluation import uses
-from eqsat.rules.expand import Clause, expand
+from eqsat.rules.expand import Clause, expand, needed
 from eqsat.rules.tree import walk
 from eqsat.schema.types import OpKey
 
@@ -235,60 +235,92 @@ class Compiler:
 
     def rule(self, rule: Rule, number: int) -> Iterator[CompiledClause]:
         """All clauses of a rule whose operators occur in the e-graph."""
-        for clause in expanded(rule.left):
-            yield from self.plain(rule, number, "", clause)
+        yield from self._occurring(rule, rule.left, number, "")
 
     def composite(self, composite: Composite, target: str, number: int) -> Iterator[CompiledClause]:
         """All clauses of a target's composite whose operators occur in the e-graph."""
-        for clause in expanded(composite.patterns):
-            yield from self.plain(composite, number, target, clause)
+        yield from self._occurring(composite, composite.patterns, number, target)
+
+    def may_match(self, needs: Sequence[frozenset[OpKey]]) -> bool:
+        """Whether patterns may match that :func:`~eqsat.rules.expand.needed` says this of."""
+        present = self.constructors.keys()
+        return not any(map(present.isdisjoint, needs))
 
     def plain(self, definition: Rule | Composite, number: int, target: str, clause: Clause) -> Iterator[CompiledClause]:
         """The clauses of one plain pattern of a rule, or of a composite of a target."""
-        for query in self._queries(clause):
-            if isinstance(definition, Rule):
-                constants = _constants(definition, query)
-                builder = LayoutBuilder(query, clause.absent, clause.operators, definition.place, constants)
-                layout = builder.layout(definition.right)
-                built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
-                yield self._clause(definition, number, target, clause, query, layout, built)
-            else:
-                outputs = len(definition.patterns) if len(definition.patterns) > 1 else 0
-                made = Constructor(OpKey(target, definition.name), len(query.leaves), outputs, composite=True)
-                yield self._clause(definition, number, target, clause, query, None, (made,))
+        options = QueryBuilder(self.constructors, clause.absent).options(clause.roots)
+        for parts in _compiled(definition, target, clause, options):
+            yield parts.numbered(number)
 
-    def _queries(self, clause: Clause) -> Iterator[Query]:
-        for query in QueryBuilder(self.constructors, clause.absent).queries(clause.roots):
-            for alias, name in clause.aliases.items():
-                if name in query.tensors:
-                    query.tensors[alias] = query.tensors[name]
-            yield query
+    def _occurring(
+        self, definition: Rule | Composite, patterns: tuple[Pattern, ...], number: int, target: str
+    ) -> Iterator[CompiledClause]:
+        if not self.may_match(needed(patterns)):
+            return
+        for i, clause in enumerate(expanded(patterns)):
+            if clause.matched <= self.constructors.keys():
+                options = QueryBuilder(self.constructors, clause.absent).options(clause.roots)
+                for parts in _compiled_once(definition, target, i, options):
+                    yield parts.numbered(number)
 
-    def _clause(
-        self,
-        definition: Rule | Composite,
-        number: int,
-        target: str,
-        clause: Clause,
-        query: Query,
-        layout: Layout | None,
-        built: tuple[Constructor, ...],
-    ) -> CompiledClause:
-        signature = _Signature(definition, clause, query, layout)
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is the same of a compiled clause in each e-graph; nobody changes it."""
+
+    definition: Rule | Composite
+    target: str
+    clause: Clause
+    query: Query
+    layout: Layout | None
+    columns: tuple[Column, ...]
+    constants: tuple[str, ...]
+    built: tuple[Constructor, ...]
+
+    def numbered(self, number: int) -> CompiledClause:
+        """The clause of one e-graph."""
         return CompiledClause(
             key="",
             number=number,
-            definition=definition,
-            target=target,
-            query=query,
-            columns=signature.columns(),
-            constants=_constants(definition, query),
-            layout=layout,
-            absent=clause.absent,
-            operators=clause.operators,
-            aliases=clause.aliases,
-            built=built,
+            definition=self.definition,
+            target=self.target,
+            query=self.query,
+            columns=self.columns,
+            constants=self.constants,
+            layout=self.layout,
+            absent=self.clause.absent,
+            operators=self.clause.operators,
+            aliases=self.clause.aliases,
+            built=self.built,
         )
+
+
+_Options = tuple[tuple[Constructor, ...], ...]
+
+
+@lru_cache(maxsize=2048)
+def _compiled_once(definition: Rule | Composite, target: str, index: int, options: _Options) -> tuple[_Parts, ...]:
+    """The parts of one clause of a definition; cached, because the next model has the same operators."""
+    patterns = definition.left if isinstance(definition, Rule) else definition.patterns
+    return tuple(_compiled(definition, target, expanded(patterns)[index], options))
+
+
+def _compiled(definition: Rule | Composite, target: str, clause: Clause, options: _Options) -> Iterator[_Parts]:
+    for query in QueryBuilder({}, clause.absent).queries(clause.roots, options):
+        for alias, name in clause.aliases.items():
+            if name in query.tensors:
+                query.tensors[alias] = query.tensors[name]
+        constants = _constants(definition, query)
+        layout = None
+        if isinstance(definition, Rule):
+            builder = LayoutBuilder(query, clause.absent, clause.operators, definition.place, constants)
+            layout = builder.layout(definition.right)
+            built = tuple(s.constructor for s in layout.steps if isinstance(s, BuildStep))
+        else:
+            outputs = len(definition.patterns) if len(definition.patterns) > 1 else 0
+            built = (Constructor(OpKey(target, definition.name), len(query.leaves), outputs, composite=True),)
+        columns = _Signature(definition, clause, query, layout).columns()
+        yield _Parts(definition, target, clause, query, layout, columns, constants, built)
 
 
 @lru_cache(maxsize=4096)

@@ -67,16 +67,23 @@ class QueryBuilder:
         self.constructors = constructors
         self.absent = absent
 
-    def queries(self, roots: Sequence[Match]) -> Iterator[Query]:
-        """All queries whose constructors occur; none if some operator does not."""
-        matches = {id(m): m for root in roots for m in _matches(root)}
-        tuples = {m.node for m in matches.values() if m.output}
+    def options(self, roots: Sequence[Match]) -> tuple[tuple[Constructor, ...], ...]:
+        """The constructors that each operator of the patterns may be; empty if one of them does not occur."""
+        matches = _distinct(roots).values()
+        tuples = {m.node for m in matches if m.output}
         options: list[list[Constructor]] = []
-        for match in matches.values():
+        for match in matches:
             options.append(self._options(match, plain=match.node not in tuples))
             if not options[-1]:
-                return
+                return ()
         _limit(options)
+        return tuple(map(tuple, options))
+
+    def queries(self, roots: Sequence[Match], options: Sequence[Sequence[Constructor]]) -> Iterator[Query]:
+        """The queries of all choices among the :meth:`options` of the same patterns."""
+        if not options:
+            return
+        matches = _distinct(roots)
         nodes = [m.node for m in matches.values()]
         for choice in itertools.product(*options):
             if len(set(zip(nodes, choice, strict=True))) > len(set(nodes)):
@@ -123,6 +130,11 @@ def trim(args: Sequence[Pattern | None], absent: frozenset[str]) -> list[Pattern
     while kept and kept[-1] is None:
         kept.pop()
     return kept
+
+
+def _distinct(roots: Sequence[Match]) -> dict[int, Match]:
+    """The operators of patterns by identity, those below others first."""
+    return {id(m): m for root in roots for m in _matches(root)}
 
 
 def _matches(pattern: Pattern | None) -> Iterator[Match]:

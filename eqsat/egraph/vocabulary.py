@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from eqsat.egraph.compile import CompiledClause, Compiler
 from eqsat.egraph.language import MOST_OPERANDS, Constructor
 from eqsat.rules.ast import Composite, Rule, Target
-from eqsat.rules.expand import operators
+from eqsat.rules.expand import needed, operators
 from eqsat.schema.types import OpKey
 
 
@@ -44,14 +44,16 @@ class Vocabulary:
         largest = min(2 * max((c.inputs for c in self.constructors.values()), default=1) + 8, MOST_OPERANDS)
         compiler = Compiler(self._by_op)
         clauses: list[CompiledClause] = []
-        read = [operators(*rule.left) for rule in rules]
+        needs = [needed(rule.left) for rule in rules]
         known: list[tuple[int, ...]] = [()] * len(rules)
         compiled: list[list[CompiledClause]] = [[] for _ in rules]
         size = -1
         while size != len(self.constructors):
             size = len(self.constructors)
             for i, (rule, number) in enumerate(zip(rules, numbers, strict=True)):
-                now = tuple(len(self._by_op.get(op, ())) for op in read[i])
+                if not compiler.may_match(needs[i]):
+                    continue
+                now = tuple(len(self._by_op.get(op, ())) for op in operators(*rule.left))
                 if now != known[i]:
                     look_at_clock()
                     known[i], compiled[i] = now, list(compiler.rule(rule, number))

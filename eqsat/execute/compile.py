@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.backends.backend import Backend
 from eqsat.errors import EqsatError, ExecutionError, LimitError
 from eqsat.execute import control
 from eqsat.execute.program import Program, Step
-from eqsat.execute.regions import Compile, region_operation, served
 from eqsat.ops.evaluate import Operation, Value, evaluate_body, operation
 from eqsat.ops.properties import is_deterministic
 from eqsat.schema import opset
 from eqsat.schema.attributes import array_of, captured_values, plain_value, subgraphs
 from eqsat.schema.functions import find_declared, function_body
 from eqsat.schema.types import OpKey
+
+if TYPE_CHECKING:
+    from eqsat.backends.backend import Backend
+    from eqsat.execute.regions import Compile
 
 Bindings = Mapping[str, ir.Attr]
 """Attributes with which a function was called."""
@@ -202,6 +204,17 @@ class _Compiler:
         for slot in self._constant - read:
             self._initial[slot] = None
 
+    def _served(self, node: ir.Node, identity: ir.OperatorIdentifier) -> Operation | None:
+        """What a backend executes of a call."""
+        from eqsat.execute.regions import region_operation, served
+
+        function = self._context.functions[identity]
+        backend = served(function, self._context.backends)
+        if backend is None:
+            return None
+        opsets = function.opset_imports or self._opsets
+        return region_operation(node, self._context.functions, backend, _nodes_with(opsets, self._context))
+
     def _operation(self, node: ir.Node) -> tuple[Operation, list[ir.Value | None], bool]:
         """How to compute a node, the values it reads, and whether it may be folded."""
         domain = opset.canonical_domain(node.domain)
@@ -211,12 +224,9 @@ class _Compiler:
         identity = (node.domain, node.op_type, node.overload)
         place = _place(node)
         if identity in self._context.functions:
-            backend = served(self._context.functions[identity], self._context.backends)
-            if backend is not None:
-                opsets = self._context.functions[identity].opset_imports or self._opsets
-                call = region_operation(node, self._context.functions, backend, _nodes_with(opsets, self._context))
-                if call is not None:
-                    return _named(call, place), inputs, False
+            served = self._served(node, identity) if self._context.backends else None
+            if served is not None:
+                return _named(served, place), inputs, False
             return self._call(identity, self._attributes(node), place), inputs, False
         op = OpKey(domain, node.op_type)
         if domain == "" and node.op_type in _CONTROL:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat import bounds
-from eqsat.backends.backend import Backend
 from eqsat.errors import ExecutionError
 from eqsat.execute.compile import Context, compile_graph
 from eqsat.execute.feeds import Feed, Symbols
 from eqsat.execute.program import Program
 from eqsat.schema import opset
+
+if TYPE_CHECKING:
+    from eqsat.backends.backend import Backend
 
 _DEFAULT = object()
 """Stands for an initializer that is not overridden."""

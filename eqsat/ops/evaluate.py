@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -20,7 +20,6 @@ from eqsat.ops.kernel import Fallback, Kernel, find
 from eqsat.ops.need import Need
 from eqsat.ops.needs import is_parametric, need_of, product_of_sizes
 from eqsat.ops.operators import has, operator
-from eqsat.ops.reference import ReferenceNode
 from eqsat.ops.schemas import defaults, since_version
 from eqsat.ops.traits import Trait
 from eqsat.schema import opset
@@ -28,6 +27,9 @@ from eqsat.schema.attributes import to_protos
 from eqsat.schema.body import Body
 from eqsat.schema.functions import Function, Reference, find_declared, find_reference, function_body
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr, OpKey, TensorAttr, TensorType
+
+if TYPE_CHECKING:
+    from eqsat.ops.reference import ReferenceNode
 
 Value = Any
 """What flows along an edge: an array, a list of values (sequence), or None (an absent input, an empty optional)."""
@@ -293,6 +295,8 @@ def _reference(
     def call(inputs: Sequence[Value]) -> tuple[Value, ...]:
         nonlocal node
         if node is None:
+            from eqsat.ops.reference import ReferenceNode
+
             number = opset.opset_version(op.domain) if version is None else version
             node = ReferenceNode(op, number, protos(), outputs, None if op.domain else number)
         if not graphs:

@@ -10,6 +10,7 @@ different, and no composite reaches across. An annotation that a value already h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import onnx_ir as ir
 
@@ -38,6 +39,7 @@ def split(rules: Sequence[Rule]) -> tuple[list[Rule], list[Rule]]:
     return placing, [rule for rule in rules if rule not in placing]
 
 
+@lru_cache(maxsize=4096)
 def places_annotations(rule: Rule) -> bool:
     """Whether the right side of a rule has more annotations than its left.
 

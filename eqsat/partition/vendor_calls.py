@@ -18,8 +18,7 @@ from eqsat.egraph.answer import CompositeInstance
 from eqsat.egraph.snapshot import ENode, Snapshot
 from eqsat.errors import TargetError
 from eqsat.rules import ast
-from eqsat.rules.ast import Expr, Target
-from eqsat.rules.composite_clauses import RESULT
+from eqsat.rules.ast import RESULT, Expr, Target
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate, holds
 from eqsat.rules.signatures import signature
 from eqsat.schema.types import TensorType

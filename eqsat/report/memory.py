@@ -10,13 +10,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.memory import Block, plan_memory
 from eqsat.partition.names import value_names
 from eqsat.partition.plan import Plan, Region
 from eqsat.schema.free_sizes import at_sizes
+
+if TYPE_CHECKING:
+    from eqsat.codegen.emitted import Emitted
 
 MOST_PAIRS = 2_000_000
 """Pairs of tensors that are in memory at the same time, up to which they get places: more take seconds."""

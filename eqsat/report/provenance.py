@@ -11,6 +11,7 @@ import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -115,14 +116,18 @@ def _file(kind: Kind, path: Path, name: str = "") -> MadeFrom:
         return MadeFrom(kind, name or path.name, size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _versions() -> dict[str, str]:
     found = {"eqsat": __version__, "Python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {package: _version(package) for package in PACKAGES}
+    return found | {package: version for package, version in installed.items() if version is not None}
 
 
 def _date() -> str:

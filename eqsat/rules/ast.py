@@ -330,6 +330,10 @@ class Written(Node):
     place: Place
 
 
+RESULT = "y"
+"""Name of a single result in the call of its composite, unless the pattern binds it otherwise."""
+
+
 class Composite(Node):
     """A coarse kernel of a target: what it computes, when it applies, what it costs, how it is called.
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from eqsat.ops.functions import ANNOTATIONS
 from eqsat.rules import ast
 from eqsat.rules import declarations as s
+from eqsat.rules.ast import RESULT
 from eqsat.rules.build_definition import Builder
 from eqsat.rules.callee import dotted_name, known, operator
 from eqsat.rules.check_kinds import check_attribute
@@ -23,8 +24,6 @@ from eqsat.schema.attributes import make_attrs
 from eqsat.schema.types import Attrs, OpKey
 
 _PARTS = re.compile(r"\{\{|\}\}|\{[^}]*\}|[{}]|[^{}]+")
-RESULT = "y"
-"""Name of a single result in the call of its composite, unless the pattern binds it otherwise."""
 
 
 def read_call(call: s.Call, builder: Builder, results: Sequence[str] = ("",)) -> tuple[str | ast.Expr, ...]:

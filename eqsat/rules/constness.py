@@ -8,11 +8,14 @@ not be negated or be one of several possibilities.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from eqsat.rules import ast
 from eqsat.rules.dependencies import uses
-from eqsat.rules.scope import Context
 from eqsat.rules.tree import walk
+
+if TYPE_CHECKING:
+    from eqsat.rules.scope import Context
 
 
 def split_constness(condition: ast.Condition, context: Context) -> Iterator[ast.Condition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 from eqsat.rules import ast
 from eqsat.rules.element_types import DTYPE_LISTS, DTYPES
@@ -45,8 +46,9 @@ _MEMBERS = {
 }
 
 
+@lru_cache(maxsize=16384)
 def uses(*exprs: ast.Expr) -> Uses:
-    """What evaluating the expressions may look at."""
+    """What evaluating the expressions may look at; cached, because many models use the same rules."""
     found: dict[str, set[str]] = {f.name: set() for f in fields(Uses)}
     for expr in exprs:
         for kind, names in _asked(expr, {}):

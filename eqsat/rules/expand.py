@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from eqsat.errors import RuleError
@@ -43,6 +43,11 @@ class Clause:
     operators: Mapping[str, OpKey] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def matched(self) -> frozenset[OpKey]:
+        """The operators that stand in it: it matches only where all of them occur."""
+        return frozenset(operators(*self.roots))
+
 
 def expand(roots: Sequence[Pattern]) -> list[Clause]:
     """All clauses of a pattern, in textual order: the first alternative first, present before absent.
@@ -51,18 +56,7 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
         RuleError: There are too many, or a root can be a bare variable.
     """
     names = _names(*roots)
-    if _ways(roots, {}) > MOST_CLAUSES:
-        raise RuleError(
-            f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
-            place=str(roots[0].place),
-            hint="each alternative and each optional operand doubles their number: split the rule",
-        )
-    if _swaps(roots, {}) > MOST_SWAPS:
-        raise RuleError(
-            f"a pattern of at most {MOST_SWAPS} commutative operators is required",
-            place=str(roots[0].place),
-            hint="each of them matches in both orders, which doubles the matches: split the rule",
-        )
+    most_clauses(roots)
     clauses: list[Clause] = []
     for plain, state in _all(list(roots), _State()):
         clause = _clause(plain, state, names)
@@ -74,6 +68,28 @@ def expand(roots: Sequence[Pattern]) -> list[Clause]:
     for clause in clauses:
         found.setdefault(_key(clause), clause)
     return list(found.values())
+
+
+def most_clauses(roots: Sequence[Pattern]) -> int:
+    """How many clauses a pattern has at most, contradictory and equal ones included, without making them.
+
+    Raises:
+        RuleError: There are too many.
+    """
+    ways = _ways(roots, {})
+    if ways > MOST_CLAUSES:
+        raise RuleError(
+            f"a pattern that stands for at most {MOST_CLAUSES} plain ones is required",
+            place=str(roots[0].place),
+            hint="each alternative and each optional operand doubles their number: split the rule",
+        )
+    if _swaps(roots, {}) > MOST_SWAPS:
+        raise RuleError(
+            f"a pattern of at most {MOST_SWAPS} commutative operators is required",
+            place=str(roots[0].place),
+            hint="each of them matches in both orders, which doubles the matches: split the rule",
+        )
+    return ways
 
 
 def _ways(patterns: Sequence[Pattern | None], seen: dict[object, int]) -> int:
@@ -256,6 +272,38 @@ def operators(*patterns: Pattern) -> tuple[OpKey, ...]:
     """All operators that stand in patterns, each once; cached, because many models use the same rules."""
     matches = (part for part in walk(patterns, operands, once=True) if isinstance(part, Match))
     return tuple(dict.fromkeys(op for match in matches for op in match.ops))
+
+
+@lru_cache(maxsize=4096)
+def needed(patterns: tuple[Pattern, ...]) -> tuple[frozenset[OpKey], ...]:
+    """Sets of operators, of each of which one occurs wherever the patterns match; cached as :func:`operators`.
+
+    This is less than what each clause needs, and known without making the clauses.
+    """
+    found: dict[frozenset[OpKey], None] = {}
+    seen: set[int] = set()
+    left: list[Pattern | None] = list(patterns)
+    while left:
+        pattern = left.pop()
+        if pattern is None or id(pattern) in seen:
+            continue
+        seen.add(id(pattern))
+        one_of = _one_of(pattern)
+        if one_of:
+            found[one_of] = None
+        if isinstance(pattern, Match):
+            left += pattern.args
+    return tuple(found)
+
+
+def _one_of(pattern: Pattern | None) -> frozenset[OpKey]:
+    """Operators of which one is the top of a pattern; empty if it can be something else."""
+    if isinstance(pattern, Match):
+        return frozenset(pattern.ops)
+    if not isinstance(pattern, Alternatives):
+        return frozenset()
+    tops = [_one_of(option) for option in pattern.options]
+    return frozenset().union(*tops) if all(tops) else frozenset()
 
 
 def _key(clause: Clause) -> Any:

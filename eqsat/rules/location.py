@@ -7,6 +7,9 @@ from pathlib import Path
 
 from eqsat.errors import RuleError
 
+PRELUDE = "prelude.rules"
+"""The file in the shipped rules whose ``let``s hold everywhere."""
+
 
 def rules_dir() -> Path:
     """The folder of the shipped ``*.rules``, ``prelude.rules`` and ``targets/``.

@@ -13,12 +13,7 @@ from typing import Any
 from eqsat.errors import RuleError
 from eqsat.files import execute_file
 from eqsat.rules import ast
-from eqsat.rules import declarations as s
-from eqsat.rules.build_operator import MOST_RESULTS, read_signature
-from eqsat.rules.parse import parse
 from eqsat.rules.reader import file_stamp, read_operators, read_text
-from eqsat.rules.scope import Frame
-from eqsat.rules.source import Sources
 from eqsat.schema.functions import Function, Operator, Reference, declared, merged
 from eqsat.schema.types import TensorType
 
@@ -59,6 +54,12 @@ def operator(
         >>> y.shape
         (2, 3)
     """
+    from eqsat.rules import declarations as s
+    from eqsat.rules.build_operator import MOST_RESULTS, read_signature
+    from eqsat.rules.parse import parse
+    from eqsat.rules.scope import Frame
+    from eqsat.rules.source import Sources
+
     caller = sys._getframe(1)
     name = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     source, sources = Sources.of(f"operator {declaration}", name)

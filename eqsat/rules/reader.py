@@ -12,34 +12,22 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eqsat.bounds import without_collection
 from eqsat.errors import EqsatError, RuleError, TargetError
 from eqsat.rules import ast, kept
-from eqsat.rules import declarations as s
-from eqsat.rules.build_definition import define
-from eqsat.rules.build_operator import build_operator, definition_rule
-from eqsat.rules.build_rule import build_rule
-from eqsat.rules.build_target import build_target
-from eqsat.rules.location import rules_dir
-from eqsat.rules.parse import parse
-from eqsat.rules.recovery import parse_recovering
-from eqsat.rules.scope import Frame
-from eqsat.rules.source import Source, Sources, position_of
-from eqsat.schema.functions import Function, Operator, declared, declared_here, merged
+from eqsat.rules.location import PRELUDE, rules_dir
+from eqsat.schema.functions import Function, Operator, declared, declared_here
 
-PRELUDE = "prelude.rules"
-"""The file in the shipped rules whose ``let``s hold everywhere."""
+if TYPE_CHECKING:
+    from eqsat.rules.reading import Names, Reading
 
 MOST_BYTES = 2_000_000
 """Of one file; the shipped ones together have less than a tenth of it."""
-MOST_LETS = 1_000
-"""Of one file: each name is looked up among all that are defined before it."""
-MOST_OPERATORS = 1_000
-"""That one file declares."""
 _DECLARATION = re.compile(r"^[ \t]*operator[ \t]", re.MULTILINE)
 """What a file has that declares operators; others may have it as well."""
 _RULE_FILES = re.compile(r'\brules\s*"([^"\n\0]*)"')
@@ -75,7 +63,9 @@ def _texts(paths: Iterable[str | os.PathLike[str]], *, targets: bool) -> list[_T
 
 
 def _read_texts(texts: Sequence[_Text]) -> list[ast.RuleFile]:
-    known = _Names()
+    from eqsat.rules.reading import Names
+
+    known = Names()
     with declared([operator for text in texts for operator in _operators(text)]):
         return [_read_text(text, known) for text in texts]
 
@@ -89,8 +79,11 @@ def read_mistakes(paths: Iterable[str | os.PathLike[str]], *, targets: bool = Fa
         paths: The files.
         targets: As for :func:`read_files`.
     """
+    from eqsat.rules.reading import Names
+    from eqsat.rules.source import position_of
+
     found: list[EqsatError] = []
-    known = _Names()
+    known = Names()
     with ExitStack() as scope:
         texts: list[_Text] = []
         for path in paths:
@@ -196,7 +189,9 @@ def read_text(text: str, name: str = "<text>") -> ast.RuleFile:
     Raises:
         RuleError, TargetError: It says something that cannot be.
     """
-    return _read_text(_Text(text, name), _Names())
+    from eqsat.rules.reading import Names
+
+    return _read_text(_Text(text, name), Names())
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +255,11 @@ def _is_prelude(path: Path) -> bool:
         return False
 
 
-def _read_text(text: _Text, known: _Names, mistakes: list[EqsatError] | None = None) -> ast.RuleFile:
+def _read_text(text: _Text, known: Names, mistakes: list[EqsatError] | None = None) -> ast.RuleFile:
     if text.name.endswith(".egg"):
         return ast.RuleFile(text.name, egg=text.content)
     with _shallow(text.name):
-        return _Reading(text, mistakes).read(known)
+        return _reading(text, mistakes).read(known)
 
 
 def _operators(text: _Text, mistakes: list[EqsatError] | None = None) -> tuple[Function, ...]:
@@ -272,7 +267,13 @@ def _operators(text: _Text, mistakes: list[EqsatError] | None = None) -> tuple[F
     if text.name.endswith(".egg") or _DECLARATION.search(text.content) is None:
         return ()
     with _shallow(text.name):
-        return _Reading(text, mistakes).operators()
+        return _reading(text, mistakes).operators()
+
+
+def _reading(text: _Text, mistakes: list[EqsatError] | None) -> Reading:
+    from eqsat.rules.reading import Reading
+
+    return Reading(text.content, text.name, is_prelude=text.is_prelude, mistakes=mistakes)
 
 
 @contextmanager
@@ -283,117 +284,3 @@ def _shallow(name: str) -> Iterator[None]:
         # The last guard: `let`s inside of each other, each of them nested as deeply as it may be.
         kind = TargetError if name.endswith(".target") else RuleError
         raise kind("terms that are nested less deeply are required", place=name) from None
-
-
-class _Reading:
-    """One text while it is read, declaration by declaration."""
-
-    def __init__(self, text: _Text, mistakes: list[EqsatError] | None = None) -> None:
-        self.name = text.name
-        self.source, self.sources = Sources.of(text.content, text.name)
-        self.sources.mistakes = mistakes
-        if mistakes is None:
-            self.declarations = parse(self.source, self.sources).declarations
-        else:
-            self.declarations = parse_recovering(self.source, self.sources)
-        self.frame = Frame()
-        if not text.is_prelude:
-            prelude, self.frame = _prelude()
-            self.sources.add(prelude)
-        lets = [d for d in self.declarations if isinstance(d, s.Let)]
-        if len(lets) > MOST_LETS:
-            raise self.sources.error(
-                lets[MOST_LETS].place, f"at most {MOST_LETS:,} `let`s in one file are required", actual=f"{len(lets):,}"
-            )
-        operators = [d for d in self.declarations if isinstance(d, s.Operator)]
-        if len(operators) > MOST_OPERATORS:
-            raise self.sources.error(
-                operators[MOST_OPERATORS].place,
-                f"at most {MOST_OPERATORS:,} operators in one file are required",
-                actual=f"{len(operators):,}",
-            )
-        self.frames = iter(define(lets, self.frame, self.sources, local=False))
-
-    def operators(self) -> tuple[Function, ...]:
-        """The operators alone; each may use those before it."""
-        found: list[Function] = []
-        for declaration in self.declarations:
-            if isinstance(declaration, s.Let):
-                self.frame = next(self.frames)
-            elif isinstance(declaration, s.Operator):
-                with self.sources.recovering(declaration.name), declared(found):
-                    found.append(build_operator(declaration, self.frame, self.source, self.sources))
-        return tuple(merged(found).values())
-
-    def read(self, known: _Names) -> ast.RuleFile:
-        """All that the text declares."""
-        rules: list[ast.Rule] = []
-        targets: list[ast.Target] = []
-        source, sources = self.source, self.sources
-        operators: list[Function] = []
-        with ExitStack() as scope:
-            for declaration in self.declarations:
-                sources.in_target = isinstance(declaration, s.Target)
-                with sources.recovering(declaration.name if isinstance(declaration, s.Operator) else ""):
-                    match declaration:
-                        case s.Let():
-                            self.frame = next(self.frames)
-                        case s.Operator():
-                            function = build_operator(declaration, self.frame, source, sources)
-                            scope.enter_context(declared([function]))
-                            rule = definition_rule(declaration, function, self.frame, source, sources)
-                            operators.append(function)
-                            if known.is_first(function):
-                                known.add("rule", rule.name, rule.place, sources)
-                                rules.append(rule)
-                        case s.Definition():
-                            for rule in build_rule(declaration, self.frame, source, sources):
-                                known.add("rule", rule.name, rule.place, sources)
-                                rules.append(rule)
-                        case s.Target():
-                            target = build_target(declaration, self.frame, source, sources)
-                            known.add("target", target.name, target.place, sources)
-                            targets.append(target)
-            everything = declared_here()
-        if everything:
-            rules = [replace(rule, operators=everything) for rule in rules]
-            targets = [replace(target, operators=everything) for target in targets]
-        return ast.RuleFile(self.name, tuple(rules), tuple(targets), operators=tuple(merged(operators).values()))
-
-
-class _Names:
-    """Names declared so far, over all files that are read together."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], ast.Place] = {}
-        self._operators: set[Function] = set()
-
-    def is_first(self, operator: Function) -> bool:
-        """Whether an operator is declared for the first time; declarations in several files are the same."""
-        if operator in self._operators:
-            return False
-        self._operators.add(operator)
-        return True
-
-    def add(self, kind: str, name: str, place: ast.Place, sources: Sources) -> None:
-        first = self._known.setdefault((kind, name), place)
-        if first is not place:
-            raise sources.error(
-                place,
-                f"each {kind} must have a name of its own",
-                actual=f"`{name}`, which {first} has too",
-                hint="rename one of the two",
-            )
-
-
-@cache
-def _prelude() -> tuple[Source, Frame]:
-    """The text of the prelude and what it defines."""
-    path = rules_dir() / PRELUDE
-    source, sources = Sources.of(path.read_text(encoding="utf-8") if path.exists() else "", str(path))
-    lets = []
-    for declaration in parse(source, sources).declarations:
-        if not isinstance(declaration, s.Let):
-            raise sources.error(declaration.place, "only `let`s are required in the prelude")
-        lets.append(declaration)
-    return source, [Frame(), *define(lets, Frame(), sources, local=False)][-1]

@@ -8,11 +8,10 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from eqsat.errors import TargetError
-from eqsat.rules.ast import Condition, Target
+from eqsat.rules.ast import Condition, Match, Target, plain
 from eqsat.rules.element_types import DTYPES
-from eqsat.rules.expand import expand
+from eqsat.rules.expand import expand, most_clauses
 from eqsat.rules.signatures import signature
-from eqsat.rules.tensor_types import narrowings
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import OPSETS, did_you_mean
 from eqsat.schema.types import OpKey
@@ -54,6 +53,8 @@ def problems(target: Target) -> Iterator[TargetError]:
 
 def doubts(target: Target) -> Iterator[str]:
     """What is allowed and probably not meant: patterns that do not match what they seem to match."""
+    from eqsat.rules.tensor_types import narrowings
+
     with declared(target.operators):
         for composite in target.composites:
             for place, text in narrowings(expand(composite.patterns)):
@@ -146,7 +147,10 @@ def _composites(target: Target) -> Iterator[TargetError]:
                 "a unique name is required for each composite", place=place, actual=f"`{composite.name}` twice"
             )
         names.add(composite.name)
-        clauses = expand(composite.patterns)
+        # Making the clauses takes longer than all the rest, and finds nothing where they are few and have roots.
+        rooted = all(isinstance(root, Match) for pattern in composite.patterns for root in plain(pattern))
+        few = most_clauses(composite.patterns) <= MOST_CLAUSES
+        clauses = () if rooted and few else expand(composite.patterns)
         if len(clauses) > MOST_CLAUSES:
             yield TargetError(
                 f"a composite that stands for at most {MOST_CLAUSES} plain patterns is required",

@@ -18,7 +18,6 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.check import oracle as standard
 from eqsat.ops.evaluate import evaluate
-from eqsat.ops.reference import ReferenceNode
 from eqsat.schema import opset
 from eqsat.schema.attributes import to_protos
 from eqsat.schema.functions import find_reference, function_body
@@ -269,6 +268,8 @@ def _by_reference(op: OpKey, attrs: Attrs, inputs: Sequence[Value], outputs: int
     problem = _fault_of_reference(op, attrs, inputs)
     if problem:
         raise Failed(f"the reference is wrong {problem}")
+    from eqsat.ops.reference import ReferenceNode
+
     names = _captured(attrs)
     own_inputs = len(inputs) - len(names)
     node = ReferenceNode(op, opset.opset_version(op.domain), to_protos(attrs, op), outputs, opset.PINNED_OPSET)

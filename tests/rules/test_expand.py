@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Alternatives, Match, Name, Optional, Pattern, Place, Wildcard
-from eqsat.rules.expand import Clause, expand
+from eqsat.rules.expand import Clause, expand, most_clauses, needed
 from eqsat.rules.tree import without_places
 from eqsat.schema.types import OpKey
 from tests.rules.printing import pattern_text, shown
@@ -246,3 +247,38 @@ def _all_matches(found: Pattern | None) -> list[Match]:
         assert found is None or isinstance(found, Name | Wildcard)
         return []
     return [found, *itertools.chain.from_iterable(_all_matches(a) for a in found.args)]
+
+
+def all_clauses(root: Pattern) -> list[Clause]:
+    try:
+        return expand((root,))
+    except RuleError:
+        return []
+
+
+def test_what_a_pattern_needs_is_in_each_of_its_clauses() -> None:
+    rng = random.Random(5)
+    compared = told = 0
+    for _ in range(600):
+        root = random_match(rng, 3)
+        needs = needed((root,))
+        for clause in all_clauses(root):
+            assert clause.matched == {op for part in _all_matches(clause.roots[0]) for op in part.ops}
+            assert all(clause.matched & ops for ops in needs), (root, needs)
+            compared += 1
+            told += len(needs) > 1
+    assert compared > 1000 and told > 500
+
+
+def test_a_pattern_needs_the_operators_of_all_its_levels() -> None:
+    found = rule("Relu((Add | Mul)(MatMul(x, w) | Gemm(x, w), Exp(y) | y))  =>  0")
+    names = {frozenset(op.name for op in ops) for ops in needed(found.left)}
+    assert names == {frozenset({"Relu"}), frozenset({"Add", "Mul"}), frozenset({"MatMul", "Gemm"})}
+
+
+def test_there_are_never_more_clauses_than_counted() -> None:
+    rng = random.Random(6)
+    for _ in range(400):
+        root = random_match(rng, 3)
+        with contextlib.suppress(RuleError):
+            assert len(expand((root,))) <= most_clauses((root,))

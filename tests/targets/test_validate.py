@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from eqsat.errors import TargetError
-from eqsat.rules.ast import Target
+from eqsat.errors import RuleError, TargetError
+from eqsat.rules.ast import Alternatives, Name, Target
+from eqsat.rules.expand import expand
 from eqsat.rules.reader import read_text
 from eqsat.schema.types import OpKey
 from eqsat.targets.validate import problems, validate
@@ -126,3 +127,30 @@ def test_conditions_that_make_no_sense_are_not_read(condition: str, message: str
         read(f"    supports Conv where {condition}\n")
     assert str(error.value).startswith("npu.target:6:")
     assert message in str(error.value)
+
+
+UNARY = "Relu | Sigmoid | Tanh | Exp"
+"""Four operators: each that may be one of them multiplies the plain patterns by four."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        (f"({UNARY})(({UNARY})(({UNARY})(({UNARY})(x))))", 256),
+        (f"({UNARY})(({UNARY})(({UNARY})(({UNARY})(Neg(x) | Abs(x)))))", 512),
+        (f"({UNARY})(x) | ({UNARY})(({UNARY})(x))", 20),
+    ],
+)
+def test_clauses_are_counted_as_if_they_were_made(pattern: str, count: int) -> None:
+    target = read(f"    supports Relu\n    composite chain : exact\n        {pattern}\n")
+    found = messages(target)
+    assert len(expand(target.composites[0].patterns)) == count
+    assert [f"{count} for `chain`" in message for message in found] == [True] * (count > 256)
+
+
+def test_a_pattern_without_a_root_is_refused() -> None:
+    target = read(GOOD)
+    place = target.composites[0].place
+    bare = Alternatives((*target.composites[0].patterns, Name("x", place)), place)
+    with pytest.raises(RuleError, match="an operator is required as the root of a pattern"):
+        validate(replace(target, composites=(replace(target.composites[0], patterns=(bare,)),)))

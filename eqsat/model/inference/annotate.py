@@ -17,9 +17,8 @@ from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.bodies import without_calls
 from eqsat.model.inference.carried import CARRIED, carried_types
-from eqsat.model.inference.infer import infer_types, is_parameter
+from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
 from eqsat.model.inference.shape_values import propagate
-from eqsat.model.inference.symbolic import refine
 from eqsat.model.normalize import complete, constant_axes, normal_axes
 from eqsat.model.validate.extent import check_type
 from eqsat.model.validate.model import label
@@ -81,7 +80,7 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
             _set_type(value, known)
             is_complete &= (known is not None and known.is_static) or not value.name
     if not is_complete:
-        refine(model, declared)
+        symbolic().refine(model, declared)
     _check_outputs(graph, declared, place, outputs_may_change)
 
 

@@ -8,19 +8,21 @@ definition by standard operators, or a rule of their own. For the others the ``o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-import onnx_shape_inference as osi
 
 from eqsat.errors import ModelError
-from eqsat.model.inference import symbolic
 from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.ops.operators import declared, operator
 from eqsat.ops.typed_like import Like
 from eqsat.schema import opset
 from eqsat.schema.attributes import attr, default_attrs, make_attrs
 from eqsat.schema.types import Attrs, OpKey, TensorType, tensor_type
+
+if TYPE_CHECKING:
+    import onnx_shape_inference as osi
 
 Infer = Callable[..., tuple[TensorType | None, ...]]
 InferBody = Callable[..., Sequence[TensorType | None]]
@@ -36,6 +38,7 @@ def infer(
     place: str,
     standard: Infer,
     of_body: InferBody,
+    symbolic: Callable[[], Infer],
 ) -> tuple[TensorType | None, ...]:
     """Types of the outputs of a ``com.microsoft`` node.
 
@@ -48,6 +51,8 @@ def infer(
         place: For messages.
         standard: :func:`eqsat.model.inference.infer.infer_types`, for the standard operators.
         of_body: :func:`eqsat.model.inference.infer.infer_body`, for definitions.
+        symbolic: Gives :func:`eqsat.model.inference.symbolic.infer`, once all rules are registered; asked only where it
+            is needed.
 
     Raises:
         ModelError: The inputs and attributes contradict each other.
@@ -69,9 +74,10 @@ def infer(
             return tuple([*(types[i] for i in body.results), *[None] * outputs][:outputs])
     like = known.typed_like
     if like is None:
+        by_symbols = symbolic()  # Before the next line: it fills the set.
         if op in _OWN:
             return (None,) * outputs
-        return symbolic.infer(op, attrs, inputs, values, outputs, place)
+        return by_symbols(op, attrs, inputs, values, outputs, place)
     positions = list(like.operands)
     if positions[-1] == -3:
         positions = [*positions[:-1], *range(positions[-2] + 3, len(inputs), 3)]
@@ -143,19 +149,23 @@ _OWN: set[OpKey] = set()
 """Operators whose rule in the package is the one here."""
 
 
-def register_symbolic(standard: Infer, of_body: InferBody) -> None:
+def register_symbolic(standard: Infer, of_body: InferBody, symbolic: Callable[[], Infer]) -> None:
     """Registers rules that the package lacks or has wrong, so that the inference of whole graphs has them."""
+    import onnx_shape_inference as osi
+
     osi.registry.collect()
     for found in declared():
         op = found.op
         typed = found.typed_like or found.definition
         # Of two rules for one version the later one holds.
         if found.types is not None or (typed is not None and not osi.registry.has(op.domain, op.name)):
-            osi.registry.register(op.domain, op.name)(_rule(standard, of_body))
+            osi.registry.register(op.domain, op.name)(_rule(standard, of_body, symbolic))
             _OWN.add(op)
 
 
-def _rule(standard: Infer, of_body: InferBody) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+def _rule(
+    standard: Infer, of_body: InferBody, symbolic: Callable[[], Infer]
+) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
     def rule(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         from eqsat.schema.attributes import op_key, to_attrs
 
@@ -166,7 +176,8 @@ def _rule(standard: Infer, of_body: InferBody) -> Callable[[osi.ShapeInferenceCo
         values = [None if c is None else c.numpy() for c in constants]
         try:
             place = str(node.name)
-            found = infer(op_key(node), to_attrs(node), inputs, values, len(node.outputs), place, standard, of_body)
+            attrs, outputs = to_attrs(node), len(node.outputs)
+            found = infer(op_key(node), attrs, inputs, values, outputs, place, standard, of_body, symbolic)
         except ModelError as error:
             context.record_error(node, error.hint or str(error))
             return

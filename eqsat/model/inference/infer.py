@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import Protocol, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
 from eqsat.errors import EqsatError, ModelError, reason
-from eqsat.model.inference import contrib, symbolic
+from eqsat.model.inference import contrib
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.validate.checks import check_types, contradiction
 from eqsat.model.validate.declared import check_operands
@@ -95,7 +96,7 @@ def infer_types(
         body = declared.body(dict(declared.complete(attrs)))
         return _infer_function(op, body, inputs, values, place)[:outputs]
     if op.domain == opset.MICROSOFT:
-        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body)
+        return contrib.infer(op, attrs, inputs, values, outputs, place, infer_types, infer_body, _by_symbols)
     if opset.canonical_domain(op.domain) not in _OPSETS:
         return (None,) * outputs
     found = opset.schema(op)
@@ -124,7 +125,7 @@ def infer_types(
             raise wrong from error
         # Some rules (Resize) treat a parameter of unknown length as empty.
         try:
-            return symbolic.infer(op, attrs, inputs, values, outputs, place)
+            return symbolic().infer(op, attrs, inputs, values, outputs, place)
         except ModelError:
             raise wrong from error
     result = tuple(_from_proto(inferred.get(f"%out{i}")) for i in range(outputs))
@@ -134,7 +135,7 @@ def infer_types(
     if not captured and any(t is None or not t.is_static for t in result):
         # That package refuses more than ONNX does; then the dimensions stay open.
         with contextlib.suppress(ModelError):
-            return _refined(result, symbolic.infer(op, attrs, inputs, values, outputs, place))
+            return _refined(result, symbolic().infer(op, attrs, inputs, values, outputs, place))
     return result
 
 
@@ -291,6 +292,21 @@ def _node_bytes(op: OpKey, attrs: Attrs, present: tuple[bool, ...], outputs: int
 
 
 # Not for subgraphs: they are equal only to themselves, and the cache would keep them alive.
+@cache
+def symbolic() -> ModuleType:
+    """:mod:`eqsat.model.inference.symbolic` with the rules that are added here; it imports sympy, which most models do
+    not need.
+    """
+    from eqsat.model.inference import symbolic as rules
+
+    contrib.register_symbolic(infer_types, infer_body, _by_symbols)
+    return rules
+
+
+def _by_symbols() -> Callable[..., tuple[TensorType | None, ...]]:
+    return symbolic().infer
+
+
 _cached_node_bytes = lru_cache(maxsize=4096)(_node_bytes)
 
 
@@ -310,6 +326,3 @@ def _parse_type(data: bytes) -> TensorType | None:
         return TensorType(dtype, None)
     dims = proto.tensor_type.shape.dim
     return TensorType(dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims))
-
-
-contrib.register_symbolic(infer_types, infer_body)

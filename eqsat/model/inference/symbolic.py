@@ -1,7 +1,8 @@
 """Inference by ``onnx-shape-inference``, which computes with symbols and knows ``com.microsoft``.
 
 It infers one node at a time, as :mod:`eqsat.model.inference.infer` does, and whole graphs, in which symbols pass
-through values: the result of ``Shape`` becomes the operand of ``Reshape``.
+through values: the result of ``Shape`` becomes the operand of ``Reshape``. It is imported only for models in which a
+size stays open (:func:`eqsat.model.inference.infer.symbolic`), because the package imports sympy.
 """
 
 from __future__ import annotations
