@@ -15,6 +15,8 @@ from eqsat.codegen.program import Operand, Tensor
 from eqsat.schema.size_questions import any_free
 from eqsat.schema.types import OpKey
 
+_PARAMETERS = {"CastLike": (), "DequantizeLinear": (1, 2), "QuantizeLinear": (1, 2)}
+"""Elementwise operators whose operands do not broadcast, and which of these belong to the axis of the first one."""
 Axes = list[tuple[int, int]]
 """Axes that belong together: number of the operand, and the axis, not negative."""
 Common = Callable[[Sequence[int], bool], int]
@@ -63,7 +65,11 @@ def _together(
 ) -> Iterator[tuple[Axes, bool]]:
     """Axes that belong together, and whether axes of one element repeat."""
     ranks = {k: len(shape) for k, shape in enumerate(shapes) if shape is not None}
-    if is_elementwise(op):
+    if op.name in _PARAMETERS:
+        axes = [(k, 0) for k, rank in ranks.items() if k in _PARAMETERS[op.name] and rank == 1]
+        if axes and ranks[0] and not attributes.get("block_size"):
+            yield [(0, attributes["axis"] % ranks[0]), *axes], True
+    elif is_elementwise(op):
         yield from _broadcast(ranks, 0)
     elif op == OpKey("", "MatMul"):
         yield [(0, ranks[0] - 1), (1, max(ranks[1] - 2, 0))], False

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.backends.read import plain
 from eqsat.codegen.agreeing_sizes import agreeing
+from eqsat.codegen.data_axes import DataAxes, declared_sizes
 from eqsat.codegen.found_sizes import FoundSizes, Limits, Unbounded
-from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.operator_call import Call, Results, finding_node, in_memory
+from eqsat.codegen.program import Node, Operand, Tensor
 from eqsat.codegen.resized_sizes import resized_type
 from eqsat.codegen.shape_values import elements, is_sizes, result_shape
 from eqsat.codegen.shapes import Shapes, type_of
 from eqsat.schema import opset
-from eqsat.schema.size import LARGEST, Undecided, largest
+from eqsat.schema.size import LARGEST, Undecided, bounds, largest
 from eqsat.schema.size_questions import any_free, as_dim, greatest, is_free
 from eqsat.schema.types import Attrs, OpKey, TensorType
 
@@ -31,40 +33,6 @@ KNOWING_SIZES = frozenset({"Pad", "Resize", "Slice", "Split"})
 """Operators whose kernels take sizes as operands."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """An operator to be lowered.
-
-    Attributes:
-        op: The operator.
-        attrs: All of its attributes.
-        operands: Of the node.
-        types: Of its results as far as they are known.
-        used: Which results have readers.
-        names: Of its results.
-        name: Of the node.
-        depth: How many definitions it is inside of.
-    """
-
-    op: OpKey
-    attrs: Attrs
-    operands: list[Operand | None]
-    types: list[TensorType | None]
-    used: list[bool]
-    names: list[str]
-    name: str
-    depth: int = 0
-
-    def operand(self, number: int) -> Operand | None:
-        """An operand, None where it is absent."""
-        return self.operands[number] if number < len(self.operands) else None
-
-    def label(self, number: int) -> str:
-        """A name for a result."""
-        return self.names[number] or f"{self.name}_{number}"
-
-
-Results = list[Operand | None]
 Known = tuple[dict[Tensor, np.ndarray], dict[tuple[frozenset[int], bool], int]]
 Apply = Callable[..., Results]
 
@@ -85,6 +53,7 @@ class DataSizes:
         self._apply = apply
         self._agreed: dict[tuple[frozenset[int], bool], int] = {}
         self.sizes = FoundSizes(shapes.free, nodes, taken, limits)
+        self._axes = DataAxes(self.sizes, nodes, self._one)
 
     def remembered(self) -> Known:
         """What is known now."""
@@ -106,8 +75,11 @@ class DataSizes:
         if any(isinstance(x, Tensor) and self.sizes.decide(x) for x in call.operands):
             # Types of the model know less of these sizes, or are wrong: ONNX infers equal parts where data says others.
             call = replace(call, types=[None] * len(call.types))
-        call = self._agreeing(call)
+        call = self._agreeing(_without_empty(call))
         name = call.op.name
+        by_axes = self._axes.lower(call)
+        if by_axes is not None:
+            return by_axes
         if name in _COUNTED:
             return _COUNTED[name](self, call)
         if call.op.domain:
@@ -134,11 +106,26 @@ class DataSizes:
 
     def _most(self, call: Call) -> list[int] | None:
         """The greatest elements of an operand that decides sizes, None if nothing bounds them."""
-        x = call.operands[0]
-        if call.op.name not in ("Split", "TopK") or x is None:
+        x, name = call.operands[0], call.op.name
+        if x is None:
             return None
-        axis = dict(plain(call.attrs))["axis"] % len(x.shape)
-        return [greatest(x.shape[axis])] * len(call.used if call.op.name == "Split" else [0])
+        if name in ("Split", "TopK"):
+            axis = dict(plain(call.attrs))["axis"] % len(x.shape)
+            return [greatest(x.shape[axis])] * len(call.used if name == "Split" else [0])
+        declared = declared_sizes(call)
+        deciding = call.operand(_DECIDING[name])
+        if declared is None or not isinstance(deciding, Tensor):
+            return None
+        said = [LARGEST if n is None else n for n in declared]
+        count = math.prod(deciding.shape)
+        if name == "OneHot":
+            return [said[dict(plain(call.attrs))["axis"] % len(said)]] * count
+        if name in ("ConstantOfShape", "Expand", "Tile") and count <= len(said):
+            # Where there are no elements, any number of them is none.
+            least = [bounds(n)[0] for n in x.shape] if name == "Tile" else [1] * len(said)
+            says = [max(n, 1) if low > 0 else LARGEST for n, low in zip(said, least, strict=name == "Tile")]
+            return says[len(says) - count :]
+        return None
 
     # ---- results of as many elements as data says ------------------------------------------------------
 
@@ -150,8 +137,7 @@ class DataSizes:
         inputs: Sequence[Operand | None],
         outputs: Sequence[Tensor | None],
     ) -> None:
-        dtype = next(t.dtype for t in outputs if t is not None)
-        self._nodes.append(Node(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype))
+        self._nodes.append(finding_node(operator, call, attributes, inputs, outputs))
 
     def _one(self, call: Call, op: str, attrs: Attrs, operands: Results, name: str) -> Operand:
         """The result of an operator of ONNX."""
@@ -325,16 +311,8 @@ class DataSizes:
         ranges = [(0, greatest(total) or _MOST_OF_NOTHING)] * count
         found = elements(self.sizes.read(sizes, call.name, ranges, greatest(total)))
         y = Tensor(call.label(0), x.dtype if isinstance(x, Tensor) else ir.DataType.from_numpy(x.dtype), tuple(found))
-        self._made("Reshape", call, {}, [self._tensor(call, x)], [y])
+        self._made("Reshape", call, {}, [in_memory(call, x, self._nodes)], [y])
         return [y]
-
-    def _tensor(self, call: Call, x: Operand) -> Tensor:
-        """A constant in memory."""
-        if isinstance(x, Tensor):
-            return x
-        copy = Tensor(f"{call.name}_constant", ir.DataType.from_numpy(x.dtype), x.shape)
-        self._nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
-        return copy
 
     def _slice(self, call: Call) -> Results | Call:
         """A slice with sizes as bounds, or one whose bounds a kernel computes."""
@@ -365,7 +343,7 @@ class DataSizes:
         for axis, start, size, stride in zip(along, found[:count], found[count:], strides, strict=True):
             shape[axis] = size
             ends_at.append(start + size * stride)
-        x = self._tensor(call, x)
+        x = in_memory(call, x, self._nodes)
         view = Tensor(call.label(0), x.dtype, tuple(shape))
         bounds = [_array(found[:count]), _array(ends_at), np.array(list(along)), np.array(strides)]
         self._nodes.append(Node(call.name, call.op, {}, [x, *bounds], [view], x.dtype))
@@ -377,6 +355,15 @@ class DataSizes:
             self.sizes.written(f"{call.name}_sizes_{k}", x) if isinstance(x, np.ndarray) and is_sizes(x) else x
             for k, x in enumerate(operands)
         ]
+
+
+def _without_empty(call: Call) -> Call:
+    """The operator with constants in the place of integers of which there are none."""
+    operands = [
+        np.zeros(x.shape, np.int64) if k and isinstance(x, Tensor) and x.dtype == _INT64 and x.shape == (0,) else x
+        for k, x in enumerate(call.operands)
+    ]
+    return replace(call, operands=operands)
 
 
 def _array(values: Sequence[int]) -> np.ndarray:

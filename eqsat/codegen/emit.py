@@ -386,7 +386,8 @@ class _Emitter:
         """The plan, the arena's buffers with their offsets set, and where the memory of kernels and of runs lies."""
         touched = {self.layout.places[t].buffer for n in self.layout.nodes for t in (*n.reads(), *n.writes())}
         buffers = [b for b in self.layout.buffers if b.kind == "arena" and b in touched]
-        blocks = [Block(b.bytes, b.first, b.last) for b in buffers]
+        # Pointers to different tensors differ, even if there are no elements: compilers warn of equal ones.
+        blocks = [Block(max(b.bytes, 1), b.first, b.last) for b in buffers]
         working = [number for number, size in enumerate(scratch) if size]
         blocks += [Block(scratch[number], number, number) for number in working]
         runs = [group for group, size in extra.items() if size]

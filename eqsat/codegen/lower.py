@@ -18,10 +18,11 @@ from eqsat.codegen.call_text import CallText
 from eqsat.codegen.canonical import canonical, is_known
 from eqsat.codegen.control.lower import SUPPORTED, lower_control
 from eqsat.codegen.control.lowering import BodyPlanner, ControlNode
-from eqsat.codegen.data_sizes import KNOWING_SIZES, Call, DataSizes, Results
+from eqsat.codegen.data_sizes import KNOWING_SIZES, DataSizes
 from eqsat.codegen.family_choice import check_families, decide
 from eqsat.codegen.found_sizes import Limits, Unbounded, names_in
 from eqsat.codegen.kernels.shared.registry import entry_name, families, find
+from eqsat.codegen.operator_call import Call, Results
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor, WholeKernel, WholeRegion
 from eqsat.codegen.regions import Pieces, restored

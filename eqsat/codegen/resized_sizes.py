@@ -54,7 +54,8 @@ def resized_type(
     policy = attributes.get("keep_aspect_ratio_policy", "stretch") if says is sizes else "scales"
     wanted: list[int | None] = [None] * len(axes)
     if policy == "stretch":
-        wanted = [*elements(found.as_sizes(says, name))]
+        limits = [LARGEST if n is None else n for n in _numbers(declared, axes)]
+        wanted = [*elements(found.as_sizes(says, name, limits))]
     elif policy == "scales" and isinstance(says, np.ndarray):
         wanted = [_scaled(n, float(f)) for n, f in zip(before, says, strict=True)]
     if None in wanted:

@@ -168,6 +168,30 @@ def _steps(context: osi.ShapeInferenceContext, last: ir.SymbolicDim, start: int,
     return ir.SymbolicDim(f"Max(0, floor(({last.value} - {start} + {step - 1})/{step}))") + 0
 
 
+def _keep_parts_sound() -> None:
+    """Wraps the package's rule of ``Split``: it takes parts for equal whose sizes are data."""
+    _wrap(OpKey("", "Split"), _of_known_parts)
+
+
+def _of_known_parts(rule: _Rule) -> _Rule:
+    def sound(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        before = [output.shape for output in node.outputs]
+        rule(context, node)
+        parts = node.inputs[1] if len(node.inputs) > 1 else None
+        if parts is None or context.get_symbolic_value(parts) is not None:
+            return
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+        for output, said in zip(node.outputs, before, strict=True):
+            if output.shape is None:
+                continue
+            dims = list(output.shape)
+            declared = said is not None and len(said) == len(dims)
+            dims[axis] = said[axis] if said is not None and declared else context.new_symbolic_dim()
+            output.shape = ir.Shape(dims)
+
+    return sound
+
+
 def _keep_windows_sound() -> None:
     """Wraps the package's rules of pools.
 
@@ -296,5 +320,6 @@ def make_sound() -> None:
     _keep_branches_sound()
     _keep_loops_sound()
     _keep_slices_sound()
+    _keep_parts_sound()
     _keep_windows_sound()
     _keep_expressions_short()

@@ -135,7 +135,9 @@ def infer_types(
     if not captured and any(t is None or not t.is_static for t in result):
         # That package refuses more than ONNX does; then the dimensions stay open.
         with contextlib.suppress(ModelError):
-            return _refined(result, symbolic().infer(op, attrs, inputs, values, outputs, place))
+            result = _refined(result, symbolic().infer(op, attrs, inputs, values, outputs, place))
+    if op == OpKey("", "Split") and len(present) > 1 and present[1] and (len(values) < 2 or values[1] is None):
+        return tuple(_open_along(t, int(attr(attrs, "axis", 0))) for t in result)
     return result
 
 
@@ -248,6 +250,14 @@ def _without_false_zeros(
         t if t is None or t.shape is None else TensorType(t.dtype, tuple(None if d == 0 else d for d in t.shape))
         for t in found
     )
+
+
+def _open_along(known: TensorType | None, axis: int) -> TensorType | None:
+    """ONNX's rule for Split takes parts for equal whose sizes are data."""
+    if known is None or not known.shape:
+        return known
+    axis %= len(known.shape)
+    return TensorType(known.dtype, (*known.shape[:axis], None, *known.shape[axis + 1 :]))
 
 
 def _refined(

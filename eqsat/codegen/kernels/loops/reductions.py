@@ -66,6 +66,8 @@ _TRUTH = {
     "ReduceMax": Reduction("0", "total || value", wide=False),
     "ReduceMin": Reduction("1", "total && value", wide=False),
 }
+REDUCED = tuple(_REAL)
+"""The reductions that there are."""
 _CONVERTED = ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 """Of integers these are computed in double and converted at the end."""
 
@@ -81,9 +83,13 @@ def reduced_axes(task: Task) -> tuple[int, ...] | None:
     return tuple(sorted(a % rank for a in given))
 
 
+def accumulates(task: Task) -> bool:
+    """Whether there is an accumulator for the element type."""
+    return task.operator.name in _TRUTH if are(task, [ir.DataType.BOOL], 0) else are(task, NUMBERS, 0)
+
+
 def _accepts(task: Task) -> bool:
-    known = task.operator.name in _TRUTH if are(task, [ir.DataType.BOOL], 0) else are(task, NUMBERS, 0)
-    return known and reduced_axes(task) is not None
+    return accumulates(task) and reduced_axes(task) is not None
 
 
 def _limit(dtype: ir.DataType, high: bool) -> str:
@@ -115,9 +121,27 @@ def reduce(task: Task) -> Kernel:
     """One accumulator for each element of the result."""
     template = Template(task)
     x, y = template.operand(0), template.result()
-    name = task.operator.name
     axes = reduced_axes(task) or ()
     kept, reduced = axes_apart(x.shape, axes)
+    return accumulated(template, kept, reduced, joined(axes), place_in(axes, x.rank, y.rank))
+
+
+def accumulated(
+    template: Template,
+    kept: Sequence[int],
+    reduced: Sequence[int],
+    at: Callable[[Sequence[str], Sequence[str]], list[str]],
+    place: Callable[[Sequence[str]], list[str]],
+) -> Kernel:
+    """The kernel of a reduction.
+
+    Args:
+        template: Of the task.
+        kept, reduced: Bounds of the loops over results, and over the elements of each.
+        at: Index of an element from the indices of both.
+        place: Index of a result.
+    """
+    x, name = template.operand(0), template.task.operator.name
     real = x.dtype in FLOATS
     table = _REAL if real else _WHOLE if x.dtype in INTEGERS else _TRUTH
     how = table["ReduceSum" if name == "ReduceL1" and x.dtype in UNSIGNED else name]
@@ -143,8 +167,8 @@ def reduce(task: Task) -> Kernel:
         "loops/reduce.c.jinja",
         kept=kept,
         reduced=reduced,
-        at=joined(axes),
-        place=place_in(axes, x.rank, y.rank),
+        at=at,
+        place=place,
         accumulator="double" if how.wide else c,
         c=c if real else "double",
         start=how.start.format(**values),

@@ -1,0 +1,69 @@
+"""An operator on its way into a program: what the files that lower operators by the sizes of their results hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.codegen.program import FINDING, IDENTITY, Node, Operand, Tensor
+from eqsat.codegen.shapes import type_of
+from eqsat.schema.types import Attrs, OpKey, TensorType
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator to be lowered.
+
+    Attributes:
+        op: The operator.
+        attrs: All of its attributes.
+        operands: Of the node.
+        types: Of its results as far as they are known.
+        used: Which results have readers.
+        names: Of its results.
+        name: Of the node.
+        depth: How many definitions it is inside of.
+    """
+
+    op: OpKey
+    attrs: Attrs
+    operands: list[Operand | None]
+    types: list[TensorType | None]
+    used: list[bool]
+    names: list[str]
+    name: str
+    depth: int = 0
+
+    def operand(self, number: int) -> Operand | None:
+        """An operand, None where it is absent."""
+        return self.operands[number] if number < len(self.operands) else None
+
+    def label(self, number: int) -> str:
+        """A name for a result."""
+        return self.names[number] or f"{self.name}_{number}"
+
+
+Results = list[Operand | None]
+
+
+def finding_node(
+    operator: str,
+    call: Call,
+    attributes: Mapping[str, object],
+    inputs: Sequence[Operand | None],
+    outputs: Sequence[Tensor | None],
+) -> Node:
+    """A node of what programs do about sizes, for an operator."""
+    dtype = next(t.dtype for t in outputs if t is not None)
+    return Node(call.name, OpKey(FINDING, operator), attributes, list(inputs), list(outputs), dtype)
+
+
+def in_memory(call: Call, x: Operand, nodes: list[Node]) -> Tensor:
+    """An operand as a tensor; a constant is copied."""
+    if isinstance(x, Tensor):
+        return x
+    known = type_of(x)
+    assert known is not None
+    copy = Tensor(f"{call.name}_constant", known.dtype, x.shape)
+    nodes.append(Node(copy.name, IDENTITY, {}, [x], [copy], copy.dtype))
+    return copy
