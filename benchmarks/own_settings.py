@@ -166,7 +166,7 @@ def _setting(line: str) -> Setting:
             name, value = word.split(":", 1)
             kind = schema.attributes[name].type
             many = kind == onnx.defs.OpSchema.AttrType.INTS
-            attributes[name] = _numbers(value) if many else value if value.isalpha() or "," in value else int(value)
+            attributes[name] = _numbers(value) if many else int(value) if re.fullmatch(r"-?\d+", value) else value
     names = [f"result{i}" for i in range(results)]
     node = helper.make_node(operator, operands, names, **attributes)
     outputs = [onnx.ValueInfoProto(name=name) for name in names]
