@@ -237,7 +237,9 @@ class LoopWriter:
                     names[i] = self.name("v")
                     self.add(f"const {dtypes.computed(types[i])} {names[i]} = {self.load(operand, index)};")
             names[number] = self.name("v")
-            text = self.rounded(self._apply(step, names, types), step.dtype)
+            text = self._apply(step, names, types)
+            if number < len(types) - 1:  # the store rounds the last one
+                text = self.rounded(text, step.dtype)
             self.add(f"const {dtypes.computed(step.dtype)} {names[number]} = {text};")
         last = len(types) - 1
         return names[last], types[last]
