@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -188,9 +189,10 @@ class _Writer:
         """The sum of products of two operands; that of constants is a constant."""
         (a, of_a), (b, of_b) = left, right
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            number = {label: k for k, label in enumerate(dict.fromkeys((*of_a, *of_b)))}
-            places = [[number[label] for label in labels] for labels in (of_a, of_b, kept)]
-            made = np.einsum(a.astype(np.float64), places[0], b.astype(np.float64), places[1], places[2])
+            letters = dict(zip(dict.fromkeys((*of_a, *of_b)), ascii_letters, strict=False))
+            left_text, right_text, made_text = ("".join(letters[k] for k in labels) for labels in (of_a, of_b, kept))
+            text = f"{left_text},{right_text}->{made_text}"
+            made = np.einsum(text, a.astype(np.float64), b.astype(np.float64))
             return np.asarray(made, a.dtype)
         y = self._tensor(tuple(self.sizes[label] for label in kept))
         self._pair(left, right, kept, y)
