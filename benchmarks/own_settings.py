@@ -119,6 +119,91 @@ Attention q:f[1,32,1,128] k:f[1,8,1000,128] v:f[1,8,1000,128]
 RotaryEmbedding x:f[1,8,128,64] cos:f[1,128,32] sin:f[1,128,32]
 Trilu x:f[128,128]
 DynamicQuantizeLinear x:f[128,768] out=3
+MaxPool x:f[1,64,3000] kernel_shape:3 strides:2 pads:1,1
+MaxPool x:f[1,64,3000] kernel_shape:3 dilations:2
+MaxPool x:f[1,32,10,28,28] kernel_shape:3,3,3 strides:2,2,2 pads:1,1,1,1,1,1
+MaxPool x:f[1,32,10,28,28] kernel_shape:2,2,2 dilations:2,2,2
+MaxPool x:f[1,64,57,57] kernel_shape:3,3 strides:2,2 ceil_mode:1
+MaxPool x:f[1,64,112,112] kernel_shape:3,3 strides:2,2 pads:1,1,1,1
+MaxPool x:f[1,64,112,112] kernel_shape:2,2 strides:2,2
+MaxPool x:f[1,64,57,57] kernel_shape:3,3 dilations:2,2
+MaxPool x:f[1,64,56,56] kernel_shape:3,3 strides:1,1 pads:1,1,1,1 out=2
+AveragePool x:f[1,32,10,28,28] kernel_shape:3,3,3 pads:1,1,1,1,1,1
+AveragePool x:f[1,64,57,57] kernel_shape:3,3 dilations:2,2
+AveragePool x:f[1,64,57,57] kernel_shape:3,3 strides:2,2 ceil_mode:1 count_include_pad:1
+LpPool x:f[1,64,56,56] kernel_shape:3,3 strides:2,2 p:2
+Resize x:f[1,64,28,28] _ scales=1,1,2,2 mode:nearest coordinate_transformation_mode:asymmetric nearest_mode:floor
+Resize x:f[1,64,28,28] _ scales=1,1,2,2 mode:linear coordinate_transformation_mode:align_corners
+Resize x:f[1,32,60,60] _ scales=1,1,0.5,0.5 mode:cubic
+Resize x:f[1,32,60,60] _ scales=1,1,1.5,1.5 mode:nearest
+Resize x:f[1,8,16,16,16] _ scales=1,1,2,2,2 mode:linear
+Resize x:f[1,32,1000] _ scales=1,1,2.5 mode:linear
+ReduceMean x:f[8,64,30,40] axes=1,3
+ReduceSum x:f[8,64,30,40] axes=1
+ReduceMax x:f[16,77,64] axes=1
+ReduceMin x:f[8,30,64,40] axes=0,2
+ReduceProd x:f[16,77,64] axes=1
+ReduceLogSumExp x:f[16,77,64] axes=1
+ReduceL2 x:f[16,77,64] axes=1
+ReduceSum x:l[16,77,64] axes=1
+ReduceMax x:l[16,77,64] axes=1
+ArgMax x:f[16,77,64] axis:1
+ArgMax x:l[64,1000] axis:1
+TopK x:f[512,100] k=3 axis:-1 out=2
+TopK x:f[64,1000] k=500 axis:-1 out=2
+TopK x:l[64,1000] k=5 axis:-1 out=2
+ScatterND x:f[64,100,32] i:l[500,2] u:f[500,32]
+ScatterND x:f[64,100] i:l[500,2] u:f[500] reduction:add
+ScatterElements x:f[64,1000] i:l[64,1000] u:f[64,1000] axis:1
+ScatterElements x:f[1000,64] i:l[100,64] u:f[100,64] axis:0 reduction:add
+GatherElements x:f[64,1000] i:l[64,1000] axis:1
+GatherElements x:f[1000,64] i:l[500,64] axis:0
+GatherND x:f[64,100] i:l[5000,2]
+Gather x:f[64,100,32] i:l[50] axis:1
+Gather x:f[100000] i:l[50000] axis:0
+OneHot i:l[512] depth=1000 values:f[2]
+OneHot i:l[64,50] depth=100 values:f[2] axis:1
+Einsum x:f[2,50,8,64] y:f[2,60,8,64] equation:bqhd,bkhd->bhqk
+Einsum x:f[2,8,50,60] y:f[2,60,8,64] equation:bhqk,bkhd->bqhd
+Einsum x:f[128,64] y:f[128,64] equation:ij,ij->i
+Einsum x:f[200] y:f[300] equation:i,j->ij
+Einsum x:f[64,40,40] equation:bii->bi
+Einsum x:f[64,200,30] equation:abc->cb
+Einsum x:f[50,60] y:f[60,70] z:f[70,80] equation:ab,bc,cd->ad
+ConvTranspose x:f[1,32,28,28] w:w[32,8,3,3] group:4 strides:2,2 pads:1,1,1,1
+ConvTranspose x:f[1,32,28,28] w:w[32,1,4,4] group:32 strides:2,2 pads:1,1,1,1
+ConvTranspose x:f[1,32,500] w:w[32,16,8] strides:4 pads:2,2
+ConvTranspose x:f[1,16,8,14,14] w:w[16,16,3,3,3] strides:2,2,2 pads:1,1,1,1,1,1
+ConvTranspose x:f[1,32,28,28] w:w[32,32,3,3] dilations:2,2
+Conv x:f[1,32,500] w:w[64,32,3] dilations:4 pads:4,4
+Conv x:f[4,33,40,40] w:w[35,33,3,3]
+Conv x:f[1,3,224,224] w:w[32,3,3,3] strides:2,2
+Conv x:f[1,8,12,28,28] w:w[8,1,3,3,3] group:8 pads:1,1,1,1,1,1
+Conv x:f[1,1,1,16000] w:w[64,1,1,400] strides:1,160
+CumSum x:f[16,77,64] axis=1
+CumSum x:f[64,1000] axis=1 exclusive:1
+CumSum x:f[64,1000] axis=1 reverse:1
+CumProd x:f[64,1000] axis=1
+Softmax x:f[64,77,64] axis:1
+LogSoftmax x:f[16,77,64] axis:1
+Hardmax x:f[64,1000] axis:-1
+LpNormalization x:f[16,77,64] axis:1 p:1
+Transpose x:f[1,64,56,56] perm:0,2,3,1
+Transpose x:f[1,56,56,64] perm:0,3,1,2
+Transpose x:f[30,40,50] perm:2,1,0
+Transpose x:f[8,3,14,14,16] perm:0,2,4,1,3
+Transpose x:f[4,16,28,28] perm:0,3,2,1
+Transpose x:l[200,300] perm:1,0
+Transpose x:f[1,197,12,64] perm:0,2,3,1
+RotaryEmbedding x:f[1,8,128,64] cos:f[1,128,32] sin:f[1,128,32] interleaved:1
+Pow x:f[64,1000] y:f[1]
+Log x:f[64,1000]
+Cast x:f[64,1000] to:10
+Mish x:f[64,1000]
+Softplus x:f[64,1000]
+ReduceMean x:f[3,5,7,11,13,17] axes=1,3,5
+LSTM x:f[100,8,64] w:w[1,512,64] r:w[1,512,128] hidden_size:128
+RNN x:f[100,1,64] w:w[1,128,64] r:w[1,128,128] hidden_size:128
 """
 """One a line: the operator, its operands, attributes with a colon, the number of results if there are several.
 Operands are inputs (``f``, ``l``, ``b`` by type), weights (``w``; ``v``: positive), constants (``=``), none (``_``)."""
@@ -166,7 +251,7 @@ def _setting(line: str) -> Setting:
             name, value = word.split(":", 1)
             kind = schema.attributes[name].type
             many = kind == onnx.defs.OpSchema.AttrType.INTS
-            attributes[name] = _numbers(value) if many else value if value.isalpha() or "," in value else int(value)
+            attributes[name] = _numbers(value) if many else int(value) if re.fullmatch(r"-?\d+", value) else value
     names = [f"result{i}" for i in range(results)]
     node = helper.make_node(operator, operands, names, **attributes)
     outputs = [onnx.ValueInfoProto(name=name) for name in names]

@@ -9,6 +9,7 @@ return w.kernel()
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -199,8 +200,8 @@ class LoopWriter:
     def rounded(self, value: str, dtype: ir.DataType) -> str:
         """A computed value as it is after it was stored in its type and loaded again."""
         kind = dtypes.converted(dtype)
-        if kind is None:
-            return value
+        if kind is None or re.fullmatch(rf"{kind}_to_float\(\w+\[[^][]*\]\)", value):
+            return value  # an element of memory is rounded
         self.need((*conversions.to_float(dtype), *conversions.from_float(dtype)))
         return f"{kind}_to_float(float_to_{kind}({value}))"
 
@@ -237,7 +238,9 @@ class LoopWriter:
                     names[i] = self.name("v")
                     self.add(f"const {dtypes.computed(types[i])} {names[i]} = {self.load(operand, index)};")
             names[number] = self.name("v")
-            text = self.rounded(self._apply(step, names, types), step.dtype)
+            text = self._apply(step, names, types)
+            if number < len(types) - 1:  # the store rounds the last one
+                text = self.rounded(text, step.dtype)
             self.add(f"const {dtypes.computed(step.dtype)} {names[number]} = {text};")
         last = len(types) - 1
         return names[last], types[last]

@@ -29,7 +29,22 @@ PRODUCTS = [
     "aib,bja->ija",
     "i,ij->j",
 ]
-LOOPS = ["i,j->ij", "ij,jk,kl->il", "ii->i", "bi,j->b", "ij->i", "ii,ij->j"]
+IN_PAIRS = [
+    *("ij,jk,kl->il", "ab,bc,cd,de->ae", "i,ij,j->", "ij,ij,ij->i", "abc,cd,bd->a", "bij,jk,bkl,l->bi", "i,j,k->kij"),
+    *(
+        "a,a,a->a",
+        "...ij,jk,...kl->...il",
+        "ab,cd,ef->",
+        "bi,j->b",
+        "ij,kj->",
+        "i,j->ij",
+        "ij,j->ij",
+        "ij,kj->kji",
+        "i,->i",
+    ),
+]
+SUMS = ["ij->i", "ij->", "abc->cb", "abcd->db", "...ij->i..."]
+LOOPS = ["ii->i", "ii,ij->j", "ij,jj,jk->ik"]
 
 
 def _model(equation: str, arrays: list[np.ndarray], constant: int | None = None) -> onnx.ModelProto:
@@ -78,6 +93,35 @@ def test_other_equations_are_loops(equation: str):
     assert "Einstein summation" in _families(equation, _drawn(equation, np.random.default_rng(2)))
 
 
+@pytest.mark.parametrize("equation", IN_PAIRS)
+def test_operands_are_taken_two_by_two(equation: str):
+    arrays = _drawn(equation, np.random.default_rng(5))
+    for constant in (None, len(arrays) - 1):
+        assert "Einstein summation" not in _families(equation, arrays, constant)
+
+
+def test_constants_are_multiplied_when_the_program_is_written():
+    equation = "ij,jk,kl->il"
+    rng = np.random.default_rng(6)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 4), (4, 6), (6, 3))]
+    model = _model(equation, arrays)
+    for name in ("x1", "x2"):
+        model.graph.initializer.append(numpy_helper.from_array(arrays[int(name[1])], name))
+    del model.graph.input[1:]
+    compiled = CModel(load(model))
+    assert len(compiled.emitted.kernels) == 1
+    np.testing.assert_allclose(compiled.run({"x0": arrays[0]})["y"], np.einsum(equation, *arrays), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("equation", SUMS)
+def test_labels_of_one_operand_are_summed_first(equation: str):
+    arrays = _drawn(equation, np.random.default_rng(7))
+    for dtype in (np.float32, np.float64):
+        found = _families(equation, [x.astype(dtype) for x in arrays])
+        assert "Einstein summation" not in found
+        assert found & {"reducing vectors", "reducing loops"}, found
+
+
 def test_one_operand_is_a_transposition():
     x = np.random.default_rng(3).standard_normal((3, 4, 5)).astype(np.float32)
     assert "Einstein summation" not in _families("abc->cab", [x])
@@ -96,3 +140,13 @@ def test_random_equations(seed: int):
     result = list(rng.permutation(known)[: int(rng.integers(0, len(known) + 1))])
     equation = f"{''.join(left)},{''.join(right)}->{''.join(result)}"
     _families(equation, _drawn(equation, rng), [None, 0, 1][seed % 3])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_equations_of_many_operands(seed: int):
+    rng = np.random.default_rng(100 + seed)
+    terms = [list(rng.permutation(list("abcdef"))[: int(rng.integers(1, 4))]) for _ in range(3 + seed % 3)]
+    known = sorted({label for term in terms for label in term})
+    result = list(rng.permutation(known)[: int(rng.integers(0, len(known) + 1))])
+    equation = f"{','.join(''.join(term) for term in terms)}->{''.join(result)}"
+    assert "Einstein summation" not in _families(equation, _drawn(equation, rng), [None, 0, 1][seed % 3])

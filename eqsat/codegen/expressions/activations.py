@@ -39,7 +39,7 @@ form(
     floats="({a} < 0 ? {a} * {alpha} : {a})",
     vector="select@(LESS@({a}, SPLAT@(0.0f)), {a} * {alpha}, {a})",
 )
-form("Mish", floats="{a} * tanh{f}(softplus_{T}({a}))")
+form("Mish", floats="{a} * tanh{f}(softplus_{T}({a}))", vector="mish@({a})")
 form(
     "PRelu",
     floats="({a} < 0 ? {a} * {b} : {a})",
@@ -53,7 +53,7 @@ form(
     integers="(({T})({a} < -{lambd} ? {a} + {bias} : {a} > {lambd} ? {a} - {bias} : 0))",
 )
 form("Sigmoid", floats="sigmoid_{T}({a})", vector="sigmoid@({a})")
-form("Softplus", floats="softplus_{T}({a})")
+form("Softplus", floats="softplus_{T}({a})", vector="softplus@({a})")
 form("Softsign", floats="{a} / (1 + fabs{f}({a}))", vector="{a} / (1.0f + abs@({a}))")
 form("Swish", floats="{a} * sigmoid_{T}({a} * {alpha})", vector="{a} * sigmoid@({a} * {alpha})")
 form("ThresholdedRelu", floats="({a} > {alpha} ? {a} : 0)")

@@ -22,6 +22,7 @@ for _name, _text in {
     "Div": "{a} / {b}",
     "Erf": "erf@({a})",
     "Exp": "exp@({a})",
+    "Log": "log@({a})",
     "Mul": "{a} * {b}",
     "Neg": "-{a}",
     "Reciprocal": "1.0f / {a}",

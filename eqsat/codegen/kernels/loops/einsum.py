@@ -1,7 +1,8 @@
 """Einstein summation; mirrors ``einsum`` of ``eqsat/ops/families/matmul.py``.
 
 A sum over products of two operands is a matrix product between transpositions, and those are views where memory allows
-it. Nested loops compute the other ones.
+it. More operands are taken two by two, the cheapest pair first: one nest of loops over all labels would repeat the
+products of the inner pairs for each label outside of them. Nested loops compute the other ones.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,14 @@ from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, loops, shape_of
 from eqsat.codegen.kernels.loops.products import accumulator_of
 from eqsat.codegen.program import RESHAPE, Node, Operand, Tensor
-from eqsat.codegen.spelling import spelled
+from eqsat.codegen.spelling import as_chain, spelled
 from eqsat.codegen.templates import Template
 from eqsat.schema.size_questions import any_free, is_free
 from eqsat.schema.types import OpKey
 
 Labels = tuple[str, ...]
+Term = tuple[Operand, Labels]
+"""An operand and the labels of its axes."""
 _REAL = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
@@ -113,11 +118,11 @@ def einsum(task: Task) -> Kernel:
 
 
 @spelled("Einsum")
-def _as_product(node: Node) -> list[Node] | None:
-    """A matrix product of transposed operands, or a transposition; None for other equations, types and free sizes."""
+def _in_pairs(node: Node) -> list[Node] | None:
+    """Sums, matrix products and transpositions; None for repeated labels, other types and free sizes."""
     operands = [x for x in node.inputs if x is not None]
     shapes = [x.shape for x in operands]
-    if len(operands) > 2 or node.dtype not in _REAL or any(any_free(s) or 0 in s for s in shapes):
+    if node.dtype not in _REAL or any(any_free(s) or 0 in s for s in shapes):
         return None
     found = equation(str(node.attributes["equation"]), shapes)
     if found is None or any(len(set(labels)) != len(labels) for labels in (*found.operands, found.result)):
@@ -128,35 +133,109 @@ def _as_product(node: Node) -> list[Node] | None:
         for label, n in zip(labels, s, strict=True)
     ):
         return None  # an axis of one element is repeated
-    writer = _Writer(node, found.sizes)
-    if len(operands) == 1:
-        (labels,) = found.operands
-        return writer.transposition(operands[0], labels, found.result) if set(labels) == set(found.result) else None
-    return writer.product(operands, found)
+    if all(isinstance(x, np.ndarray) for x in operands):
+        return None
+    return _Writer(node, found.sizes).written(list(zip(operands, found.operands, strict=True)), found.result)
 
 
 class _Writer:
-    """Makes the nodes of one equation."""
+    """Makes the nodes of one equation.
+
+    Attributes:
+        node: The equation.
+        sizes: Length of each label.
+        nodes: Those made so far.
+    """
 
     def __init__(self, node: Node, sizes: Mapping[str, int]) -> None:
         self.node, self.sizes, self.nodes = node, sizes, list[Node]()
+        self._tensors = 0
 
-    def transposition(self, x: Operand, labels: Labels, result: Labels) -> list[Node] | None:
-        """The operand with its axes in another order."""
+    def written(self, terms: list[Term], result: Labels) -> list[Node]:
+        """All nodes, of which the last one makes the result."""
+        y = self.node.output
+        if len(terms) == 1:
+            (term,) = terms
+            kept = tuple(label for label in term[1] if label in result)
+            x, labels = self._summed(term, kept, y if kept == result else None)
+            return self._transposition(x, labels, result) if x is not y else self.nodes
+        terms = [
+            self._summed(term, tuple(k for k in term[1] if k in result or _in_others(k, terms, (i,))))
+            for i, term in enumerate(terms)
+        ]
+        while len(terms) > 2:
+            i, j = min(combinations(range(len(terms)), 2), key=lambda pair: self._cost(terms, pair, result))
+            kept = tuple(
+                label
+                for label in dict.fromkeys((*terms[i][1], *terms[j][1]))
+                if label in result or _in_others(label, terms, (i, j))
+            )
+            both = self._both(terms[i], terms[j], kept)
+            terms = [*(term for k, term in enumerate(terms) if k not in (i, j)), (both, kept)]
+        self._pair(terms[0], terms[1], result, y)
+        return self.nodes
+
+    def _cost(self, terms: Sequence[Term], pair: tuple[int, int], result: Labels) -> tuple[int, tuple[int, int]]:
+        """Products of a pair, and its place, so that the choice among equals is always the same."""
+        (a, of_a), (b, of_b) = (terms[k] for k in pair)
+        both = (*of_a, *(label for label in of_b if label not in of_a))
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            kept = tuple(label for label in both if label in result or _in_others(label, terms, pair))
+            if self._length(kept) <= a.size + b.size:
+                return 0, pair
+        return self._length(both), pair
+
+    def _both(self, left: Term, right: Term, kept: Labels) -> Operand:
+        """The sum of products of two operands; that of constants is a constant."""
+        (a, of_a), (b, of_b) = left, right
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            letters = dict(zip(dict.fromkeys((*of_a, *of_b)), ascii_letters, strict=False))
+            left_text, right_text, made_text = ("".join(letters[k] for k in labels) for labels in (of_a, of_b, kept))
+            text = f"{left_text},{right_text}->{made_text}"
+            made = np.einsum(text, a.astype(np.float64), b.astype(np.float64))
+            return np.asarray(made, a.dtype)
+        y = self._tensor(tuple(self.sizes[label] for label in kept))
+        self._pair(left, right, kept, y)
+        return y
+
+    def _summed(self, term: Term, kept: Labels, y: Tensor | None = None) -> Term:
+        """An operand without the labels that nothing else has."""
+        x, labels = term
+        axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
+        if not axes:
+            return term
         if isinstance(x, np.ndarray):
-            return None
+            return np.asarray(x.astype(np.float64).sum(axes), x.dtype), kept
+        y = self._tensor(tuple(self.sizes[label] for label in kept)) if y is None else y
+        attributes = {"keepdims": 0, "noop_with_empty_axes": 0}
+        self._add("ReduceSum", attributes, [x, np.array(axes, np.int64)], y)
+        return y, kept
+
+    def _transposition(self, x: Operand, labels: Labels, result: Labels) -> list[Node]:
+        """The operand with its axes in another order."""
         self._add("Transpose", {"perm": _order(labels, result)}, [x], self.node.output)
         return self.nodes
 
-    def product(self, operands: Sequence[Operand], found: Equation) -> list[Node] | None:
+    def _pair(self, one: Term, other: Term, result: Labels, y: Tensor) -> None:
+        """A matrix product, or a product element by element where no label is summed."""
+        if any(label in other[1] and label not in result for label in one[1]):
+            self._product([one[0], other[0]], one[1], other[1], result, y)
+            return
+        factors = []
+        for x, labels in (one, other):
+            order = tuple(label for label in result if label in labels)
+            shape = tuple(self.sizes[label] if label in labels else 1 for label in result)
+            factors.append(self._ordered(x, labels, order, shape))
+        node = Node(self.node.name, OpKey("", "Mul"), {}, factors, [y], y.dtype)
+        chain = as_chain(node)
+        assert chain is not None
+        self.nodes.append(chain)
+
+    def _product(self, operands: Sequence[Operand], left: Labels, right: Labels, result: Labels, y: Tensor) -> None:
         """``[batch, rows, summed] x [batch, summed, columns]``, then the order of the result."""
-        left, right = found.operands
-        result = found.result
         batch = tuple(label for label in result if label in left and label in right)
         summed = tuple(label for label in left if label in right and label not in result)
         own = [tuple(label for label in result if label in side and label not in batch) for side in (left, right)]
-        if not summed or {*batch, *summed, *own[0], *own[1]} != {*left, *right}:
-            return None
         # Products come out in the order of the result if rows are the operand that it begins with.
         if next((label for label in result if label not in batch), None) in own[1]:
             operands, left, right, own = operands[::-1], right, left, own[::-1]
@@ -165,7 +244,6 @@ class _Writer:
         a = self._matrix(operands[0], left, (leading, rows, summed))
         b = self._matrix(operands[1], right, (batch, summed, own[1]))
         ordered = (*batch, *own[0], *own[1])
-        y = self.node.output
         shape = (*(self.sizes[k] for k in leading), self._length(rows), self._length(own[1]))
         last = y if shape == y.shape and ordered == result else self._tensor(shape)
         self._add("MatMul", {}, [a, b], last)
@@ -174,13 +252,15 @@ class _Writer:
             self._add("Transpose", {"perm": _order(ordered, result)}, [full], y)
         elif last is not y:
             self.nodes.append(Node(self.node.name, RESHAPE, {}, [last], [y], y.dtype))
-        return self.nodes
 
     def _matrix(self, x: Operand, labels: Labels, parts: tuple[Labels, Labels, Labels]) -> Operand:
         """An operand with its batch axes first, and one axis for each of the other parts."""
         batch, rows, columns = parts
-        order = (*batch, *rows, *columns)
         shape = (*(self.sizes[k] for k in batch), self._length(rows), self._length(columns))
+        return self._ordered(x, labels, (*batch, *rows, *columns), shape)
+
+    def _ordered(self, x: Operand, labels: Labels, order: Labels, shape: tuple[int, ...]) -> Operand:
+        """An operand with its axes in another order, in another shape of the same elements."""
         if isinstance(x, np.ndarray):
             return np.ascontiguousarray(x.transpose(_order(labels, order))).reshape(shape)
         if order != labels:
@@ -200,10 +280,15 @@ class _Writer:
         return math.prod(self.sizes[k] for k in labels)
 
     def _tensor(self, shape: tuple[int, ...]) -> Tensor:
-        return Tensor(f"{self.node.output.name}_{len(self.nodes)}", self.node.dtype, shape)
+        self._tensors += 1
+        return Tensor(f"{self.node.output.name}_{self._tensors}", self.node.dtype, shape)
 
     def _add(self, operator: str, attributes: Mapping[str, Any], inputs: Sequence[Operand], y: Tensor) -> None:
         self.nodes.append(Node(self.node.name, OpKey("", operator), attributes, [*inputs], [y], y.dtype))
+
+
+def _in_others(label: str, terms: Sequence[Term], but: tuple[int, ...]) -> bool:
+    return any(label in labels for k, (_, labels) in enumerate(terms) if k not in but)
 
 
 def _order(labels: Labels, wanted: Labels) -> tuple[int, ...]:

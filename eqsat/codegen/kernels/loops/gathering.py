@@ -128,7 +128,15 @@ def one_hot(task: Task) -> Kernel:
     template = Template(task)
     y = template.result()
     axis = task.attributes["axis"] % y.rank
-    return template.fill("loops/one_hot.c.jinja", axis=axis, count=y.shape[axis], int64=ir.DataType.INT64)
+    return template.fill(
+        "loops/one_hot.c.jinja",
+        axis=axis,
+        count=y.shape[axis],
+        outer=tuple(n if a < axis else 1 for a, n in enumerate(y.shape)),
+        inner=tuple(1 if a < axis else n for a, n in enumerate(y.shape)),
+        after=tuple(n if a > axis else 1 for a, n in enumerate(y.shape)),
+        int64=ir.DataType.INT64,
+    )
 
 
 @loops("compressing loops", "Compress", accepts=lambda task: task.constant(1) is not None)

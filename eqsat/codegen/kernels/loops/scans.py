@@ -12,7 +12,7 @@ from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
 from eqsat.codegen.kernels.loops.family import NUMBERS, are, ints, loops, shape_of
 from eqsat.codegen.kernels.loops.reductions import place_in
-from eqsat.codegen.templates import Template
+from eqsat.codegen.templates import Result, Template
 from eqsat.schema.size_questions import any_free
 
 
@@ -38,19 +38,36 @@ def cumulative(task: Task) -> Kernel:
     axes = ints(task.constant(1))
     assert axes is not None
     axis = axes[0] % len(shape)
+    beside, together = _together(template.result(), axis)
     product = task.operator.name == "CumProd"
     dtype = template.task.epilogue.dtype
     return template.fill(
-        "loops/scans.c.jinja",
-        kind="cumulative",
+        "loops/cumulative.c.jinja",
         axis=axis,
-        lines=lines(shape, axis),
-        c=template.y[0].c if template.y[0] is not None else "",
+        beside=beside,
+        together=together,
+        others=tuple(1 if a in (axis, beside) else n for a, n in enumerate(shape)),
         unit="1" if product else "0",
-        combine=arithmetic("*" if product else "+", "total", "value", dtype),
+        combine=lambda total: arithmetic("*" if product else "+", total, "value", dtype),
         reverse=bool(task.attributes["reverse"]),
         exclusive=bool(task.attributes["exclusive"]),
+        specialised=True,
     )
+
+
+_ALONG, _ACROSS = 1024, 4
+"""Lines that are summed together: neighbours in memory, in vectors; others, as each waits for its own last sum."""
+
+
+def _together(y: Result, axis: int) -> tuple[int | None, int]:
+    """The axis whose lines are summed together, None if there is one line, and how many at once."""
+    order = [a for a in y.order if y.shape[a] != 1 or a == axis]
+    others = [a for a in order if a != axis]
+    if not others:
+        return None, 1
+    most = _ACROSS if order[-1] == axis else _ALONG
+    count = y.shape[others[-1]]
+    return others[-1], most if any_free((count,)) else min(count, most)
 
 
 @loops("arg-reducing loops", "ArgMax", "ArgMin", accepts=lambda task: are(task, NUMBERS, 0))

@@ -15,10 +15,12 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernels.loops.family import dtype_of
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
 from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Problem, collapse, pack, packed_size, write
 from eqsat.codegen.parallel import whole
+from eqsat.codegen.shape_values import is_sizes
 from eqsat.codegen.vectors import finish
 from eqsat.ops.families.recurrent import Activation, activations
 from eqsat.schema.types import OpKey
@@ -45,13 +47,16 @@ def _found(task: Task) -> list[list[Activation]]:
 
 
 def _accepts(task: Task) -> bool:
-    given = [v for v in (*task.inputs, *task.outputs) if v is not None]
+    lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
+    if lengths is not None and (dtype_of(task, _LENGTHS) != ir.DataType.INT32 or is_sizes(lengths)):
+        return False
+    given = [v for v in (*task.inputs, *task.outputs) if v is not None and v is not lengths]
     dtypes_given = [v.dtype if isinstance(v, View) else ir.DataType.from_numpy(v.dtype) for v in given]
     if any(dtype != _FLOAT for dtype in dtypes_given) or task.epilogue.steps or any(0 in v.shape for v in given):
         return False
     if task.constant(1) is None or task.constant(2) is None or (task.has(3) and task.constant(3) is None):
         return False
-    if not isinstance(task.inputs[0], View) or task.has(_LENGTHS) or task.attributes.get("layout"):
+    if not isinstance(task.inputs[0], View):
         return False
     found = _found(task)
     return all(f == found[0] for f in found) and all(a.key in _FORMS for a in found[0])
@@ -134,7 +139,9 @@ def _apply(activation: Activation, v: str) -> str:
 
 def _generate(task: Task, isa: Isa) -> Kernel:
     kind, x, found = task.operator.name, task.view(0), _products(task)
-    time, batch = x.shape[:2]
+    batch_first = bool(task.attributes.get("layout"))
+    of_time, of_batch = (1, 0) if batch_first else (0, 1)
+    time, batch = x.shape[of_time], x.shape[of_batch]
     directions, gates, _ = found[0].matrices.shape
     n = found[1].matrices.shape[2]
     constants = [product.packed() for product in found]
@@ -164,10 +171,11 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         constants.append(np.ascontiguousarray(given).ravel())
         return _place(f"w{len(constants) - 1}", dense_strides(given.shape), *index)
 
-    outer = [Axis(time, {"x0": x.strides[0], "projected": batch * gates})]
-    inner = Axis(batch, {"x0": x.strides[1], "projected": gates})
+    outer = [Axis(time, {"x0": x.strides[of_time], "projected": batch * gates})]
+    inner = Axis(batch, {"x0": x.strides[of_batch], "projected": gates})
     rows = [Axis(batch, {"h": n, "sums": gates})]
-    states = [given_place(number, "d", "b") for number in ((5, 6) if kind == "LSTM" else (5,))]
+    every, last = (("b", "t", "d"), ("b", "d")) if batch_first else (("t", "d", "b"), ("d", "b"))
+    states = [given_place(number, *last) for number in ((5, 6) if kind == "LSTM" else (5,))]
     limit = task.attributes.get("clip")
     lanes = isa.lanes()
     parts = [Part(isa, 0, n // lanes, lanes)] if n >= lanes else []
@@ -175,9 +183,13 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         parts.append(Part(isa, n // lanes * lanes, 1, n % lanes))
     again = len(found) > 2
     outputs = [
-        None if y is None else _place(f"y{k}", y.strides, *(("t", "d", "b") if k == 0 else ("d", "b")))
-        for k, y in enumerate(task.outputs)
+        None if y is None else _place(f"y{k}", y.strides, *(last if k else every)) for k, y in enumerate(task.outputs)
     ]
+    lengths = task.inputs[_LENGTHS] if task.has(_LENGTHS) else None
+    length = f"x{_LENGTHS}[(ptrdiff_t)b * {lengths.strides[0]}]" if isinstance(lengths, View) else ""
+    if isinstance(lengths, np.ndarray):
+        length = f"w{len(constants)}[b]"
+        constants.append(np.ascontiguousarray(lengths))
     text = render(
         "vectors/recurrent.c.jinja",
         kind=kind,
@@ -193,6 +205,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
         of_reset=product(2, "reset", [Axis(batch, {"reset": n, "last": gates})], 1, "last") if again else "",
         after=not again,
         states=states,
+        length=length,
         peepholes=given_place(_PEEPHOLES, "d") if kind == "LSTM" else None,
         coupled=bool(task.attributes.get("input_forget")),
         limit=dtypes.literal(limit, _FLOAT) if limit else "",

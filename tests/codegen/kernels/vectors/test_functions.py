@@ -21,6 +21,9 @@ FUNCTIONS = {
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 3.0, None),
     "tanh": (np.tanh, 3.0, None),
     "erf": (_erf, 2.0, None),
+    "log": (np.log, 2.0, None),
+    "softplus": (lambda x: np.logaddexp(0, x), 3.0, None),
+    "mish": (lambda x: x * np.tanh(np.logaddexp(0, x)), 5.0, (-87.0, np.inf)),
 }
 """Exact function, greatest error in ulp, range."""
 RELATIVE_TO_ARGUMENT = {

@@ -37,6 +37,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "fixed_states": {"direction": "bidirectional", "bias": True, "fixed": (5, 6), "only": (1, 2)},
     "other_functions": {"bias": True, "names": ["HardSigmoid", "LeakyRelu", "Softsign"], "given": (5, 6)},
     "clipped": {"bias": True, "attributes": {"clip": 0.2}, "direction": "bidirectional"},
+    "lengths": {"lengths": "given", "bias": True, "given": (5, 6)},
+    "lengths_both": {"lengths": "fixed", "direction": "bidirectional", "bias": True},
+    "lengths_back": {"lengths": "given", "direction": "reverse", "only": (1, 2)},
     "more_functions": {"bias": True, "names": ["Sigmoid", "Relu", "Affine"], "only": (0,)},
 }
 
@@ -57,7 +60,10 @@ def built(
     if way.get("bias"):
         weights["b"] = some(d, 2 * gates * n)
     feeds = {"x": rng.standard_normal((time, batch, features)).astype(np.float32)}
-    operands = ["x", "w", "r", "b" if way.get("bias") else "", ""]
+    lengths = way.get("lengths")
+    if lengths:
+        (feeds if lengths == "given" else weights)["n"] = rng.integers(1, time + 1, batch).astype(np.int32)
+    operands = ["x", "w", "r", "b" if way.get("bias") else "", "n" if lengths else ""]
     for index, name in ((5, "h0"), (6, "c0"))[: 2 if kind == "LSTM" else 1]:
         given, fixed = index in way.get("given", ()), index in way.get("fixed", ())
         if given or fixed:
@@ -81,7 +87,7 @@ def built(
     graph = helper.make_graph(
         [node],
         "recurrent",
-        [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in feeds.items()],
+        [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()],
         [helper.make_tensor_value_info(k, TensorProto.FLOAT, shapes[k]) for k in results if k],
         [numpy_helper.from_array(v, k) for k, v in weights.items()],
     )
