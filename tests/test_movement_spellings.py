@@ -24,7 +24,9 @@ def _optimized(body: str, **options: object) -> tuple[Counter[str], float]:
     for found, wanted in zip(result.run(feed).values(), run_ort(loaded, feed), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * float(np.abs(wanted).max(initial=1e-30)))
     scopes = [result.model.graph, *result.model.functions.values()]
-    kinds = Counter(node.op_type for scope in scopes for node in scope if not node.domain and node.op_type != "Constant")
+    kinds = Counter(
+        node.op_type for scope in scopes for node in scope if not node.domain and node.op_type != "Constant"
+    )
     return kinds, result.cost
 
 
@@ -110,14 +112,11 @@ def test_an_axis_of_one_that_is_repeated_is_not_summed_as_a_product() -> None:
     assert kinds == {"Einsum": 1}
 
 
-@pytest.mark.parametrize(
-    "written", ["...ij,...jk->...ik", "...ij, ...jk", "b...j,bjk->b...k", "xqz,xzr->xqr"]
-)
+@pytest.mark.parametrize("written", ["...ij,...jk->...ik", "...ij, ...jk", "b...j,bjk->b...k", "xqz,xzr->xqr"])
 def test_spellings_of_an_equation_have_one_cost(written: str) -> None:
     def body(equation: str) -> str:
         return (
-            "g (float[2,3,4] x, float[2,4,5] w) => (float[2,3,5] y) "
-            f'{{ y = Einsum <equation = "{equation}"> (x, w) }}'
+            f'g (float[2,3,4] x, float[2,4,5] w) => (float[2,3,5] y) {{ y = Einsum <equation = "{equation}"> (x, w) }}'
         )
 
     kinds, cost = _optimized(body(written), targets=["dnnl"])
@@ -126,22 +125,25 @@ def test_spellings_of_an_equation_have_one_cost(written: str) -> None:
 
 
 def test_attention_by_equations_is_attention() -> None:
-    body = """g (float[2,7,4,8] q, float[2,9,4,8] k, float[2,9,4,8] v) => (float[2,7,4,8] y)
-    <float scale = {0.35355338}>
+    body = """g (float[2,48,4,32] q, float[2,64,4,32] k, float[2,64,4,32] v) => (float[2,48,4,32] y)
+    <float scale = {0.17677669}>
     {
         s = Einsum <equation = "aecd,abcd->acbe"> (k, q)
         t = Mul(s, scale)
         p = Softmax <axis = -1> (t)
         y = Einsum <equation = "acbe,aecd->abcd"> (p, v)
     }"""
-    kinds, _ = _optimized(body, host="ort")
-    assert kinds["Attention"] + kinds["MultiHeadAttention"] == 1 and "Softmax" not in kinds
+    kinds, _ = _optimized(body)
+    assert kinds["Attention"] == 1 and "Softmax" not in kinds
 
 
 def test_products_by_equation_with_free_sizes() -> None:
-    model = HEAD + """g (float[N,T,4,8] q, float[N,S,4,8] k) => (float[N,4,T,S] y) {
+    model = (
+        HEAD
+        + """g (float[N,T,4,8] q, float[N,S,4,8] k) => (float[N,4,T,S] y) {
         y = Einsum <equation = "bind,bjnd->bnij"> (q, k)
     }"""
+    )
     result = eqsat.optimize(model)
     assert any(node.op_type == "MatMul" for node in result.model.graph)
     for n, t, s in ((1, 1, 1), (2, 5, 3), (1, 16, 7)):
