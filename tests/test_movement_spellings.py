@@ -176,7 +176,8 @@ def test_a_slice_of_a_slice_is_one(first: tuple[int, int], second: tuple[int, in
 
 def test_parts_without_elements_are_not_joined() -> None:
     body = """g (float[2,8] x) => (float[2,8] y) <int64[1] z = {0}, int64[1] e = {8}, int64[1] k = {1}> {
-        a = Slice(x, z, e, k) b = Slice(x, e, e, k) r = Relu(a) t = Concat <axis = 1> (r, b) u = Concat <axis = 1> (b, t)
+        a = Slice(x, z, e, k) b = Slice(x, e, e, k) r = Relu(a) t = Concat <axis = 1> (r, b)
+        u = Concat <axis = 1> (b, t)
         y = Abs(u)
     }"""
     assert _optimized(body)[0]["Concat"] == 0
