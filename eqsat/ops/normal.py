@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 
 import onnx_ir as ir
 
 from eqsat.schema.attributes import attr, default_attrs
-from eqsat.schema.types import Attrs, AttrValue, OpKey, TensorType
+from eqsat.schema.types import Attrs, AttrValue, Dim, OpKey, TensorType
 
 _FLOAT8 = frozenset(d for d in ir.DataType if d.name.startswith("FLOAT8"))
 
@@ -143,6 +144,46 @@ def parts(given: Given) -> Changes:
     if len(given.inputs) < 2 and attr(given.attrs, "num_outputs") is None:
         return {"num_outputs": given.outputs}
     return _NOTHING
+
+
+def summation(given: Given) -> Changes:
+    """An equation without blanks, with its result, in the first letters.
+
+    An ellipsis that stands for the same known axes everywhere becomes letters as well.
+    """
+    written = attr(given.attrs, "equation")
+    if not isinstance(written, str):
+        return _NOTHING
+    left, arrow, result = written.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(given.inputs):
+        return _NOTHING
+    if not arrow:
+        labels = left.replace(",", "").replace(".", "")
+        result = ("..." if "..." in left else "") + "".join(c for c in sorted(set(labels)) if labels.count(c) == 1)
+    if "..." in result:
+        dots = _behind_ellipses(terms, given)
+        terms, result = [term.replace("...", dots) for term in terms], result.replace("...", dots)
+    labels = dict.fromkeys("".join((*terms, result)).replace("...", ""))
+    if not all(label in ascii_letters for label in labels):
+        return _NOTHING
+    names = str.maketrans(dict(zip(labels, ascii_letters, strict=False)))
+    return {"equation": f"{','.join(terms)}->{result}".translate(names)}
+
+
+def _behind_ellipses(terms: Sequence[str], given: Given) -> str:
+    """Unused letters for the axes that all ellipses of the operands stand for, or an ellipsis."""
+    hidden = set[tuple[Dim, ...]]()
+    for term, known in zip(terms, given.inputs, strict=True):
+        before, dots, after = term.partition("...")
+        if not dots:
+            continue
+        if known is None or known.shape is None or len(before) + len(after) > len(known.shape):
+            return "..."
+        hidden.add(known.shape[len(before) : len(known.shape) - len(after)])
+    axes = hidden.pop() if len(hidden) == 1 else (None,)
+    unused = [c for c in ascii_letters if not any(c in term for term in terms)]
+    return "..." if None in axes or len(axes) > len(unused) else "".join(unused[: len(axes)])
 
 
 def _counted(attrs: Attrs, rank: int) -> Changes:

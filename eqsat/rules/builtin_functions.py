@@ -136,6 +136,18 @@ def _index(values: object, item: object) -> int:
     raise Unknown("the item is not in the list")
 
 
+def _letters(text: object) -> tuple[str, ...]:
+    if not isinstance(text, str):
+        raise Unknown("a string is required")
+    return tuple(text)
+
+
+def _flat(values: object) -> tuple[Any, ...]:
+    if isinstance(values, tuple | list):
+        return tuple(leaf for value in values for leaf in _flat(value))
+    return tuple(values.flat) if isinstance(values, np.ndarray) else (values,)
+
+
 def _any(values: object) -> bool:
     found = [truth(v) for v in items(values)]
     return any(found)
@@ -212,6 +224,8 @@ FUNCTIONS: dict[str, Function] = {
     "sorted": Function(_sorted, _COLLECTION, "list", doc="in ascending order"),
     "reversed": Function(lambda x: tuple(items(x)[::-1]), _COLLECTION, "list", doc="backwards"),
     "index": Function(_index, (*_COLLECTION, ("any",)), "number", least=2, most=2, doc="position of an item in a list"),
+    "letters": Function(_letters, (("text",),), "list", doc="the characters of a string"),
+    "flat": Function(_flat, _COLLECTION, "list", doc="all elements, the last dimension fastest"),
     "zip": Function(_zip, _LISTS, "list", most=None, doc="lists of corresponding items"),
     "lowest": Function(_limit(0), _TYPE, "number", doc="least finite value of an element type"),
     "highest": Function(_limit(1), _TYPE, "number", doc="greatest finite value of an element type"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from eqsat.ops import constant_bounds as bounds
 from eqsat.ops import counters as count
+from eqsat.ops import normal
 from eqsat.ops.checks import data
 from eqsat.ops.kernel import Attributes, in_single
 from eqsat.ops.need_by_shapes import need_determinant, need_einsum, need_product
@@ -94,5 +95,6 @@ declare("MatMul", numpy=matmul, traits=LINEAR, contracted=(0, 1), macs=count.pro
     sampling=sample.matmul, quantization=Role(data=(0, 1), weight=1), bounds=bounds.product)
 declare("Gemm", numpy=gemm, contracted=(0, 1), macs=count.product, need=need_product(1), checks=(data.gemm,),
     sampling=sample.gemm, quantization=Role(data=(0, 1), weight=1, bias=2), bias=2)
-declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum)
+declare("Einsum", numpy=einsum, macs=count.einsum, need=need_einsum, normal_form=(normal.summation,),
+    sampling=sample.einsum)
 declare("Det", macs=count.determinant, need=need_determinant)

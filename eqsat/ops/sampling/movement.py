@@ -176,7 +176,7 @@ def concat(node: Node) -> None:
             own[axis] = left if i == node.count - 1 else most
             left -= own[axis]
         else:
-            own[axis] = chance.number(1, 4)
+            own[axis] = 0 if chance.happens(0.1) else chance.number(1, 4)
         found = node.draw(i, tuple(own))
         if len(found) == rank:
             base = list(found)

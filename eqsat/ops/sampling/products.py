@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from eqsat.ops.sampling.chance import Rejected, Shape
+from string import ascii_lowercase
+
+from eqsat.ops.sampling.chance import Chance, Rejected, Shape
 from eqsat.ops.sampling.node import Node
 
 
@@ -64,3 +66,41 @@ def matmul(node: Node) -> None:
     for i in (2, 3):
         if node.has(i):
             node.draw(i, ())
+
+
+def einsum(node: Node) -> None:
+    chance = node.chance
+    written = node.attr("equation", _equation(chance, node.count, node.shape))
+    terms, _, result = written.partition("->")
+    sizes: dict[str, int] = dict(zip(result, node.shape, strict=False)) if node.shape else {}
+    operands = terms.split(",")
+    if len(operands) != node.count or not (terms + result).replace(",", "").isalpha():
+        raise Rejected("another kind of equation")
+    for i, labels in enumerate(operands):
+        known = node.known(i)
+        if known is not None and len(known) != len(labels):
+            raise Rejected("an operand of another rank")
+        sizes |= dict(zip(labels, known or (), strict=False))
+    for i, labels in enumerate(operands):
+        node.draw(i, tuple(sizes.setdefault(label, chance.number(1, 4)) for label in labels))
+
+
+def _equation(chance: Chance, operands: int, shape: Shape | None) -> str:
+    """Labels of kinds: in the result and in one operand, in the result and in all, in all operands, in one."""
+    letters = iter(ascii_lowercase)
+
+    def some(most: int) -> list[str]:
+        return [next(letters) for _ in range(chance.number(0, most))]
+
+    shared, summed = some(2), some(2) if operands > 1 else []
+    own = [some(2) for _ in range(operands)]
+    kept = [*shared, *(label for labels in own for label in labels)]
+    if shape is not None:
+        while len(kept) < len(shape):
+            own[0].append(next(letters))
+            kept.append(own[0][-1])
+        kept = kept[: len(shape)]
+    elif chance.happens(0.15) and kept:
+        kept = kept[1:]
+    terms = [chance.shuffled([*shared, *labels, *summed]) for labels in own]
+    return ",".join("".join(labels) for labels in terms) + "->" + "".join(chance.shuffled(kept))
