@@ -49,13 +49,19 @@ _ROUNDS, _LEAST_RUNS = 5, 2
 _TIME_LIMIT = 300
 
 
-def optimized(path: Path, folder: Path, python: str) -> tuple[dict[str, Path], list[str]]:
-    """The files to compare by name, and what was left out."""
+def optimized(
+    path: Path, folder: Path, python: str, peers: Mapping[str, str] = PEERS
+) -> tuple[dict[str, Path], list[str]]:
+    """The files to compare by name, and what was left out.
+
+    Args:
+        peers: Programs for the interpreter, which read one file and write another, by name.
+    """
     proto = read(path)
     original = folder / "original.onnx"
     onnx.save(proto, str(original))
     found, skipped = {ORIGINAL: original}, []
-    for name, program in PEERS.items():
+    for name, program in peers.items():
         written = folder / f"{name}.onnx"
         command = [python, "-c", program, str(original), str(written)]
         try:
