@@ -35,9 +35,9 @@ LEAST_GROWTH = (400, 1000, 2500, 5000)
 """E-nodes by depth that rules may add at least."""
 OPERATORS = 400
 """Operators of one e-graph, at least: further groups go into the next one."""
-WORK_PER_SECOND = 2 / 3
-"""Of a time limit: what the e-graphs of a proof may do together, in units of :class:`Saturation`. It is all that takes
-long, so that it may be more than that of a stage among others."""
+WORK_PER_SECOND = 1 / 2
+"""Of a time limit: what the e-graphs of a proof may do together, in units of :class:`Saturation`. Reading what they
+found takes as long again."""
 LEAST_WORK = 1.0
 """Of an e-graph, also of the last one."""
 

@@ -25,6 +25,7 @@ from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.shared import KEPT, SharedSearch
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")
@@ -97,17 +98,28 @@ def solve(
     fits = reduced.problem.classes <= LARGEST
     if objective == "best" and fits and not effort.is_over:
         kept = SHARE if len(problem.targets) > 1 else 0.0
-        search = PartwiseSearch(reduced.problem, start, effort.share(1.0 - kept), gap, seed, best)
-        search.run()
-        if search.choices is not None:
-            best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
-        else:
-            best.raise_bound("parts", search.bound)
-        clock.seconds.update(search.seconds)
+        main = effort.share(1.0 - kept)
+        shared = SharedSearch(reduced.problem, main.share(KEPT), gap, seed)
+        if shared.run():
+            if shared.choices is not None:
+                start = shared.choices if shared.cost < best.cost else start
+                best.offer("context", reduced.expand(shared.choices), shared.cost, shared.bound)
+            else:
+                best.raise_bound("context", shared.bound)
+            clock.seconds.update(shared.seconds)
+        if not best.closed(gap):
+            search = PartwiseSearch(reduced.problem, start, main, gap, seed, best)
+            search.run()
+            if search.choices is not None:
+                best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
+            else:
+                best.raise_bound("parts", search.bound)
+            for step, seconds in search.seconds.items():
+                clock.seconds[step] = clock.seconds.get(step, 0.0) + seconds
         if not best.closed(gap):
             _offer_fewer_targets(problem, best, effort, gap, seed)
             clock.lap("fewer targets")
-        if best.choices is None and search.bound < INF:
+        if best.choices is None and best.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
                 actual=f"none within the work that goes with {time_limit:g} s",
