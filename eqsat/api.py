@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import checks_arguments
-from eqsat.bounds import GRACE, within_bounds
+from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.codegen.public import compile, write_c
 from eqsat.equivalence.verdict import Equivalence
 from eqsat.execute.compare import Comparison
@@ -71,7 +71,7 @@ def load(
 
 
 @checks_arguments
-@within_bounds(lambda seconds: 2 * seconds + GRACE)
+@within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def optimize(
     source: Source,
     targets: str | Sequence[str | Path | Target] = (),
@@ -118,8 +118,8 @@ def optimize(
         ops: Domains of the operators that rules and composites may bring into the result: ``"onnx"`` keeps to the
             standard, ``"onnx,com.microsoft"`` allows those of ONNX Runtime as well; by default all are allowed.
         objective: ``"worst"`` and ``"random"`` take other equal programs, to test rules.
-        time_limit: Seconds for saturation and extraction; then the best so far is the result. Extraction does the
-            work of a third of them, so that a busy machine finds the same program.
+        time_limit: Seconds, counted as work of a usual machine: saturation and extraction may do that of a third each,
+            and the best so far is the result. A clock ends them only on machines many times slower.
         memory_limit: Bytes of tensors that may be held at the same time, also as text such as ``"8GB"``; by default
             half of the memory that the machine, its container or the limits of the process allow.
         iterations: Limit of saturation rounds.
@@ -390,7 +390,7 @@ def compare(
 
 
 @checks_arguments
-@within_bounds(lambda seconds: 2 * seconds + GRACE)
+@within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def prove(
     first: Source,
     second: Source,
@@ -424,7 +424,7 @@ def prove(
         numerics: The weakest class of rules that may be used: ``"exact"`` proves equality to the bit.
         samples: Inputs on which both models are executed.
         seed: Of these inputs.
-        time_limit: Seconds for the proof.
+        time_limit: Seconds, counted as work.
         memory_limit: As for :func:`eqsat.optimize`.
         progress: Receives events.
         trust: Use rules that do not ship without executing them on random operands before, see :func:`check_rules`.

@@ -44,6 +44,9 @@ FOLD_OPERATIONS = 1 << 36
 """Operations that computing one constant may take."""
 GRACE = 25.0
 """Seconds beyond a limit that is kept by taking the best found so far: to load a model and to write down the result."""
+GUARD = 3.0
+"""Seconds until the last guard, by second of a time limit: what is done in a limit is counted as work, of which a usual
+machine does as much in a fraction of these seconds."""
 
 HELD = 1 << 16
 """Bytes of an array from which on it is worth counting."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.arguments import checks_arguments
-from eqsat.bounds import GRACE, within_bounds
+from eqsat.bounds import GRACE, GUARD, within_bounds
 from eqsat.egraph.judge import Judge
 from eqsat.errors import ModelError, OptimizationError, RuleError, TargetError
 from eqsat.explain.why import Explanation, Place, Why, roots_of
@@ -38,7 +38,7 @@ PLACES = 3
 
 
 @checks_arguments
-@within_bounds(lambda seconds: 2 * seconds + GRACE)
+@within_bounds(lambda seconds: 2 * GUARD * seconds + GRACE)
 def explain_rule(
     source: Source,
     name: str,
@@ -169,7 +169,7 @@ def cost_without(search: Search, name: str, progress: Progress | None = None) ->
 
 
 @checks_arguments
-@within_bounds(lambda seconds: 4 * seconds + GRACE)
+@within_bounds(lambda seconds: 3 * GUARD * seconds + GRACE)
 def explain_placement(
     source: Source,
     targets: str | Sequence[str | Path | Target],

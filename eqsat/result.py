@@ -182,8 +182,9 @@ class Result:
         """
         from eqsat.codegen.folder import write_program
 
+        options["dims"] = self._dims(options.get("dims"))
         with declared(self.operators):
-            return write_program(self.model, folder, **{**options, "dims": self._dims(options.get("dims"))})
+            return write_program(self.model, folder, **options)
 
     @checks_arguments
     def save(

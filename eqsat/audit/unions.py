@@ -7,7 +7,6 @@ congruence are one e-node by then, so that what rules united connects each class
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from eqsat.egraph.encode import node_constructor, operands
 from eqsat.egraph.matched import MatchedNodes, key
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Reader, Snapshot
+from eqsat.egraph.steps import fewest_steps
 from eqsat.egraph.template import Answer
 
 FOLDING = "constant folding"
@@ -57,22 +57,7 @@ class Unions:
 
     def chain(self, start: int, good: Callable[[int], bool]) -> list[Edge]:
         """The fewest unions from an e-node that is ``good`` to ``start``; empty if there is no such chain."""
-        came: dict[int, tuple[int, Edge] | None] = {start: None}
-        waiting = deque([start])
-        while waiting:
-            here = waiting.popleft()
-            if here != start and good(here):
-                edges = []
-                step = came[here]
-                while step is not None:
-                    edges.append(step[1])
-                    step = came[step[0]]
-                return edges
-            for there, edge in self._neighbours.get(here, ()):
-                if there not in came:
-                    came[there] = (here, edge)
-                    waiting.append(there)
-        return []
+        return fewest_steps(start, lambda n: n != start and good(n), self.edges)
 
     def edges(self, node: int) -> list[tuple[int, Edge]]:
         """The e-nodes that rules united with this one."""

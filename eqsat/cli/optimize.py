@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from eqsat.cli.console import echo
+from eqsat.cli.delivery import Delivery, delivering, destination_options
 from eqsat.cli.options import (
     MODEL,
     debug_option,
     declarations_option,
-    external_data_option,
-    flat_option,
     measure_option,
     memory_option,
-    opset_option,
-    output_option,
     report_options,
     seed_option,
     sizes_option,
@@ -25,15 +21,11 @@ from eqsat.cli.options import (
 )
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import (
-    host_option,
     limits_options,
     numerics_option,
     ops_option,
     rules_options,
-    targets_option,
 )
-from eqsat.cli.streams import check_output
-from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.rules.selection import NumericsClass
@@ -41,12 +33,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Make a model cheaper and place it on accelerators.")
 @click.argument("model", type=MODEL)
-@output_option
-@opset_option
-@external_data_option
-@flat_option
-@targets_option
-@host_option
+@destination_options
 @rules_options
 @sizes_option
 @values_option
@@ -73,12 +60,9 @@ if TYPE_CHECKING:
 @report_options("every kernel and every rule")
 @memory_option
 @debug_option
+@delivering
 def optimize(
     model: Path,
-    output: Path | None,
-    opset: int | None,
-    external_data: str | None,
-    flat: bool,
     targets: tuple[str, ...],
     host: str | None,
     rule_files: tuple[Path, ...],
@@ -96,11 +80,7 @@ def optimize(
     verify: bool,
     audit: bool,
     prove: bool,
-    measure: bool,
-    report: Path | None,
-    as_json: bool,
-    verbose: bool,
-    quiet: bool,
+    delivery: Delivery,
 ) -> int:
     """Optimize MODEL for the targets and print what that changes.
 
@@ -112,11 +92,8 @@ def optimize(
     eqsat optimize model.onnx -t ethos_n,dnnl --report report.html
     """
     from eqsat import api
-    from eqsat.report.write import check_suffix, write
 
-    if report is not None:
-        check_suffix(report)
-    quiet = check_output(output, as_json) or quiet
+    quiet = delivery.check()
     with showing_progress(quiet) as progress:
         result = api.optimize(
             model,
@@ -139,12 +116,6 @@ def optimize(
             verify=verify,
             prove=prove,
         )
-        summary = with_command(measured(result, seed) if measure else result.summary)
-    if report is not None:
-        write(summary, report)
-    print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
-    if output is not None:
-        result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
-        if not quiet and not as_json:
-            echo(f"saved     {output}")
+        summary = delivery.summary(result, seed)
+    delivery.deliver(result, summary, quiet=quiet)
     return 0

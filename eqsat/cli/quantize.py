@@ -7,31 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.cli.console import echo
+from eqsat.cli.delivery import Delivery, delivering, destination_options
 from eqsat.cli.options import (
     MODEL,
     FiniteRange,
     debug_option,
     declarations_option,
-    external_data_option,
-    flat_option,
     measure_option,
     memory_option,
-    opset_option,
-    output_option,
     report_options,
     sizes_option,
     values_option,
 )
 from eqsat.cli.progress import showing_progress
 from eqsat.cli.search_options import (
-    host_option,
     limits_options,
     rules_options,
-    targets_option,
 )
-from eqsat.cli.streams import check_output
-from eqsat.cli.summary import measured, print_summary, with_command
 
 if TYPE_CHECKING:
     from eqsat.model.read.dims import Size
@@ -48,12 +40,7 @@ if TYPE_CHECKING:
     metavar="DATA",
     help="Samples of the inputs: a .npz file with an array for each input, a .npy file, or a folder of them.",
 )
-@output_option
-@opset_option
-@external_data_option
-@flat_option
-@targets_option
-@host_option
+@destination_options
 @click.option(
     "-b",
     "--budget",
@@ -129,13 +116,10 @@ if TYPE_CHECKING:
 @report_options("every tensor, kernel and rule")
 @memory_option
 @debug_option
+@delivering
 def quantize(
     model: Path,
     calibration: Path,
-    output: Path | None,
-    opset: int | None,
-    external_data: str | None,
-    flat: bool,
     targets: tuple[str, ...],
     host: str | None,
     budgets: tuple[str, ...],
@@ -162,11 +146,7 @@ def quantize(
     time_limit: float,
     iterations: int | None,
     enodes: int | None,
-    measure: bool,
-    report: Path | None,
-    as_json: bool,
-    verbose: bool,
-    quiet: bool,
+    delivery: Delivery,
 ) -> int:
     """Find the cheapest program for MODEL, in integers where that pays, whose error stays within the budget.
 
@@ -178,11 +158,8 @@ def quantize(
     eqsat quantize model.onnx -c samples/ -b 30dB -t ethos_n --report report.html -o q.onnx
     """
     from eqsat import api
-    from eqsat.report.write import check_suffix, write
 
-    if report is not None:
-        check_suffix(report)
-    quiet = check_output(output, as_json) or quiet
+    quiet = delivery.check()
     with showing_progress(quiet) as progress:
         result = api.quantize(
             model,
@@ -214,14 +191,8 @@ def quantize(
             enodes=enodes,
             progress=progress,
         )
-        summary = with_command(measured(result) if measure else result.summary)
-    if report is not None:
-        write(summary, report)
-    print_summary(summary, as_json=as_json, verbose=verbose, quiet=quiet)
-    if output is not None:
-        result.save(output, opset=opset, external_data=True if external_data == "" else external_data, flat=flat)
-        if not quiet and not as_json:
-            echo(f"saved     {output}")
+        summary = delivery.summary(result)
+    delivery.deliver(result, summary, quiet=quiet)
     return 0
 
 

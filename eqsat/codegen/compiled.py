@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.codegen.options import Options
 from eqsat.codegen.profile import Profile, measure
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import ExecutionError
@@ -15,30 +16,9 @@ from eqsat.schema.functions import Operator, declared
 from eqsat.schema.types import TensorType
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from eqsat.backends.registry import Given
     from eqsat.codegen.emitted import Argument, Emitted
-    from eqsat.model.read.dims import Size
-    from eqsat.rules.ast import Target
-    from eqsat.rules.selection import NumericsClass
-    from eqsat.stages.event import Progress
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
-
-
-class Options(TypedDict, total=False):
-    """How a model is compiled; see :func:`eqsat.compile`."""
-
-    dims: Mapping[str, Size] | None
-    threads: int
-    winograd: bool
-    numerics: NumericsClass
-    host: str | Path | Target | None
-    select: bool
-    vendors: Collection[str]
-    backends: Sequence[Given]
-    progress: Progress | None
 
 
 class CompiledModel:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import onnx_ir as ir
@@ -19,15 +19,14 @@ from eqsat.codegen.emitted import Argument, Emitted
 from eqsat.codegen.expressions import conversions
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import ALL, find
+from eqsat.codegen.options import Generation
 from eqsat.codegen.text import render
 from eqsat.codegen.weights import FORMS, Form, literal, usual_form
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.files import filling, reason
-from eqsat.model.read.dims import Size, sizes_of, split
-from eqsat.rules.ast import Target
-from eqsat.rules.selection import NumericsClass
+from eqsat.model.read.dims import sizes_of, split
 from eqsat.stages.event import Event, Progress
 
 RELATIVE = {"float": 1e-4, "double": 1e-9, "float16": 1e-2, "bfloat16": 4e-2}
@@ -75,28 +74,23 @@ def write_program(
     name: str = "model",
     weights: Form | None = None,
     isas: Sequence[str] | None = None,
-    threads: int = 1,
     inputs: Mapping[str, Any] | None = None,
-    dims: Mapping[str, Size] | None = None,
     seed: int = 0,
-    winograd: bool = False,
-    numerics: NumericsClass = "real",
-    host: str | Path | Target | None = None,
-    select: bool = True,
     vendors: Collection[str] | None = None,
     backends: Sequence[Given] = (),
     progress: Progress | None = None,
+    **options: Unpack[Generation],
 ) -> Emitted:
     """Generates the program of a model and writes it; see :func:`write_folder`.
 
     Args:
         name: Prefix of all files and of all names in the program.
         isas: Instruction sets by name, for which kernels are written in addition to the portable ones; all by default.
-        threads, winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions; by default all that exist. The
             program runs without their libraries as well.
         backends: Further backends: objects, or Python files, which are executed.
         progress: Receives events: the stages are ``generate`` and ``execute``, the stored run.
+        options: As for :func:`eqsat.codegen.generate.generate`.
 
     Raises:
         CodegenError: The model cannot become C (all reasons are listed, and nothing is written), an argument has an
@@ -110,18 +104,13 @@ def write_program(
     emitted = generate(
         model,
         name=name,
-        dims=dims,
         isas=instructions,
-        threads=threads,
         embedded=weights != "blob",
-        winograd=winograd,
-        numerics=numerics,
-        host=host,
-        select=select,
         backends=chosen(model, vendors, backends),
+        **options,
     )
     report(Event("execute"))
-    write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=split(dims)[0], seed=seed)
+    write_folder(emitted, model, folder, weights=weights, inputs=inputs, dims=split(options.get("dims"))[0], seed=seed)
     report(Event("execute", done=True))
     return emitted
 

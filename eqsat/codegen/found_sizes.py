@@ -21,11 +21,11 @@ import onnx_ir as ir
 
 from eqsat.codegen.kernel import Step
 from eqsat.codegen.program import IDENTITY, READ_SIZES, SIZES, Node, Operand, Tensor
-from eqsat.codegen.shape_values import computed, elements, is_sizes
+from eqsat.codegen.shape_values import computed, elements
 from eqsat.codegen.value_ranges import Origin, Range, ValueRanges
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import LARGEST, Undecided, bounds, symbol
+from eqsat.schema.size import LARGEST, bounds, symbol
 from eqsat.schema.size_questions import greatest, symbols
 from eqsat.schema.types import OpKey, TensorType
 
@@ -276,11 +276,3 @@ def _identifier(name: str) -> str:
 def is_size(value: int) -> bool:
     """Whether a number or an expression of sizes is never negative."""
     return bounds(value)[0] >= 0
-
-
-def are_sizes(values: object) -> bool:
-    """Whether all elements of an operand are never negative."""
-    try:
-        return isinstance(values, np.ndarray) and (not is_sizes(values) or all(map(is_size, elements(values))))
-    except Undecided:
-        return False

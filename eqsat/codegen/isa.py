@@ -24,7 +24,6 @@ class Isa:
         registers: Vector registers that a kernel may count on.
         target: The argument of ``__attribute__((target(...)))``; empty for the compiler's default.
         features: Arguments of ``__builtin_cpu_supports``; the machine must have all of them.
-        fma: Whether a product and a sum are one instruction.
         dot4: Name of the instruction that multiplies 4 unsigned by 4 signed bytes and sums into 32 bits, or empty.
     """
 
@@ -33,7 +32,6 @@ class Isa:
     registers: int
     target: str = ""
     features: tuple[str, ...] = ()
-    fma: bool = False
     dot4: str = ""
 
     @property
@@ -57,11 +55,10 @@ AVX512 = Isa(
     32,
     target="avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi2",
     features=("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma", "bmi2"),
-    fma=True,
     dot4="vpdpbusd",
 )
 """Skylake-X with VNNI: Cascade Lake, Ice Lake, Zen 4 and later."""
-AVX2 = Isa("avx2", 32, 16, target="avx2,fma,bmi2", features=("avx2", "fma", "bmi2"), fma=True, dot4="vpmaddubsw")
+AVX2 = Isa("avx2", 32, 16, target="avx2,fma,bmi2", features=("avx2", "fma", "bmi2"), dot4="vpmaddubsw")
 """Haswell, Zen and later."""
 PORTABLE = Isa("portable", 16, 16)
 """Vectors of 16 bytes, as SSE2, NEON and AltiVec have them; the compiler's default flags decide the rest."""

@@ -181,9 +181,7 @@ def _inside(model: ir.Model, backends: Mapping[str, Backend]) -> dict[str, list[
         function = None if call in main else model.functions.get(call.op_identifier())
         target = "" if function is None else function.metadata_props.get(TARGET, "")
         if function is not None and REGION in function.metadata_props and target in backends:
-            kernels = (
-                (node.name or node.op_type, str(op_key(node)), "it is inside of control flow") for node in function
-            )
+            kernels = ((node.name or node.op_type, str(op_key(node)), _INSIDE) for node in function)
             found.setdefault(target, []).extend(kernels)
     return found
 

@@ -11,12 +11,24 @@ from eqsat.schema.types import OpKey
 _MOST_CAUSES = 20
 """Reasons listed in a message."""
 
+_BODY = (
+    "declare the operator with a body of ONNX operators instead; C computes these where no backend or `call` of a "
+    "target executes it; "
+)
+"""Every program must also run without the libraries of its targets, so a backend alone does not help."""
+
 
 @dataclass
 class Problems:
-    """Why operators cannot become C: reason -> the nodes for which it holds."""
+    """Why operators cannot become C.
+
+    Attributes:
+        nodes: By reason the nodes for which it holds.
+        advice: What can be done about some of them, as the beginning of a hint.
+    """
 
     nodes: dict[str, list[str]] = field(default_factory=dict)
+    advice: str = ""
 
     def add(self, reason: str, name: str) -> None:
         self.nodes.setdefault(reason, []).append(name)
@@ -26,7 +38,8 @@ class Problems:
         if find_reference(op) is None:
             self.add(f"no kernel for {op}", name)
         else:
-            self.add(f"{op}, which a Python function computes (in C a backend does, or the `call` of a target)", name)
+            self.add(f"{op}, which a Python function computes", name)
+            self.advice = _BODY
 
     def check(self, model: str) -> None:
         """Raises CodegenError if there are any."""
@@ -44,5 +57,5 @@ class Problems:
             place=f"model {model!r}",
             actual="1 that is not" if others == 1 else f"{others} that are not",
             excerpt="\n".join(lines),
-            hint="`eqsat run` executes them with numpy",
+            hint=f"{self.advice}`eqsat run` executes them with numpy",
         )

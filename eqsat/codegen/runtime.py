@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import cffi
 import numpy as np
@@ -23,12 +22,11 @@ from eqsat.codegen.contexts import Contexts, declarations, entry_name
 from eqsat.codegen.emitted import Emitted
 from eqsat.codegen.generate import generate
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.options import Generation
 from eqsat.codegen.pools import THREADS_FLAGS, pool
 from eqsat.codegen.weights import aligned
 from eqsat.errors import CodegenError, ExecutionError
-from eqsat.model.read.dims import Size, sizes_of
-from eqsat.rules.ast import Target
-from eqsat.rules.selection import NumericsClass
+from eqsat.model.read.dims import sizes_of
 from eqsat.stages.event import Event, Progress
 
 _NAME = "model"
@@ -47,15 +45,14 @@ class CModel:
 
     Args:
         model: As loaded.
-        dims: Sizes of symbolic dimensions, or ranges of those that the arrays of each run determine.
         isas: Instruction sets; by default the best that this machine has.
         flags: Further flags of the compiler.
         profile: Whether the program measures its kernels.
-        winograd, numerics, host, select: As for :func:`eqsat.codegen.generate.generate`.
         vendors: Targets whose backend, found by name, executes their regions: ``dnnl``.
         backends: Further backends: objects, or Python files, which are executed.
         progress: Receives events.
-        threads: How many share large kernels.
+        options: As for :func:`eqsat.codegen.generate.generate`; the arrays of each run determine the sizes of ``dims``
+            that are ranges.
 
     Raises:
         CodegenError: The model cannot be written as C, or no C compiler accepts it.
@@ -72,18 +69,13 @@ class CModel:
         self,
         model: ir.Model,
         *,
-        dims: Mapping[str, Size] | None = None,
         isas: Sequence[Isa] | None = None,
         flags: tuple[str, ...] = (),
         profile: bool = False,
-        winograd: bool = False,
-        numerics: NumericsClass = "real",
-        host: str | Path | Target | None = None,
-        select: bool = True,
         vendors: Collection[str] = (),
         backends: Sequence[Given] = (),
         progress: Progress | None = None,
-        threads: int = 1,
+        **options: Unpack[Generation],
     ) -> None:
         report: Progress = progress or (lambda event: None)
         serving = chosen(model, vendors, backends)
@@ -99,16 +91,11 @@ class CModel:
             self.emitted = emitted = generate(
                 model,
                 name=_NAME,
-                dims=dims,
                 isas=isas or native_isas(),
                 embedded=False,
-                winograd=winograd,
-                numerics=numerics,
-                host=host,
-                select=select,
                 backends=serving,
                 unavailable=unavailable,
-                threads=threads,
+                **options,
             )
             self._served = [s for s in emitted.served if s.backend in serving.values()]
             self._stateful = [s for s in emitted.served if s.code.stateful]

@@ -203,7 +203,7 @@ def _used(model: ir.Model) -> list[str]:
 
 def _uses(model: ir.Model, rules: Sequence[Rule]) -> dict[str, int]:
     """Matches of each rule alone on the nodes of a model."""
-    saturation = Saturation(model, rules, [], Limits(iterations=1, seconds=1e9))
+    saturation = Saturation(model, rules, [], Limits(iterations=1))
     saturation.run()
     return {s.name: s.matches for s in saturation.statistics}
 

@@ -44,6 +44,8 @@ class Engine:
     Attributes:
         seconds: Search and apply time by egglog rule name.
         matches: Number of matches by egglog rule name.
+        steps: How often a ruleset was run.
+        matched: Number of all matches.
         guard: Tells when the time is over.
     """
 
@@ -51,6 +53,8 @@ class Engine:
         self.egraph = bindings.EGraph()
         self.seconds: dict[str, float] = defaultdict(float)
         self.matches: dict[str, int] = defaultdict(int)
+        self.steps = 0
+        self.matched = 0
         self.guard = LastGuard()
         self._rules = 0
 
@@ -89,8 +93,10 @@ class Engine:
 
     def _run(self, schedule: Any) -> bool:
         report = self.run_commands([bindings.RunSchedule(schedule)])[0].report
+        self.steps += 1
         for name, count in report.num_matches_per_rule.items():
             self.matches[name] += count
+            self.matched += count
         for name, spent in report.search_and_apply_time_per_rule.items():
             self.seconds[name] += spent.total_seconds()
         return report.updated

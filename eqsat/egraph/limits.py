@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from eqsat.bounds import GUARD
 from eqsat.errors import OptimizationError
 
 MOST_REWRITTEN = 20_000
@@ -16,6 +17,8 @@ MOST_PLACED = 40_000
 """Operators of a model up to which an e-graph is built; a larger model is left unchanged."""
 MOST_ENODES = 200_000
 """E-nodes that rules may add, however large the model is."""
+START = 10.0
+"""Seconds of the last guard for what no limit counts, such as loading a model and encoding it."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Limits:
     Attributes:
         iterations: Rounds of all rules.
         nodes: e-nodes; None allows a generous multiple of the model's own.
-        seconds: Until the last guard ends the rounds of the rules.
+        work: In units, each of them about a second of a usual machine (:attr:`eqsat.egraph.saturate.Saturation.work`).
         matches: Matches of one clause in one round before it is held back; None as for ``nodes``.
     """
 
     iterations: int = 30
     nodes: int | None = None
-    seconds: float = 30.0
+    work: float = math.inf
     matches: int | None = None
 
     def for_model(self, nodes: int) -> Limits:
@@ -39,27 +42,42 @@ class Limits:
         return Limits(
             self.iterations,
             nodes + min(19 * nodes + 5_000, MOST_ENODES) if self.nodes is None else self.nodes,
-            self.seconds,
+            self.work,
             4 * nodes + 500 if self.matches is None else self.matches,
         )
 
 
 class LastGuard:
-    """When the rounds of the rules end early, and when an unfinished e-graph is given up.
+    """When a search ends whose work takes many times as long as on a usual machine.
 
     That happens when the time is over, but not if only other programs kept this one from running: the result should not
     depend on other work of the machine.
 
     Args:
-        seconds: From now on; at least half of it is time in which this process runs.
+        seconds: From now on, on the clock as well as in time in which this process runs.
     """
 
     def __init__(self, seconds: float = math.inf) -> None:
         self._end = time.perf_counter() + seconds
-        self._cpu = time.process_time() + seconds / 2
+        self._cpu = time.process_time() + seconds
+
+    @classmethod
+    def of_limit(cls, seconds: float) -> LastGuard:
+        """The guard that goes with a limit, far beyond the time that its work takes."""
+        return cls(GUARD * seconds + START)
+
+    @property
+    def left(self) -> float:
+        """Seconds before which it is not over, even if this process runs all the time; not negative."""
+        return max(0.0, self._end - time.perf_counter(), self._cpu - time.process_time())
 
     def is_over(self) -> bool:
         return time.perf_counter() > self._end and time.process_time() > self._cpu
+
+    def extend(self, clock: float, cpu: float) -> None:
+        """Adds seconds of both kinds, for work that does not count against the limit."""
+        self._end += clock
+        self._cpu += cpu
 
 
 @dataclass

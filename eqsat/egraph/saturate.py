@@ -34,6 +34,9 @@ from eqsat.egraph.template import Answer
 from eqsat.egraph.vocabulary import Vocabulary
 from eqsat.rules.ast import Rule, Target
 
+STEP, MATCH, ANSWER, VISIT = 1e-4, 1.5e-6, 5e-4, 1.7e-5
+"""Units of work of a run of a ruleset, of a match, of an answer to a signature, and of an e-node in a round."""
+
 
 @dataclass
 class _State:
@@ -67,7 +70,8 @@ class Saturation:
         record: Whether matches are kept in full, so that unions can be traced (:mod:`eqsat.audit.unions`).
 
     Attributes:
-        stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
+        stop_reason: ``"saturated"``, ``"rules held back"``, ``"iteration limit"``, ``"node limit"``, ``"work limit"``,
+            ``"time limit"``, the last guard.
         names: Rule number -> name; 0 is the model itself.
     """
 
@@ -94,6 +98,8 @@ class Saturation:
         self.progress = progress
         self.engine = Engine()
         self.engine.guard = guard or LastGuard()
+        # An e-graph is only given up if it cannot be finished in the other half.
+        self._growth = LastGuard(self.engine.guard.left / 2)
         self.tables = Tables()
         self.facts = Facts(self.engine, self.tables)
         self.vocabulary = Vocabulary()
@@ -102,6 +108,8 @@ class Saturation:
         self.stop_reason = ""
         self.iterations = 0
         self.enodes = 0
+        self._answered = 0
+        self._visited = 0
         self._states: list[_State] = []
         self._composite_states: list[_State] = []
         self.approximations = tuple(approximations)
@@ -210,8 +218,6 @@ class Saturation:
     def run(self) -> None:
         """Saturates with the rules, then adds the targets' composites."""
         limits = self.limits
-        # Rules stop then, between two clauses; later stages have the rest of the time.
-        self._growth = LastGuard(limits.seconds)
         self.facts.saturate()
         self.stop_reason = "iteration limit"
         assert limits.matches is not None and limits.nodes is not None
@@ -223,7 +229,7 @@ class Saturation:
                 changed |= self.engine.step("user")
             self.facts.saturate()
             self.iterations = iteration + 1
-            self.enodes = self.count()
+            self._count()
             if self.progress is not None:
                 self.progress(self.iterations, self.enodes)
             if not changed:
@@ -238,8 +244,8 @@ class Saturation:
             if self.enodes > limits.nodes:
                 self.stop_reason = "node limit"
                 break
-            if self._growth.is_over():
-                self.stop_reason = "time limit"
+            if self._is_over():
+                self.stop_reason = "work limit" if self.work > limits.work else "time limit"
                 break
         self.engine.step("commute", saturate=True)
         self.facts.saturate()
@@ -254,7 +260,7 @@ class Saturation:
         for state in states:
             if state.banned_until > iteration:
                 continue
-            if throttle and self._growth.is_over():
+            if throttle and self._is_over():
                 break
             if not state.sent:
                 frozen = frozen or self.engine.tables()
@@ -296,14 +302,28 @@ class Saturation:
         assert self.limits.nodes is not None
         gathering = [s for s in self._states if s.clause.gathers]
         changed = False
-        while gathering and self.enodes <= self.limits.nodes and not self._growth.is_over():
+        while gathering and self.enodes <= self.limits.nodes and not self._is_over():
             self.facts.saturate()
             self.engine.step("commute")
             if not self._round(gathering, iteration):
                 break
-            self.enodes = self.count()
+            self._count()
             changed = True
         return changed
+
+    @property
+    def work(self) -> float:
+        """What was done, in units that a usual machine needs about a second for; the same in each run."""
+        engine = self.engine
+        return STEP * engine.steps + MATCH * engine.matched + ANSWER * self._answered + VISIT * self._visited
+
+    def _count(self) -> None:
+        self.enodes = self.count()
+        self._visited += self.enodes
+
+    def _is_over(self) -> bool:
+        """Whether rules end between two clauses, long before a guard gives up the e-graph."""
+        return self.work > self.limits.work or self._growth.is_over()
 
     def _hold_back(self, state: _State, iteration: int) -> bool:
         assert self.limits.matches is not None
@@ -328,6 +348,7 @@ class Saturation:
                 if len(state.served) % 64 == 0:
                     self.engine.look_at_clock()
                 found = state.served[key] = state.answerer.answer(key)
+                self._answered += 1
                 if found is not None:
                     state.statistics.applied += 1
                     if found.folded not in state.variants:

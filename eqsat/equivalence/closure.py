@@ -5,13 +5,13 @@ A step is a rule that united two e-nodes, or that two e-nodes apply one operator
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable
 
 import onnx_ir as ir
 
 from eqsat.audit.unions import Edge, Unions
 from eqsat.egraph.snapshot import ENode
+from eqsat.egraph.steps import fewest_steps
 from eqsat.equivalence.constants import Constants
 from eqsat.equivalence.tensors import Partition
 from eqsat.ops.properties import is_commutative
@@ -50,20 +50,9 @@ class Closure:
         start, end = self.unions.node_of(a), self.unions.node_of(b)
         if start is None or end is None:
             return []
-        came: dict[int, tuple[int, Edge] | None] = {start: None}
-        waiting = deque([start])
-        while waiting and end not in came:
-            here = waiting.popleft()
-            for there, edge in (*self.unions.edges(here), *self._across.get(here, ())):
-                if there not in came:
-                    came[there] = (here, edge)
-                    waiting.append(there)
-        steps: list[Edge] = []
-        step = came.get(end)
-        while step is not None:
-            steps.append(step[1])
-            step = came[step[0]]
-        return steps[::-1]
+        return fewest_steps(start, lambda n: n == end, lambda n: (*self.unions.edges(n), *self._across.get(n, ())))[
+            ::-1
+        ]
 
     def below(self, values: Iterable[ir.Value]) -> set[str]:
         """The rules that united anything from which the tensors can be computed."""

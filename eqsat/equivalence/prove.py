@@ -35,6 +35,11 @@ LEAST_GROWTH = (400, 1000, 2500, 5000)
 """E-nodes by depth that rules may add at least."""
 OPERATORS = 400
 """Operators of one e-graph, at least: further groups go into the next one."""
+WORK_PER_SECOND = 1 / 2
+"""Of a time limit: what the e-graphs of a proof may do together, in units of :class:`Saturation`. Reading what they
+found takes as long again."""
+LEAST_WORK = 1.0
+"""Of an e-graph, also of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,8 @@ class Proof:
         used: Rules that suffice for all steps, and steps without a rule.
         enodes: E-nodes of all e-graphs.
         saturations: Number of e-graphs.
-        over: Why the search ended early, empty if it did not.
+        work: Of all e-graphs, in units of :class:`Saturation`.
+        over: ``"work limit"``, or ``"time limit"`` for the last guard, if the search ended early; otherwise empty.
     """
 
     tensors: Tensors
@@ -82,6 +88,7 @@ class Proof:
     used: set[str] = field(default_factory=set)
     enodes: int = 0
     saturations: int = 0
+    work: float = 0.0
     over: str = ""
 
 
@@ -93,7 +100,7 @@ class Prover:
         groups: Tensors that may be equal.
         ends: Pairs of outputs to be proven.
         rules: All that may be used.
-        clock: Of the composition.
+        clock: Of the composition; the limit is that of the work.
     """
 
     def __init__(
@@ -122,17 +129,21 @@ class Prover:
                 self._goal(list(dict.fromkeys(pair)))
 
     def run(self) -> Proof:
-        """Proves until the ends are joined, nothing is left to be tried, or the time is over."""
+        """Proves until the ends are joined, nothing is left to be tried, or the work is done."""
         try:
             while not self.is_proven():
-                if self.clock.left <= 0:
-                    self.proof.over = "time limit"
+                if self._left <= 0:
+                    self.proof.over = "work limit"
                     break
                 if not self._round():
                     break
         except TimeUp:
             self.proof.over = "time limit"
         return self.proof
+
+    @property
+    def _left(self) -> float:
+        return WORK_PER_SECOND * self.clock.limit - self.proof.work
 
     def is_proven(self) -> bool:
         """Whether all ends are joined."""
@@ -180,7 +191,7 @@ class Prover:
         if not numbers:
             return self._retry()
         for batch, pieces in self._batches(numbers):
-            if self.clock.left <= 0 or self.is_proven():
+            if self._left <= 0 or self.is_proven():
                 break
             self._attempt(batch, pieces)
             self._tried.update(batch)
@@ -252,12 +263,13 @@ class Prover:
             pieces.model,
             rules,
             (),
-            Limits(ROUNDS[depth], most, max(self.clock.left, 1.0)),
+            Limits(ROUNDS[depth], most, max(self._left, LEAST_WORK)),
             guard=self.clock.guard,
             record=True,
         )
         saturation.run()
         self.proof.enodes += saturation.enodes
+        self.proof.work += saturation.work
         self.proof.saturations += 1
         return Closure(Unions(saturation))
 

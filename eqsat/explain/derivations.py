@@ -9,7 +9,6 @@ e-nodes of the input or from what the others make; the one with the fewest match
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +19,7 @@ from eqsat.egraph.language import COMMUTED, ORIGINAL
 from eqsat.egraph.matched import MatchedNodes
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot
+from eqsat.egraph.steps import fewest_steps
 from eqsat.egraph.template import Answer
 
 
@@ -77,20 +77,7 @@ class Derivations:
     def chain(self, start: int, goal: int) -> list[Match]:
         """The fewest matches that unite two e-nodes of one class; empty if none do."""
         self._load(n for n, s in enumerate(self.saturation.statistics, 2) if s.applied)
-        came: dict[int, tuple[int, Match] | None] = {start: None}
-        waiting = deque([start])
-        while waiting and goal not in came:
-            here = waiting.popleft()
-            for there, match in self._unions.get(here, ()):
-                if there not in came:
-                    came[there] = here, match
-                    waiting.append(there)
-        found: list[Match] = []
-        step = came.get(goal)
-        while step is not None:
-            found.append(step[1])
-            step = came[step[0]]
-        return found
+        return fewest_steps(start, lambda n: n == goal, lambda n: self._unions.get(n, ()))
 
     def _reach(self, wanted: Sequence[int]) -> dict[int, list[Match]]:
         """All e-nodes from which the wanted ones may have been made, with the matches that made them."""

@@ -2,38 +2,36 @@
 
 One unit of work takes about a second on a machine of 2024 that does nothing else. Pivots of the simplex method, the
 checks of limits inside HiGHS's branch and cut, and the non-zeros of the program in each of them are what is counted.
-Seconds are the last guard: results can only depend on them where a machine is several times slower than that.
+Seconds are the last guard (``eqsat.egraph.limits``), far beyond the work: results can only depend on them where a
+machine is many times slower than that.
 """
 
 from __future__ import annotations
 
-import time
+from eqsat.egraph.limits import LastGuard
 
 WORK_PER_SECOND = 1 / 3
-"""Of a time limit: a machine that is three times slower gets no further than the others, and not less far."""
+"""Of a time limit: what extraction may do. Growing the e-graph has as much, and loading takes its time as well."""
 
 
 class Effort:
-    """Work and time that are left.
+    """Work that is left, and the guard that ends a search which is many times slower than its work.
 
     Args:
-        seconds: Until the deadline.
-        work: In units; by default what goes with the seconds.
+        work: In units.
+        guard: Looked at where work is; by default there is none.
+        whole: What this is a share of.
 
     Attributes:
-        is_late: Whether the deadline, rather than the work, has ended a search.
+        guard: As given.
+        is_late: Whether the guard, rather than the work, has ended a search.
     """
 
-    def __init__(self, seconds: float, work: float | None = None, whole: Effort | None = None) -> None:
-        self._deadline = time.perf_counter() + seconds
-        self._work = seconds * WORK_PER_SECOND if work is None else work
+    def __init__(self, work: float, guard: LastGuard | None = None, whole: Effort | None = None) -> None:
+        self.guard = LastGuard() if guard is None else guard
+        self._work = work
         self._whole = whole
         self._late = False
-
-    @property
-    def seconds(self) -> float:
-        """Until the deadline; not negative."""
-        return max(0.0, self._deadline - time.perf_counter())
 
     @property
     def work(self) -> float:
@@ -46,15 +44,18 @@ class Effort:
 
     @property
     def is_over(self) -> bool:
-        if self.seconds <= 0.0:
-            self._be_late()
+        """Whether nothing is left; work comes first, so that the clock is not named where it has decided nothing."""
+        if self._work <= 0.0:
             return True
-        return self._work <= 0.0
+        if self.guard.is_over():
+            self.be_late()
+        return self._late
 
-    def _be_late(self) -> None:
+    def be_late(self) -> None:
+        """The guard has ended a search."""
         self._late = True
         if self._whole is not None:
-            self._whole._be_late()
+            self._whole.be_late()
 
     def spend(self, units: float) -> None:
         """Count work that was done, here and in the whole that this is a share of."""
@@ -63,5 +64,5 @@ class Effort:
             self._whole.spend(units)
 
     def share(self, part: float) -> Effort:
-        """A part of the work and of the time that are left."""
-        return Effort(part * self.seconds, part * self.work, self)
+        """A part of the work that is left."""
+        return Effort(part * self.work, self.guard, self)

@@ -1,10 +1,15 @@
-"""Solve the parts of a problem one after the other, each for all targets that may compute its result."""
+"""Solve the parts of a problem one after the other, each for all targets that may compute its result.
+
+Parts that are alike are solved once. A search for one of several problems of the same parts, which differ in what they
+allow (``eqsat.extract.context``), ends as soon as a part shows that the problem cannot be the best one.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from eqsat.extract.alike import Known, form_of
 from eqsat.extract.cost import needed, program_cost
 from eqsat.extract.effort import Effort
 from eqsat.extract.incumbent import Incumbent
@@ -12,13 +17,30 @@ from eqsat.extract.milp.search import Search
 from eqsat.extract.problem import Choice, Problem
 from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.reduce.dominators import Dominators, least_cost
+from eqsat.extract.reduce.reductions import reduce_problem
 from eqsat.extract.split import Part, part_problem, split, targets_of
 
 INF = float("inf")
+ALIKE = 2
+"""Parts of one size that are expected to differ."""
+LEAST_SHARE, MOST_SHARE = 0.1, 0.6
+"""Of the work that is left, what one part may do."""
+Progress = Callable[[str, float, float], None]
 
 
 class PartwiseSearch:
     """Search for the best program of a reduced problem.
+
+    Args:
+        problem: The problem.
+        start: A program, None if there is none.
+        effort: What may be done.
+        gap: Relative gap at which to stop.
+        seed: Of the solver.
+        best: The best program of the whole so far.
+        known: Solutions of parts.
+        easiest: The finished search for the same problem in which more is allowed.
+        room: By how much this problem may cost more than the easiest one.
 
     Attributes:
         choices: The best program found, None if there is none.
@@ -35,6 +57,9 @@ class PartwiseSearch:
         gap: float,
         seed: int,
         best: Incumbent,
+        known: Known | None = None,
+        easiest: PartwiseSearch | None = None,
+        room: float = INF,
     ) -> None:
         self.problem = problem
         self.start = start
@@ -42,6 +67,9 @@ class PartwiseSearch:
         self.gap = gap
         self.seed = seed
         self.best = best
+        self.known = Known() if known is None else known
+        self.easiest = easiest
+        self.room = room
         self.choices: dict[int, Choice] | None = None
         self.cost = INF
         self.bound = 0.0
@@ -58,29 +86,39 @@ class PartwiseSearch:
         self.dominators = Dominators(self.problem)
         self.best.raise_bound("dominators", least_cost(self.problem, self.dominators))
         parts = split(self.problem, self.dominators)
-        work = sum(len(part.classes) * len(targets_of(self.problem, self.dominators, part)) for part in parts)
+        # Of parts of one size, most are alike: the lowest has nothing below it, the others have the same.
+        sizes = [len(part.classes) for part in parts]
+        weight = [size if sizes[:i].count(size) < ALIKE else 0 for i, size in enumerate(sizes)]
+        able = [targets_of(self.problem, self.dominators, part) for part in parts]
+        work = sum(w * len(targets) for w, targets in zip(weight, able, strict=True))
         self.gap /= 2 * len(parts)
         self.seconds["split"] = time.perf_counter() - clock
         for number, part in enumerate(parts, 1):
-            for target in targets_of(self.problem, self.dominators, part):
+            for target in able[number - 1]:
                 # Easy parts leave their work to the others; a hard one may take three times its share.
-                share = 1.0 if part.root is None else min(0.6, 3 * len(part.classes) / work)
-                work -= len(part.classes)
+                share = 3 * weight[number - 1] / max(1, work)
+                work -= weight[number - 1]
+                share = 1.0 if part.root is None else min(MOST_SHARE, max(LEAST_SHARE, share))
                 self._solve(part, target, self.effort.share(share))
+            if self._is_beaten(part):
+                return
             if len(parts) > 1:
                 self.best.tell(f"part {number} of {len(parts)}")
 
     def _solve(self, part: Part, target: int, effort: Effort) -> None:
         problem, nodes = part_problem(self.problem, self.dominators, part, target, self._value)
-        final = part.root is None
-        start = dict(self.start) if final and not part.leaves and self.start is not None else greedy(problem)
-        cost = INF if start is None else program_cost(problem, start)
-        whole = final and not part.leaves
-        local = Incumbent(start, cost, 0.0, self._report if whole else None)
-        search = Search(problem, local, effort, self.gap, self.seed)
-        search.run()
-        for step, seconds in search.seconds.items():
-            self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+        whole = part.root is None and not part.leaves
+        if whole:
+            local = self._searched(problem, self.start, effort, self._report)
+        else:
+            leaves = {int(problem.node_class[i]) for i, node in enumerate(nodes) if node < 0}
+            form = form_of(problem, leaves)
+            known = self.known.find(problem, form)
+            if known is not None:
+                local = Incumbent(*known)
+            else:
+                local = self._part(problem, effort)
+                self.known.keep(form, local.choices, local.bound)
         slack = sum(self._slack(leaf) for leaf in part.leaves)
         bound = max(0.0, local.bound - slack) if slack < INF else 0.0
         if part.root is None:
@@ -94,6 +132,43 @@ class PartwiseSearch:
         if local.choices is not None:
             self._value[key] = local.cost
             self._within[key] = [(nodes[choice.node], choice.target) for choice in local.choices.values()]
+
+    def _part(self, problem: Problem, effort: Effort) -> Incumbent:
+        """The best program of a part and its bound."""
+        if self.easiest is None:
+            return self._searched(problem, greedy(problem), effort)
+        # What is not allowed makes e-nodes useless.
+        reduced = reduce_problem(problem)
+        if not reduced.feasible:
+            return Incumbent(None, INF, INF)
+        local = self._searched(reduced.problem, greedy(reduced.problem), effort)
+        choices = None if local.choices is None else reduced.expand(local.choices)
+        return Incumbent(choices, local.cost, local.bound)
+
+    def _searched(
+        self, problem: Problem, start: Mapping[int, Choice] | None, effort: Effort, report: Progress | None = None
+    ) -> Incumbent:
+        cost = INF if start is None else program_cost(problem, start)
+        local = Incumbent(None if start is None else dict(start), cost, 0.0, report)
+        search = Search(problem, local, effort, self.gap, self.seed)
+        search.run()
+        for step, seconds in search.seconds.items():
+            self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+        return local
+
+    def _is_beaten(self, part: Part) -> bool:
+        """Whether all at and below a part's root costs so much more than in the easiest problem that the whole does."""
+        if self.easiest is None or part.root is None:
+            return False
+        more = INF
+        for key, value in self.easiest._value.items():
+            if key[0] == part.root and key in self._bound:
+                more = min(more, self._bound[key] - value)
+        unknown = [key for key in self.easiest._bound if key[0] == part.root and key not in self.easiest._value]
+        if more <= self.room or any(self.easiest._bound[key] < INF for key in unknown):
+            return False
+        self.bound = self.easiest.bound + more
+        return True
 
     def _report(self, step: str, cost: float, bound: float) -> None:
         if self.best.report is not None and self.best.choices is not None:

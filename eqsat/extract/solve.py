@@ -2,7 +2,7 @@
 
 One function serves all objectives. The best program is searched part by part if the problem falls into parts
 (``eqsat.extract.split``), each by integer programming. The result never costs more than a known program. When the work
-is done, or the time is over, the result is the best program found, with its gap.
+is done, the result is the best program found, with its gap.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import check, needed, program_cost
-from eqsat.extract.effort import Effort
+from eqsat.extract.effort import WORK_PER_SECOND, Effort
 from eqsat.extract.fewer_targets import SHARE, restricted, selections, widened
 from eqsat.extract.incumbent import Incumbent
 from eqsat.extract.parts import PartwiseSearch
@@ -24,6 +25,7 @@ from eqsat.extract.programs.greedy import greedy
 from eqsat.extract.programs.sample import costly_program, random_program
 from eqsat.extract.reduce.dominators import LARGEST, Dominators, least_cost
 from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.shared import KEPT, SharedSearch
 
 Progress = Callable[[str, float, float], None]
 INF = float("inf")
@@ -36,6 +38,7 @@ def solve(
     *,
     time_limit: float = 30.0,
     work: float | None = None,
+    guard: LastGuard | None = None,
     objective: Literal["best", "worst", "random", "greedy"] = "best",
     seed: int = 0,
     incumbent: Mapping[int, Choice] | None = None,
@@ -46,9 +49,10 @@ def solve(
 
     Args:
         problem: The problem.
-        time_limit: Seconds, the last guard; only this can make two runs differ. A problem that is still too large after
-            reduction is not searched.
+        time_limit: Seconds. A problem that is still too large after reduction is not searched.
         work: What may be done, in units (``eqsat.extract.effort``); by default what goes with the time limit.
+        guard: Ends the search on machines that are many times slower than the work assumes, and only this can make two
+            runs differ; by default a multiple of the time limit.
         objective: The cheapest program; an expensive or a random one, for tests of the rules; or a quick one.
         seed: Of the random choices and of the solver.
         incumbent: A known program, such as the input's own; the result of ``"best"`` and ``"greedy"`` costs no more.
@@ -64,7 +68,8 @@ def solve(
         if known is None:
             raise OptimizationError("the given program must be complete and acyclic")
         check(problem, known)
-    effort = Effort(time_limit, work)
+    guard = LastGuard.of_limit(time_limit) if guard is None else guard
+    effort = Effort(time_limit * WORK_PER_SECOND if work is None else work, guard)
     clock = _Clock()
     if objective in ("worst", "random"):
         found = (costly_program if objective == "worst" else random_program)(problem, seed)
@@ -93,20 +98,31 @@ def solve(
     fits = reduced.problem.classes <= LARGEST
     if objective == "best" and fits and not effort.is_over:
         kept = SHARE if len(problem.targets) > 1 else 0.0
-        search = PartwiseSearch(reduced.problem, start, effort.share(1.0 - kept), gap, seed, best)
-        search.run()
-        if search.choices is not None:
-            best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
-        else:
-            best.raise_bound("parts", search.bound)
-        clock.seconds.update(search.seconds)
+        main = effort.share(1.0 - kept)
+        shared = SharedSearch(reduced.problem, main.share(KEPT), gap, seed)
+        if shared.run():
+            if shared.choices is not None:
+                start = shared.choices if shared.cost < best.cost else start
+                best.offer("context", reduced.expand(shared.choices), shared.cost, shared.bound)
+            else:
+                best.raise_bound("context", shared.bound)
+            clock.seconds.update(shared.seconds)
+        if not best.closed(gap):
+            search = PartwiseSearch(reduced.problem, start, main, gap, seed, best)
+            search.run()
+            if search.choices is not None:
+                best.offer("parts", reduced.expand(search.choices), search.cost, search.bound)
+            else:
+                best.raise_bound("parts", search.bound)
+            for step, seconds in search.seconds.items():
+                clock.seconds[step] = clock.seconds.get(step, 0.0) + seconds
         if not best.closed(gap):
             _offer_fewer_targets(problem, best, effort, gap, seed)
             clock.lap("fewer targets")
-        if best.choices is None and search.bound < INF:
+        if best.choices is None and best.bound < INF:
             raise OptimizationError(
                 "a program must be found within the time limit",
-                actual=f"none in {time_limit:g} s, or the work that goes with them",
+                actual=f"none within the work that goes with {time_limit:g} s",
                 hint="raise the time limit",
             )
     else:
@@ -128,7 +144,7 @@ def _offer_fewer_targets(problem: Problem, best: Incumbent, effort: Effort, gap:
         targets = waiting.pop(0)
         share = effort.share(1 / (len(waiting) + 1))
         try:
-            found = solve(restricted(problem, targets), time_limit=share.seconds, work=share.work, gap=gap, seed=seed)
+            found = solve(restricted(problem, targets), work=share.work, guard=effort.guard, gap=gap, seed=seed)
         except OptimizationError:
             # Without the other targets, there may be no program.
             continue

@@ -42,9 +42,9 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     everything = list(range(problem.classes))
     if problem.budgets or problem.classes < 2 * least:
         return [Part(None, everything, [])]
-    reach = _reach(problem, dominators)
-    enclosed = _enclosed(problem, dominators)
-    candidates = [c for c in everything if enclosed[c] == reach[c].bit_count()]
+    reach = reach_of(problem, dominators)
+    enclosed = enclosed_sets(problem, dominators)
+    candidates = [c for c in everything if enclosed[c] == reach[c]]
     candidates.sort(key=lambda c: (reach[c].bit_count(), c))
     parts: list[Part] = []
     covered = 0
@@ -66,7 +66,7 @@ def split(problem: Problem, dominators: Dominators, least: int = LEAST_CLASSES) 
     return parts
 
 
-def _reach(problem: Problem, dominators: Dominators) -> list[int]:
+def reach_of(problem: Problem, dominators: Dominators) -> list[int]:
     """Per class the mask of the classes at and below it."""
     reach = [1 << c for c in range(problem.classes)]
     changed = True
@@ -84,8 +84,8 @@ def _reach(problem: Problem, dominators: Dominators) -> list[int]:
     return reach
 
 
-def _enclosed(problem: Problem, dominators: Dominators) -> list[int]:
-    """Per class how many classes can be reached from the roots only through it, itself included.
+def enclosed_sets(problem: Problem, dominators: Dominators) -> list[int]:
+    """Per class the mask of the classes that can be reached from the roots only through it, itself included.
 
     The dominator tree of the class graph (Cooper, Harvey and Kennedy 2001), from one root above all.
     """
@@ -120,10 +120,10 @@ def _enclosed(problem: Problem, dominators: Dominators) -> list[int]:
             if common >= 0 and parent[c] != common:
                 parent[c] = common
                 changed = True
-    size = [1] * (top + 1)
+    sets = [1 << c for c in range(top + 1)]
     for c in reversed(order[1:]):
-        size[parent[c]] += size[c]
-    return size
+        sets[parent[c]] |= sets[c]
+    return sets[:top]
 
 
 def part_problem(

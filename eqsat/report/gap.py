@@ -10,6 +10,7 @@ from eqsat.report.summary import Saturation, Summary
 _LIMITS = {
     "iteration limit": "allow more rounds of rewriting: --iterations N (iterations=)",
     "node limit": "allow a larger e-graph: --enodes N (enodes=)",
+    "work limit": "allow more time: --time-limit SECONDS (time_limit=)",
     "time limit": "allow more time: --time-limit SECONDS (time_limit=)",
 }
 NOTABLE = 0.2

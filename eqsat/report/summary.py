@@ -196,7 +196,7 @@ class Saturation:
     Attributes:
         enodes: Operators in some spelling, inputs and constants; both operand orders count as one.
         classes: Values that they compute.
-        stop_reason: Such as ``"saturated"``, ``"iteration limit"``, ``"node limit"``, ``"time limit"``.
+        stop_reason: Such as ``"saturated"``, ``"iteration limit"``, ``"node limit"``, ``"work limit"``.
         growth: The rules that added most, if it ended before everything was found.
     """
 

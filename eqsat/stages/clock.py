@@ -1,4 +1,7 @@
-"""The remaining time of a composition of stages, the time each stage took, and the receiver of events."""
+"""What a composition of stages may do, the time each stage took, and the receiver of events.
+
+Stages count their work against the seconds of a limit; only the last guard looks at the clock.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +13,36 @@ from eqsat.egraph.limits import LastGuard
 from eqsat.stages.event import Event, Progress
 
 LEAST_TIME = 0.1
-"""Seconds that a solver, or a body of control flow, gets even when the time is over."""
+"""Seconds whose work a solver, or a body of control flow, may do at least."""
 
 
 class Clock:
-    """Wall-clock time until a limit, CPU seconds by stage, and the progress events around each stage.
+    """The limit of the stages, their CPU seconds, and the progress events around each of them.
 
     Args:
-        limit: Seconds from now on.
+        limit: Seconds whose work may be done, on a usual machine.
         progress: Receives the events.
-        nominal: Seconds whose work may be done, whatever the time; by default the limit.
+        guard: Of the composition that this is a part of; by default one that begins now.
 
     Attributes:
         limit: As given.
-        nominal: As given.
         seconds: CPU seconds by stage.
-        guard: Gives up even an e-graph that is not finished.
+        guard: Ends a stage that is many times slower than its work; an e-graph that is not finished is given up.
     """
 
-    def __init__(self, limit: float, progress: Progress | None = None, nominal: float | None = None) -> None:
+    def __init__(self, limit: float, progress: Progress | None = None, guard: LastGuard | None = None) -> None:
         self.limit = limit
-        self.nominal = limit if nominal is None else nominal
         self.seconds: dict[str, float] = {}
-        self.guard = LastGuard(limit)
-        self._deadline = time.perf_counter() + limit
+        self.guard = LastGuard.of_limit(limit) if guard is None else guard
         self._progress = progress
-
-    @property
-    def left(self) -> float:
-        """Seconds; negative once the limit is over."""
-        return self._deadline - time.perf_counter()
 
     def say(self, event: Event) -> None:
         if self._progress is not None:
             self._progress(event)
 
     def share(self, part: float) -> Clock:
-        """A clock for a part of the time that is left; it tells nobody of its stages."""
-        return Clock(max(part * self.left, LEAST_TIME), nominal=max(part * self.nominal, LEAST_TIME))
+        """A clock for a part of the limit; it tells nobody of its stages."""
+        return Clock(max(part * self.limit, LEAST_TIME), guard=self.guard)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -60,6 +55,6 @@ class Clock:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Work inside this context does not count against the limit."""
-        left = self.left
+        clock, cpu = time.perf_counter(), time.process_time()
         yield
-        self._deadline = time.perf_counter() + left
+        self.guard.extend(time.perf_counter() - clock, time.process_time() - cpu)

@@ -8,7 +8,6 @@ from typing import get_args
 
 from eqsat.errors import OptimizationError
 from eqsat.extract.cost import needed, program_cost
-from eqsat.extract.effort import WORK_PER_SECOND
 from eqsat.extract.from_egraph import Formulation
 from eqsat.extract.problem import Choice, Problem, Solution
 from eqsat.extract.programs.ties import settle_ties
@@ -53,7 +52,7 @@ def extract(
     share: float = 1.0,
     original: dict[int, Choice] | None = None,
 ) -> Solution:
-    """Chooses a program within the remaining time.
+    """Chooses a program.
 
     Args:
         formulation: The problem.
@@ -61,7 +60,7 @@ def extract(
         objective: Which program.
         seed: Of a random one.
         limited: The same problem within a budget.
-        share: How much of the time that is left may be used.
+        share: How much of the work that goes with the limit may be done.
         original: The program to beat; by default the input's own.
     """
     problem = formulation.problem
@@ -70,8 +69,8 @@ def extract(
     with clock.stage("extract"):
         solution = solve(
             problem if priced is None else priced.solved,
-            time_limit=max(share * clock.left, LEAST_TIME),
-            work=max(share * clock.nominal, LEAST_TIME) * WORK_PER_SECOND,
+            time_limit=max(share * clock.limit, LEAST_TIME),
+            guard=clock.guard,
             objective=objective,
             seed=seed,
             # Where programs are restricted, the input's own need not be one of them.

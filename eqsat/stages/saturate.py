@@ -12,6 +12,7 @@ from eqsat.egraph.approximate import Approximation
 from eqsat.egraph.limits import Limits
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.extract.effort import WORK_PER_SECOND
 from eqsat.rules.ast import Rule, Target
 from eqsat.stages.clock import Clock
 from eqsat.stages.event import Event
@@ -38,17 +39,17 @@ def saturate(
     places: Sequence[Mapping[str, int]] = (),
     alternatives: Sequence[Alternative] = (),
 ) -> Saturated:
-    """Encodes a model and applies rules until nothing is new, or for half of the time that is left.
+    """Encodes a model and applies rules until nothing is new, or the work that goes with the limit is done.
 
     Raises:
-        TimeUp: The time was over before there was anything to extract from.
+        TimeUp: The last guard's time was over before there was anything to extract from.
     """
     with clock.stage("encode"):
         saturation = Saturation(
             model,
             rules,
             targets,
-            Limits(Limits.iterations if iterations is None else iterations, enodes, clock.left / 2),
+            Limits(Limits.iterations if iterations is None else iterations, enodes, WORK_PER_SECOND * clock.limit),
             lambda iteration, nodes: clock.say(Event("saturate", iteration=iteration, enodes=nodes)),
             egg,
             approximations,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import numpy as np
 import pytest
 
-from eqsat.egraph.limits import Limits
+from eqsat.egraph.engine import TimeUp
+from eqsat.egraph.limits import LastGuard, Limits
+from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import snapshot
+from eqsat.rules.reader import read_text
 from tests.egraph.helpers import model, operators, read, saturated
 
 NPU = """
@@ -201,19 +203,39 @@ def test_limits_and_stop_reasons():
     assert saturated(graph, rules).stop_reason == "saturated"
     assert saturated(graph, rules, Limits(iterations=1)).stop_reason == "iteration limit"
     assert saturated(graph, rules, Limits(nodes=1)).stop_reason == "node limit"
-    assert saturated(graph, rules, Limits(seconds=0.0)).stop_reason == "time limit"
+    assert saturated(graph, rules, Limits(work=0.0)).stop_reason == "work limit"
 
 
-def test_rounds_do_not_end_early_because_other_programs_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_process_that_runs_ends_rounds_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = model("a = Add(x, y)\nb = Add(a, x)\nc = Add(b, y)\nout = Add(c, x)")
+    rules = read_text("rule associate : real\n  (x + y) + z => x + (y + z)", "test.rules").rules
+
+    def ended(elapsed: float, running: float) -> tuple[str, int, int]:
+        """How rounds end if so many seconds have passed, and in so many of them this process has run."""
+        saturation = Saturation(graph, rules, [], guard=LastGuard(60.0))
+        with monkeypatch.context() as patch:
+            clock, cpu = time.perf_counter() + elapsed, time.process_time() + running
+            patch.setattr(time, "perf_counter", lambda: clock)
+            patch.setattr(time, "process_time", lambda: cpu)
+            saturation.run()
+        return saturation.stop_reason, saturation.iterations, saturation.enodes
+
+    idle = ended(0.0, 0.0)
+    assert idle[0] == "saturated"
+    assert ended(1000.0, 0.0) == idle, "other programs keep it from running"
+    assert ended(40.0, 40.0)[:2] == ("time limit", 1)
+    with pytest.raises(TimeUp):
+        ended(100.0, 100.0)
+
+
+def test_work_is_the_same_in_each_run_and_ends_rounds() -> None:
     graph = model("a = Add(x, y)\nb = Add(a, x)\nc = Add(b, y)\nout = Add(c, x)")
     rules = "rule associate : real\n  (x + y) + z => x + (y + z)"
-    idle = saturated(graph, rules)
-    monkeypatch.setattr(time, "perf_counter", itertools.count(0.0, 1000.0).__next__)
-    busy = saturated(graph, rules, Limits(seconds=60.0))
-    assert (busy.stop_reason, busy.iterations, busy.enodes) == (idle.stop_reason, idle.iterations, idle.enodes)
-    assert busy.stop_reason == "saturated"
-    monkeypatch.setattr(time, "process_time", itertools.count(0.0, 1000.0).__next__)
-    assert saturated(graph, rules, Limits(seconds=60.0)).stop_reason == "time limit"
+    whole = saturated(graph, rules)
+    assert saturated(graph, rules).work == whole.work > 0
+    assert saturated(graph, rules, Limits(work=whole.work)).stop_reason == "saturated"
+    part = saturated(graph, rules, Limits(work=whole.work / 2))
+    assert (part.stop_reason, 0 < part.iterations < whole.iterations) == ("work limit", True)
 
 
 def test_products_with_zero_do_not_breed():

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eqsat.egraph.limits import LastGuard
 from eqsat.errors import OptimizationError
 from eqsat.extract import parts
 from eqsat.extract.cost import check, needed
@@ -115,8 +116,11 @@ def test_out_of_time_leaves_a_program_and_a_valid_bound() -> None:
         assert solution.bound <= proven.cost * (1 + 1e-9)
         assert proven.cost <= solution.cost * (1 + 1e-9)
     unlucky = solve(problem, incumbent=host, time_limit=0.0)
-    assert unlucky.stop_reason == "time limit"
+    assert unlucky.stop_reason == "work limit"
     assert 0 < unlucky.gap < 1
+    late = solve(problem, incumbent=host, guard=LastGuard(-1.0))
+    assert late.stop_reason == "time limit"
+    assert 0 < late.gap < 1
 
 
 @pytest.mark.slow
@@ -155,7 +159,7 @@ def test_branch_and_cut_stops_after_its_work() -> None:
     found = []
     for work in (1e-3, 1e-3, 2e-3):
         program = Program(weight, np.zeros(count), np.ones(count), np.ones(count, dtype=bool), rows)
-        effort = Effort(600.0, work)
+        effort = Effort(work)
         outcome = program.integer(effort)
         assert effort.work < work and not effort.is_late
         found.append((outcome.status, outcome.bound, effort.work == 0.0))

@@ -18,7 +18,7 @@ from eqsat.backends.backend import Prepared
 from eqsat.cli import main
 from eqsat.errors import CodegenError, RuleError
 from eqsat.rules.reader import read_file
-from eqsat.schema.functions import declared_here
+from eqsat.schema.functions import Operator, declared_here
 
 OPERATOR = "operator acme.ScaledRelu(x: floats, alpha = 1.0) = Relu(x) * alpha\n"
 TO_ACME = """
@@ -301,6 +301,38 @@ def test_a_python_function_on_what_cannot_become_c_is_named_as_well(tmp_path: Pa
         }"""
     with pytest.raises(CodegenError, match=r"acme\.Half, which a Python function computes"):
         eqsat.write_c(text, tmp_path / "c", declarations=[path])
+
+
+@pytest.mark.parametrize("call", ['call "npu_scaled_relu({x}, {y}, {x.size}, {node.alpha})"', ""])
+@pytest.mark.parametrize("host", [None, "c"])
+def test_the_advice_for_python_functions_leads_to_c(call: str, host: str | None, tmp_path: Path) -> None:
+    """A Python function is refused on every target; the same operator with a body, as the hint says, becomes C."""
+    target = tmp_path / "npu.target"
+    (written,) = [line.strip() for line in TARGET.splitlines() if line.strip().startswith("call ")]
+    target.write_text(TARGET[: TARGET.index("    composite")].replace("where x.rank == 2", "").replace(written, call))
+    with_function = eqsat.operator(
+        "acme.ScaledRelu(x: floats, alpha = 1.0)",
+        reference=lambda x, alpha: (np.maximum(x, 0) * alpha).astype(x.dtype),
+    )
+    with_body = eqsat.operator(OPERATOR.removeprefix("operator ").strip())
+    expected = np.maximum(np.sin(X), 0) * np.float32(3)
+
+    def optimized(operator: Operator) -> eqsat.Result:
+        with eqsat.declarations(operator):
+            source = eqsat.graph({"y": eqsat.op("acme").ScaledRelu(op.Sin(eqsat.input("x", (4, 8))), alpha=3.0)})
+        return eqsat.optimize(source, targets=[target], declarations=[operator], default_rules=False, host=host)
+
+    refused = optimized(with_function)
+    np.testing.assert_allclose(refused.run({"x": X})["y"], expected, rtol=1e-5)
+    for backends in ([], [Emitting()]):
+        with pytest.raises(CodegenError, match=r"acme\.ScaledRelu, which a Python function") as caught:
+            refused.run({"x": X}, "c", backends=backends)
+        assert "declare the operator with a body" in str(caught.value)
+        np.testing.assert_allclose(
+            optimized(with_body).run({"x": X}, "c", backends=backends)["y"], expected, rtol=1e-5, atol=1e-6
+        )
+    emitted = eqsat.write_c(optimized(with_body).model, tmp_path / "c", declarations=[with_body])
+    assert ("npu_scaled_relu(" in emitted.files.get("model_npu.h", "")) == bool(call)
 
 
 def test_the_command_line(files: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -142,10 +142,19 @@ def calibrated(target: Target, text: str, measured: Measured) -> Calibration:
     found |= fit(_with(target, found), numbers, measured)
     changes = {n: found[n] for n in numbers if n in found}
     new = rewritten(text, changes)
-    declared = read_text(new, target.place.file).targets
-    after = next(t for t in declared if t.is_host and t.name == target.name)
-    validate(after)
+    after = read_again(target, new)
     return Calibration(target, new, changes, measured, spread(target, measured), spread(after, measured))
+
+
+def read_again(target: Target, text: str) -> Target:
+    """The host of a file with new numbers.
+
+    Raises:
+        TargetError: It is not valid.
+    """
+    after = next(t for t in read_text(text, target.place.file).targets if t.is_host and t.name == target.name)
+    validate(after)
+    return after
 
 
 def spread(target: Target, measured: Measured) -> float:

@@ -19,7 +19,7 @@ import onnx
 import onnx_ir as ir
 from onnx.helper import tensor_dtype_to_np_dtype
 
-from eqsat.codegen.calibration.calibrate import PROBES, Calibration, Progress
+from eqsat.codegen.calibration.calibrate import PROBES, Calibration, Progress, read_again
 from eqsat.codegen.calibration.fit import fit_expressions
 from eqsat.codegen.calibration.runtime_kernels import RuntimeKernel, drawn, kernels_of
 from eqsat.errors import CodegenError
@@ -28,11 +28,9 @@ from eqsat.model.read.dims import free_sizes
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
 from eqsat.rules.ast import Target
-from eqsat.rules.reader import read_text
 from eqsat.targets.cost import priced
 from eqsat.targets.numbers import Numeral, numerals, rewritten, substituted
 from eqsat.targets.registry import load_host
-from eqsat.targets.validate import validate
 
 SKIPPED = ("Winograd's algorithm", "recurrent networks", "decoders")
 """Probes that say nothing of a runtime's entries."""
@@ -112,8 +110,7 @@ def calibrated_runtime(target: Target, text: str, measured: Measured) -> Calibra
     numbers = numerals(text, target.place.file, target.name)
     changes = fit_expressions(numbers, [(kernel.cost, kernel, seconds) for kernel, seconds in measured])
     new = rewritten(text, changes)
-    after = next(t for t in read_text(new, target.place.file).targets if t.is_host and t.name == target.name)
-    validate(after)
+    read_again(target, new)
     return Calibration(target, new, changes, measured, _spread(measured, {}), _spread(measured, changes))
 
 

@@ -1,7 +1,7 @@
 """A linear or integer program for HiGHS, kept as arrays so that rows can be appended in bulk.
 
-HiGHS runs on one thread with a fixed seed, and counts its work (``eqsat.extract.effort``): only a deadline can make two
-runs differ.
+HiGHS runs on one thread with a fixed seed, and counts its work (``eqsat.extract.effort``): only the last guard
+can make two runs differ.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Program:
         pivots, seconds = 2**31 - 1, np.inf
         if effort is not None:
             # HiGHS measures its limit from the creation of the object, across solves.
-            seconds = highs.getRunTime() + effort.seconds
+            seconds = highs.getRunTime() + effort.guard.left
             if not self._integral:
                 pivots = min(pivots, 1 + int(effort.work / (PIVOT * max(1, highs.getNumRow()))))
         highs.setOptionValue("time_limit", seconds)
@@ -214,7 +214,7 @@ class Program:
                 effort.spend(CHECK * highs.getNumNz())
             if event.data_in is not None:
                 # HiGHS keeps the answer of the last run.
-                event.data_in.user_interrupt = done or (effort is not None and effort.work <= 0.0)
+                event.data_in.user_interrupt = done or (effort is not None and effort.is_over)
 
         if effort is not None and self._integral:
             # HiGHS asks at the same points of its search in each run.
@@ -227,6 +227,8 @@ class Program:
             pivots = highs.getInfo().simplex_iteration_count
             effort.spend(PIVOT * highs.getNumRow() * max(0, pivots) + ROUND * highs.getNumNz())
         status = highs.getModelStatus()
+        if effort is not None and status == _STATUS.kTimeLimit:
+            effort.be_late()
         if status in (_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible):
             return Outcome(None, np.inf, np.inf, "infeasible")
         info = highs.getInfo()

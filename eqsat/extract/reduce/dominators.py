@@ -17,7 +17,7 @@ import numpy as np
 from eqsat.extract.graph import components
 from eqsat.extract.problem import Problem
 
-LARGEST = 25_000
+LARGEST = 40_000
 """Classes from which on the sets would take too much memory; then each class is its own only dominator."""
 
 

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.read.sources import Source
 from eqsat.model.validate.extent import all_nodes
+from eqsat.model.validate.order import needed_first
 from eqsat.model.write.functions import define
 from eqsat.ops.evaluate import constant_value
 from eqsat.schema import opset
@@ -44,7 +45,11 @@ def use_declarations(source: Source) -> None:
     for node in _nodes(model):
         calls.setdefault(_key(node.domain, node.op_type, node.overload), []).append(node)
     known: dict[_Key, OpKey] = {}
-    for key in _callees_first(functions):
+    callees = {
+        key: [_key(n.domain, n.op_type, n.overload) for n in all_nodes(function.node)]
+        for key, function in functions.items()
+    }
+    for key in needed_first(callees)[0]:
         operator = _operator(key)
         if operator is None:
             continue
@@ -73,22 +78,6 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     yield from all_nodes(model.graph.node)
     for function in model.functions:
         yield from all_nodes(function.node)
-
-
-def _callees_first(functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
-    """The functions, those that a function calls before it; they do not call themselves."""
-    order: dict[_Key, None] = {}
-    for start in functions:
-        stack = [start]
-        while stack:
-            key = stack[-1]
-            inner = (_key(n.domain, n.op_type, n.overload) for n in all_nodes(functions[key].node))
-            pending = [k for k in inner if k in functions and k not in order]
-            if pending:
-                stack.append(pending[0])
-            else:
-                order.setdefault(stack.pop())
-    return list(order)
 
 
 def _operator(key: _Key) -> Operator | None:

@@ -144,7 +144,7 @@ def check_calls(model: onnx.ModelProto, calls: Mapping[_Key, Sequence[_Key]], pl
 
     Args:
         model: Its functions do not call themselves.
-        calls: Per function those that it calls, with repetitions.
+        calls: Per function those that it calls, with repetitions; callees come first.
         place: For messages.
 
     Raises:
@@ -155,8 +155,7 @@ def check_calls(model: onnx.ModelProto, calls: Mapping[_Key, Sequence[_Key]], pl
     own = {(f.domain, f.name, f.overload): count_nodes(f.node) for f in model.functions}
     size: dict[_Key, int] = {}
     depth: dict[_Key, int] = {}
-    for key in _callees_first(calls):
-        inner = calls[key]
+    for key, inner in calls.items():
         size[key] = own[key] + sum(size[k] for k in inner)
         depth[key] = 1 + max((depth[k] for k in inner), default=0)
     called = [k for n in all_nodes(model.graph.node) if (k := (n.domain, n.op_type, n.overload)) in size]
@@ -185,19 +184,3 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 def count_nodes(nodes: Iterable[onnx.NodeProto]) -> int:
     return sum(1 for _ in all_nodes(nodes))
-
-
-def _callees_first(calls: Mapping[_Key, Sequence[_Key]]) -> Iterator[_Key]:
-    done: set[_Key] = set()
-    for start in calls:
-        stack = [start]
-        while stack:
-            key = stack[-1]
-            waiting = [k for k in calls[key] if k not in done]
-            if waiting:
-                stack.append(waiting[0])
-                continue
-            stack.pop()
-            if key not in done:
-                done.add(key)
-                yield key

@@ -19,6 +19,7 @@ from eqsat.model.validate.declared import check_declared
 from eqsat.model.validate.extent import all_nodes, check_calls, check_nesting, check_symbol
 from eqsat.model.validate.fatal import call, least_of_calls, require_least
 from eqsat.model.validate.node import check_call, check_node, check_text, require_text
+from eqsat.model.validate.order import needed_first
 from eqsat.model.validate.tensor_data import check_strings
 from eqsat.schema import opset
 from eqsat.schema.functions import find_declared
@@ -131,11 +132,11 @@ class _Checker:
             calls[key] = [
                 k for n in all_nodes(function.node) if (k := (n.domain, n.op_type, n.overload)) in self.functions
             ]
-        circle = _cycle(calls)
+        callees_first, circle = needed_first(calls)
         if circle:
             names = " -> ".join(f"{domain}.{name}" for domain, name, _ in circle)
             raise self._error("functions that do not call themselves are required", "functions", names)
-        check_calls(self.model, calls, self.source.at("functions"))
+        check_calls(self.model, {key: calls[key] for key in callees_first}, self.source.at("functions"))
 
     def _versions(self, imports: Iterable[onnx.OperatorSetIdProto], place: str) -> dict[str, int]:
         versions: dict[str, int] = {}
@@ -227,24 +228,10 @@ class _Checker:
             reads.append(needs)
         if sorted_already:
             return None
-        circle = _cycle(dict(enumerate(reads)))
+        order, circle = needed_first(dict(enumerate(reads)))
         if circle:
             names = " <- ".join(_label(nodes[i], i) for i in circle)
             raise self._error("a graph without cycles is required", where, names)
-        order: list[int] = []
-        done: set[int] = set()
-        for start in range(len(nodes)):
-            stack = [start]
-            while stack:
-                i = stack[-1]
-                pending = [j for j in reads[i] if j not in done]
-                if pending:
-                    stack.append(pending[0])
-                    continue
-                stack.pop()
-                if i not in done:
-                    done.add(i)
-                    order.append(i)
         return order
 
     def _node(
@@ -328,25 +315,3 @@ def _captured(graph: onnx.GraphProto) -> list[str]:
     )
     reads = [name for node in graph.node for name in _reads(node)] + [o.name for o in graph.output]
     return [name for name in reads if name not in own]
-
-
-def _cycle(edges: dict) -> list | None:
-    """A circle in a graph given as node -> nodes it needs, the first one found, closed."""
-    state: dict = {}
-    for start in edges:
-        if start in state:
-            continue
-        path, stack = [start], [iter(edges[start])]
-        state[start] = 1
-        while stack:
-            following = next(stack[-1], None)
-            if following is None:
-                stack.pop()
-                state[path.pop()] = 2
-            elif state.get(following) == 1:
-                return [*path[path.index(following) :], following]
-            elif following not in state and following in edges:
-                state[following] = 1
-                path.append(following)
-                stack.append(iter(edges[following]))
-    return None

@@ -55,7 +55,7 @@ def test_a_random_program_of_a_network_becomes_a_good_one(monkeypatch: pytest.Mo
     assert program is not None
     start = program_cost(problem, program)
     best = Incumbent(program, start)
-    improve(problem, best, Effort(1000.0, 1000.0), 0, exactly)
+    improve(problem, best, Effort(1000.0), 0, exactly)
     assert best.choices is not None
     check(problem, best.choices)
     assert best.cost == program_cost(problem, best.choices)
@@ -72,7 +72,7 @@ def test_budgets_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = Budget("noise", weight, sum(float(weight[c.node]) for c in program.values()))
     limited = replace(problem, budgets=(budget,))
     best = Incumbent(program, program_cost(limited, program))
-    improve(limited, best, Effort(1000.0, 1000.0), 0, exactly)
+    improve(limited, best, Effort(1000.0), 0, exactly)
     assert best.choices is not None
     check(limited, best.choices)
 
@@ -84,7 +84,7 @@ def test_a_search_that_cannot_prove_anything_looks_there(monkeypatch: pytest.Mon
     start = random_program(problem, 3)
     assert start is not None
     best = Incumbent(dict(start), program_cost(problem, start))
-    assert not Search(problem, best, Effort(1000.0, 10.0), 1e-6).run()
+    assert not Search(problem, best, Effort(10.0), 1e-6).run()
     assert best.choices is not None
     check(problem, best.choices)
     assert best.cost == program_cost(problem, best.choices) < 0.8 * program_cost(problem, start)

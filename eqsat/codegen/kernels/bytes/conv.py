@@ -22,8 +22,8 @@ from eqsat.codegen.kernels.bytes.steps import is_supported
 from eqsat.codegen.kernels.bytes.values import BYTES, Value
 from eqsat.codegen.kernels.bytes.vectors import finish
 from eqsat.codegen.kernels.bytes.weights import Folded, by_channel, fold, pack
+from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.registry import register
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.types import OpKey
 

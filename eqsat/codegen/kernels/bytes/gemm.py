@@ -9,7 +9,7 @@ with zeros, so that bytes read after the end of a run do not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from eqsat.codegen.kernels.bytes.epilogue import ByteEpilogue
 from eqsat.codegen.kernels.bytes.tiling import choose
 from eqsat.codegen.kernels.bytes.values import Value, Vector
 from eqsat.codegen.kernels.bytes.weights import PANEL
+from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, Tiles, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import split
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, collapse
 
 _WEIGHTS_IN_CACHE = 400 * 1024
 """Bytes of weights that may be read again for each row of pixels."""
@@ -79,15 +79,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop in C; ``strides`` in elements, by pointer."""
-
-    name: str
-    extent: int
-    strides: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Nest:
     """A loop nest around one kind of tile, as the template wants it."""
 
@@ -134,17 +125,15 @@ class _Writer:
     ) -> None:
         self.problem, self.epilogue, self.result, self.types, self.isa = problem, epilogue, result, types, isa
         self.lanes = isa.lanes()
-        pixels = collapse(problem.pixels)
-        self.columns = pixels[-1] if pixels else Axis(1, {})
-        self.rows = pixels[-2] if len(pixels) > 1 else Axis(1, {})
-        self.others = pixels[:-2]
+        self.pixels = Pixels(collapse(problem.pixels))
+        rows, columns = self.pixels.rows, self.pixels.columns
         sums = problem.window_zeros is not None
         spare = 2 if sums else int(problem.signed)
         self.tile = choose(
-            self.rows.extent,
-            self.columns.extent,
-            self.rows.stride(problem.input),
-            self.columns.stride(problem.input),
+            rows.extent,
+            columns.extent,
+            rows.stride(problem.input),
+            columns.stride(problem.input),
             problem.channels,
             isa,
             spare,
@@ -154,7 +143,7 @@ class _Writer:
 
     def body(self, prologue: Sequence[str], packing: Sequence[str]) -> str:
         problem = self.problem
-        outer = [Loop(f"n{i}", a.extent, a.strides) for i, a in enumerate(problem.outer)]
+        outer = loops_over("n", problem.outer)
         nests = [nest for block in self._blocks() for nest in self._nests(outer, *block)]
         text = render(
             "bytes/gemm.c.jinja",
@@ -162,7 +151,7 @@ class _Writer:
             outer=outer,
             packing=packing,
             nests=nests,
-            taps=[Loop(f"t{i}", n, {"x": s}) for i, (n, s) in enumerate(problem.taps) if n > 1],
+            taps=[Loop(f"t{i}", n, strides={"x": s}) for i, (n, s) in enumerate(problem.taps) if n > 1],
             words=problem.run // 4,
             tail=problem.run % 4,
         )
@@ -189,29 +178,22 @@ class _Writer:
         move = {problem.weights: panels * problem.panel_bytes}
         move |= dict.fromkeys(self.by_channel, panels * PANEL)
         move |= {r: panels * PANEL * self._channel(r) for r in self.results}
-        blocks = [Loop("o", count, move)] if count > 1 else []
-        others = [Loop(f"p{i}", a.extent, a.strides) for i, a in enumerate(self.others)]
-        names = [problem.input, *self.results]
+        blocks = [Loop("o", count, strides=move)] if count > 1 else []
+        others = loops_over("p", self.pixels.others)
         nests = []
         for vector, vectors, repeats in split(-(-live // self.lanes), self.tile.vectors):
             for k in range(repeats):
                 at = vector + k * vectors
-                for row, tall, times in split(self.rows.extent, self.tile.rows):
-                    for column, wide, turns in split(self.columns.extent, self.tile.columns):
-                        r = Loop("r", times, {n: tall * self.rows.stride(n) for n in names})
-                        q = Loop("q", turns, {n: wide * self.columns.stride(n) for n in names})
-                        # Few weights stay in cache: the pixels go outside, so that the input is read once.
-                        if not small:
-                            order = [*blocks, *others, r, q]
-                        else:
-                            order = [*others, r, *blocks, q] if self.rows.extent > 1 else [*others, q, *blocks]
-                        start = {n: row * self.rows.stride(n) + column * self.columns.stride(n) for n in names}
-                        start[problem.input] += problem.corner
-                        places = [(i, j) for i in range(tall) for j in range(wide)]
-                        loops = [loop for loop in order if loop.extent > 1]
-                        nests.append(
-                            self._nest(outer, loops, start, places, first, at, vectors, live - at * self.lanes)
-                        )
+                for tiles in self.pixels.tiles(self.tile, [problem.input, *self.results]):
+                    r, q = tiles.rows, tiles.columns
+                    # Few weights stay in cache: the pixels go outside, so that the input is read once.
+                    if not small:
+                        order = [*blocks, *others, r, q]
+                    else:
+                        order = [*others, r, *blocks, q] if self.pixels.rows.extent > 1 else [*others, q, *blocks]
+                    tiles.start[problem.input] += problem.corner
+                    loops = [loop for loop in order if loop.extent > 1]
+                    nests.append(self._nest(outer, loops, tiles, first, at, vectors, live - at * self.lanes))
         return nests
 
     def _channel(self, name: str) -> int:
@@ -224,8 +206,7 @@ class _Writer:
         self,
         outer: list[Loop],
         loops: list[Loop],
-        start: Mapping[str, int],
-        places: list[tuple[int, int]],
+        tiles: Tiles,
         panel: int,
         vector: int,
         vectors: int,
@@ -235,31 +216,28 @@ class _Writer:
         channel = panel * PANEL + vector * lanes
         pointers = []
         for name in [problem.input, problem.weights, *self.by_channel, *self.results]:
-            fixed = start.get(name, 0)
+            fixed = tiles.start.get(name, 0)
             if name in self.by_channel:
                 fixed += channel
             elif name == problem.weights:
                 fixed += self._weight(panel * PANEL // lanes + vector)
             elif name != problem.input:
                 fixed += channel * self._channel(name)
-            moves = [f" + {p.name} * {p.strides[name]}" for p in [*outer, *loops] if p.strides.get(name)]
             constant = "" if name == problem.output else "const "
             kind = f"{constant}{self.types[name]} *restrict"
-            pointers.append((kind, name, "".join(moves) + (f" + {fixed}" if fixed else "")))
+            pointers.append((kind, name, moves_of(name, [*outer, *loops]) + (f" + {fixed}" if fixed else "")))
 
         def offset(name: str, place: tuple[int, int], v: int) -> int:
             if name in self.by_channel:
                 return v * lanes
-            i, j = place
-            pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
-            return pixel + v * lanes * self._channel(name)
+            return self.pixels.offset(name, place) + v * lanes * self._channel(name)
 
         def at(name: str, place: tuple[int, int], v: int) -> str:
             distance = offset(name, place, v)
             return f"{name}p + {distance}" if distance else f"{name}p"
 
         made = []
-        for m, place in enumerate(places):
+        for m, place in enumerate(tiles.places):
             for v in range(vectors):
 
                 def address(name: str, place: tuple[int, int] = place, v: int = v) -> str:
@@ -273,10 +251,10 @@ class _Writer:
 
                 made.append(Vector(first, address, min(lanes, live - v * lanes), offset(problem.output, place, v)))
         stores = self.epilogue.write(made)
-        pixels = [i * self.rows.stride(problem.input) + j * self.columns.stride(problem.input) for i, j in places]
+        pixels = [self.pixels.offset(problem.input, place) for place in tiles.places]
         base = self._weight(panel * PANEL // lanes + vector)
         weights = [self._weight(panel * PANEL // lanes + vector + v) - base for v in range(vectors)]
-        size = len(places) * vectors
+        size = len(pixels) * vectors
         unroll = 1 if problem.run < 8 else 4 if size < 8 else 2
         return Nest(loops, pointers, pixels, weights, lanes, stores, unroll)
 

@@ -23,8 +23,8 @@ from eqsat.codegen.kernels.bytes.gemm import Problem, write
 from eqsat.codegen.kernels.bytes.steps import is_supported
 from eqsat.codegen.kernels.bytes.values import BYTES, Value
 from eqsat.codegen.kernels.bytes.weights import PANEL, by_channel, fold, pack
+from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.shared.registry import register, render
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis
 from eqsat.schema.types import OpKey
 
 _MS = "com.microsoft"

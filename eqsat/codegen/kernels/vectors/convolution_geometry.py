@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from eqsat.codegen.kernel import Halo, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.nests import Axis
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, is_vector_epilogue
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis
 from eqsat.ops.windows import Windows, windows
 from eqsat.schema.size_questions import is_free
 

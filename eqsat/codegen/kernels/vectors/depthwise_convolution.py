@@ -11,11 +11,12 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Task, Wants
+from eqsat.codegen.kernels.shared.nests import Axis, Loop, collapse, loops_over, moves_of
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Loop, collapse, epilogue_first
+from eqsat.codegen.kernels.vectors.implicit_gemm import epilogue_first
 from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import typical
 from eqsat.schema.types import OpKey
@@ -93,7 +94,7 @@ def _generate(task: Task, isa: Isa) -> Kernel:
     # Rows outside keep what neighbouring windows share in the first cache; a small input is visited channel by channel.
     near = 4 * channels * typical(math.prod(x.shape[2:])) <= _NEAR
     names = {"x0", *made}
-    loops = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(axes[:-1])]
+    loops = loops_over("p", axes[:-1])
     outer, inner = ([], loops) if near else (loops, [])
     columns = axes[-1]
 
@@ -106,11 +107,11 @@ def _generate(task: Task, isa: Isa) -> Kernel:
             pointers = []
             for name in ["x0", *epilogue_first(["y0", *epilogue.strides])]:
                 step = x.strides[1] if name == "x0" else made[name][1]
-                moves = [f" + {p.name} * {p.strides[name]}" for p in (*outer, *nest) if p.strides.get(name)]
-                moves += [_channel(step, lanes, many if name == "x0" else 1)] if step else []
+                moved = moves_of(name, (*outer, *nest))
+                moved += _channel(step, lanes, many if name == "x0" else 1) if step else ""
                 base = start * columns.stride(name) + first // (many if name == "x0" else 1) * step
                 base += convolution.corner(task, at) if name == "x0" else 0
-                pointers.append((name, "".join(moves) + (f" {base:+d}" if base else "")))
+                pointers.append((name, moved + (f" {base:+d}" if base else "")))
             pixels = [m * columns.stride("x0") for m in range(size)]
             loads = {p + t: _repeated(f"xr + {p + t}", live, many, isa) for p in pixels for t in window}
             stores = []

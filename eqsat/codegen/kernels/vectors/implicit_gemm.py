@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eqsat.codegen.isa import Isa
+from eqsat.codegen.kernels.shared.nests import Axis, Loop, Pixels, loops_over, moves_of
 from eqsat.codegen.kernels.shared.registry import render
 from eqsat.codegen.kernels.shared.tiling import PANEL, Tile, choose, split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, store
@@ -23,17 +24,6 @@ from eqsat.schema.size_questions import is_free, typical
 
 _ROUND = 4
 """A panel of weights is a multiple of this wide."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A loop and how far each tensor moves in it, in elements."""
-
-    extent: int
-    strides: Mapping[str, int]
-
-    def stride(self, tensor: str) -> int:
-        return self.strides.get(tensor, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +100,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop in C."""
-
-    name: str
-    extent: int
-    stride: int = 0
-    strides: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Nest:
     """A loop nest around one kind of tile, as the template wants it."""
 
@@ -135,36 +115,15 @@ class Nest:
     stores: list[str]
 
 
-def collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The same loops, joined where every tensor walks on from one to the next; without those of one iteration."""
-    done: list[Axis] = []
-    for axis in axes:
-        if axis.extent == 1:
-            continue
-        if done:
-            last, names = done[-1], sorted(set(done[-1].strides) | set(axis.strides))
-            if all(last.stride(n) == axis.extent * axis.stride(n) for n in names):
-                done[-1] = replace(axis, extent=last.extent * axis.extent)
-                continue
-        done.append(axis)
-    return tuple(done)
-
-
-def collapse_taps(taps: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same reduction in as few loops as possible; at least one."""
-    joined = collapse([Axis(n, {"x": s}) for n, s in taps])
-    return tuple((a.extent, a.stride("x")) for a in joined) or ((1, 1),)
-
-
-def plan(problem: Problem, isa: Isa) -> tuple[Axis, Axis, Tile]:
-    """Rows and columns of pixels, and the tile, which is the best one at typical sizes."""
-    columns = problem.pixels[-1] if problem.pixels else Axis(1, {})
-    rows = problem.pixels[-2] if len(problem.pixels) > 1 else Axis(1, {})
+def plan(problem: Problem, isa: Isa) -> tuple[Pixels, Tile]:
+    """The pixels, and their tile, which is the best one at typical sizes."""
+    pixels = Pixels(problem.pixels)
+    rows, columns = pixels.rows, pixels.columns
     row, column = 4 * rows.stride(problem.input), 4 * columns.stride(problem.input)
     vectors = -(-problem.channels // isa.lanes())
     # Of free sizes a phase of a stride may be empty.
     tall, wide = max(typical(rows.extent), 1), max(typical(columns.extent), 1)
-    return rows, columns, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
+    return pixels, choose(tall, wide, *map(typical, (row, column, vectors, problem.steps)), isa)
 
 
 def panel_width(channels: int) -> int:
@@ -212,7 +171,7 @@ class _Writer:
     def __init__(self, problem: Problem, epilogue: VectorEpilogue, isa: Isa) -> None:
         self.problem, self.epilogue, self.isa = problem, epilogue, isa
         self.lanes = isa.lanes()
-        self.rows, self.columns, self.tile = plan(problem, isa)
+        self.pixels, self.tile = plan(problem, isa)
         self.width = panel_width(problem.channels)
         layout = problem.layout
         self.selected = layout if isinstance(layout, Selected) else Selected(problem.steps, 0, ())
@@ -224,7 +183,7 @@ class _Writer:
 
     def body(self, prologue: str) -> str:
         problem = self.problem
-        outer = self.outer = [Loop(f"n{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.outer)]
+        outer = self.outer = loops_over("n", problem.outer)
         taps = [Loop(f"t{i}", n, s) for i, (n, s) in enumerate(problem.taps)]
         nests = []
         for count, step, column, live in self._columns():
@@ -272,24 +231,17 @@ class _Writer:
 
     def _pixels(self, loops: list[Loop], column: int, vectors: int, live: int) -> list[Nest]:
         problem = self.problem
-        outer = [Loop(f"p{i}", a.extent, strides=a.strides) for i, a in enumerate(problem.pixels[:-2])]
+        outer = loops_over("p", self.pixels.others)
         nests = []
-        for row, tall, repeats in split(self.rows.extent, self.tile.rows):
-            for at, wide, times in split(self.columns.extent, self.tile.columns):
-                nest = [*loops, *outer]
-                names = {problem.input, *self.results}
-                if repeats != 1:
-                    nest.append(Loop("r", repeats, strides={n: tall * self.rows.stride(n) for n in names}))
-                if times != 1:
-                    nest.append(Loop("q", times, strides={n: wide * self.columns.stride(n) for n in names}))
-                start = {n: row * self.rows.stride(n) + at * self.columns.stride(n) for n in names}
-                for r in self.results:
-                    start[r] += column * problem.channel.get(r, 0)
-                start[problem.weights] = self._weight(column)
-                for name, first in problem.origin.items():
-                    start[name] += first
-                places = [(i, j) for i in range(tall) for j in range(wide)]
-                nests.append(self._nest(nest, start, places, column, vectors, live))
+        for tiles in self.pixels.tiles(self.tile, [problem.input, *self.results]):
+            nest = [*loops, *outer, *(loop for loop in (tiles.rows, tiles.columns) if loop.extent != 1)]
+            start = tiles.start
+            for r in self.results:
+                start[r] += column * problem.channel.get(r, 0)
+            start[problem.weights] = self._weight(column)
+            for name, first in problem.origin.items():
+                start[name] += first
+            nests.append(self._nest(nest, start, tiles.places, column, vectors, live))
         return nests
 
     def _nest(
@@ -304,13 +256,12 @@ class _Writer:
         problem, layout = self.problem, self.problem.layout
         pointers = []
         for name in [problem.input, problem.weights, *epilogue_first(self.results)]:
-            moves = [f" + {p.name} * {p.strides[name]}" for p in (*self.outer, *loops) if p.strides.get(name)]
-            pointers.append((name, "".join(moves) + (f" {start[name]:+d}" if start[name] else "")))
+            pointers.append(
+                (name, moves_of(name, (*self.outer, *loops)) + (f" {start[name]:+d}" if start[name] else ""))
+            )
 
         def at(name: str, place: tuple[int, int], vector: int) -> int:
-            i, j = place
-            pixel = i * self.rows.stride(name) + j * self.columns.stride(name)
-            return pixel + vector * self.lanes * problem.channel.get(name, 0)
+            return self.pixels.offset(name, place) + vector * self.lanes * problem.channel.get(name, 0)
 
         w = problem.weights
         initial = ["SPLAT@(0.0f)"] * vectors
@@ -334,7 +285,7 @@ class _Writer:
                 y = problem.output
                 end = store(f"{y}p + {at(y, place, v)}", result, problem.channel[y], count, self.isa)
                 stores.append(" ".join(["{", *lines, end, "}"]) if lines else end)
-        pixels = [at(problem.input, place, 0) for place in places]
+        pixels = [self.pixels.offset(problem.input, place) for place in places]
         sums = len(places) * vectors
         # Unrolled, the compiler loads all elements of a step before it uses them, if that does not cost registers.
         room = sums + vectors + len(places) <= self.isa.registers

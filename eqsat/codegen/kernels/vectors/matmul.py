@@ -15,20 +15,11 @@ import onnx_ir as ir
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
+from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.shared.tiling import split
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, preceded
-from eqsat.codegen.kernels.vectors.implicit_gemm import (
-    Axis,
-    Packed,
-    Problem,
-    Rows,
-    collapse,
-    pack,
-    packed_size,
-    panel_width,
-    write,
-)
+from eqsat.codegen.kernels.vectors.implicit_gemm import Packed, Problem, Rows, pack, packed_size, panel_width, write
 from eqsat.codegen.vectors import finish
 from eqsat.schema.size_questions import is_free, typical
 from eqsat.schema.types import OpKey

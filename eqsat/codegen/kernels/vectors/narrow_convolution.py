@@ -15,11 +15,11 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Halo, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.nests import Loop, moves_of
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors import transposed_geometry
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
 from eqsat.codegen.kernels.vectors.interleaving import interleaved
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band
 from eqsat.codegen.vectors import finish
@@ -187,8 +187,9 @@ class _Writer:
         steps += [Loop(f"t{a}", len(band.taps[0]), band.step * x.strides[2 + a]) for a, band in enumerate(bands)]
         pointers = []
         for name, start in first.items():
-            moves = "".join(f" + {loop.name} * {loop.strides[name]}" for loop in loops if loop.strides.get(name))
-            pointers.append((name, "w0" if name == "bias" else name, moves + (f" {start:+d}" if start else "")))
+            pointers.append(
+                (name, "w0" if name == "bias" else name, moves_of(name, loops) + (f" {start:+d}" if start else ""))
+            )
         return render(
             "vectors/narrow_convolution.c.jinja",
             loops=loops,

@@ -16,9 +16,10 @@ from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Epilogue, Family, Kernel, Shape, Task, View, Want, Wants, dense_strides
 from eqsat.codegen.kernels.loops.family import dtype_of
+from eqsat.codegen.kernels.shared.nests import Axis, collapse
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Problem, collapse, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
 from eqsat.codegen.parallel import whole
 from eqsat.codegen.shape_values import is_sizes
 from eqsat.codegen.vectors import finish

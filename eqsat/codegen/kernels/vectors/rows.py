@@ -12,9 +12,9 @@ import onnx_ir as ir
 from eqsat.codegen import dtypes
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, View, Want, Wants
+from eqsat.codegen.kernels.shared.nests import Loop
 from eqsat.codegen.kernels.shared.registry import register, render
 from eqsat.codegen.kernels.vectors.epilogue import SLACK, VectorEpilogue, is_vector_epilogue, load, store
-from eqsat.codegen.kernels.vectors.implicit_gemm import Loop
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Kernel, Shape, Task, Wants
+from eqsat.codegen.kernels.shared.nests import Axis, collapse, collapse_taps
 from eqsat.codegen.kernels.shared.registry import register
 from eqsat.codegen.kernels.vectors import convolution_geometry as convolution
 from eqsat.codegen.kernels.vectors.epilogue import VectorEpilogue
-from eqsat.codegen.kernels.vectors.implicit_gemm import Axis, Problem, collapse, collapse_taps, pack, packed_size, write
+from eqsat.codegen.kernels.vectors.implicit_gemm import Problem, pack, packed_size, write
 from eqsat.codegen.kernels.vectors.transposed_geometry import Band, Transposed, geometry
 from eqsat.codegen.vectors import finish
 from eqsat.schema.types import OpKey

@@ -31,7 +31,6 @@ VNNI_256 = Isa(
     16,
     target="avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma",
     features=("avx512vnni", "avx512vl"),
-    fma=True,
     dot4="vpdpbusd",
 )
 """Half registers with the dot product of bytes, as AVX-VNNI has them."""

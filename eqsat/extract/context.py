@@ -1,0 +1,138 @@
+"""What all parts of a problem read, such as the mask of all attentions of a transformer.
+
+It keeps the problem from falling into parts: no separator encloses what lies below it. So it is computed first, apart
+from the rest: for each set of memories in which its results may lie, there is a cheapest program that brings them
+there. The rest reads them where they lie, at no cost, and falls into parts (``eqsat.extract.parts``). The cheapest sum
+is the cheapest program, up to launches: if an accelerator computes the context, its region may contain more. They are
+left out of the bound and counted in the price.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.reduce.dominators import Dominators, members
+from eqsat.extract.split import LEAST_CLASSES, enclosed_sets, reach_of
+
+INF = float("inf")
+LARGEST = 60
+"""Classes of a context."""
+MOST_STATES = 64
+"""Sets of memories in which the results of a context may lie."""
+
+State = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Classes that parts share.
+
+    Attributes:
+        classes: All of them, with all below them, ascending.
+        results: Those that others read.
+    """
+
+    classes: list[int]
+    results: list[int]
+
+    def states(self, targets: int) -> Iterator[State]:
+        """The sets of memories in which the results may lie, in the order of the results; the largest first."""
+        sets = [tuple(t for t in range(targets) if bits >> t & 1) for bits in range((1 << targets) - 1, -1, -1)]
+        yield from product(sets, repeat=len(self.results))
+
+
+def find_context(problem: Problem, dominators: Dominators) -> Context | None:
+    """What keeps most classes from being separators; None where nothing small does."""
+    if problem.budgets or problem.classes < 2 * LEAST_CLASSES:
+        return None
+    reach = reach_of(problem, dominators)
+    enclosed = enclosed_sets(problem, dominators)
+    shared = Counter(
+        mask & ~own
+        for mask, own in zip(reach, enclosed, strict=True)
+        if own.bit_count() >= LEAST_CLASSES and 0 < (mask & ~own).bit_count() <= LARGEST
+    )
+    if not shared:
+        return None
+    most = max(shared.items(), key=lambda item: (item[1], -item[0].bit_count(), item[0]))[0]
+    classes = members(most, problem.classes).tolist()
+    inside = set(classes)
+    others = (n for n, klass in enumerate(problem.node_class.tolist()) if klass not in inside)
+    results = sorted({k for n in others for k in problem.children[n]} & inside)
+    if inside & set(problem.roots) or (1 << len(problem.targets)) ** len(results) > MOST_STATES:
+        return None
+    return Context(classes, results)
+
+
+def context_problem(problem: Problem, context: Context, state: State) -> tuple[Problem, list[int]]:
+    """The problem of bringing a context's results into memories.
+
+    Returns:
+        The problem, without launches, and its e-nodes as those of the whole, -1 for what reads a result.
+    """
+    number = {c: i for i, c in enumerate(context.classes)}
+    nodes = [n for n, klass in enumerate(problem.node_class.tolist()) if klass in number]
+    arrivals = [(c, t) for c, memories in zip(context.results, state, strict=True) for t in memories]
+    first, targets = len(number), len(problem.targets)
+    cost = np.full((len(nodes) + len(arrivals), targets), INF)
+    cost[: len(nodes)] = problem.cost[nodes]
+    for row, (_, target) in enumerate(arrivals, len(nodes)):
+        cost[row, target] = 0.0
+    nothing = np.zeros((len(arrivals), targets))
+    own = range(first, first + len(arrivals))
+    smaller = replace(
+        problem,
+        classes=first + len(arrivals),
+        node_class=np.array([*(number[int(problem.node_class[n])] for n in nodes), *own]),
+        children=(
+            *(tuple(sorted(number[k] for k in problem.children[n])) for n in nodes),
+            *((number[c],) for c, _ in arrivals),
+        ),
+        cost=cost,
+        copy_in=np.concatenate([problem.copy_in[context.classes], nothing]),
+        copy_out=np.concatenate([problem.copy_out[context.classes], nothing]),
+        dispatch=np.zeros(targets),
+        roots=tuple(own),
+    )
+    return smaller, [*nodes, *[-1] * len(arrivals)]
+
+
+def rest_problem(problem: Problem, context: Context, state: State) -> tuple[Problem, list[int], list[int]]:
+    """The problem of all other classes, where results of a context lie in memories.
+
+    Returns:
+        The problem; its e-nodes and its classes, as those of the whole.
+    """
+    inside = set(context.classes)
+    lies = dict(zip(context.results, state, strict=True))
+    classes = [c for c in range(problem.classes) if c not in inside]
+    number = {c: i for i, c in enumerate(classes)}
+    nodes = [n for n, klass in enumerate(problem.node_class.tolist()) if klass in number]
+    cost = problem.cost[nodes]
+    for row, node in enumerate(nodes):
+        for child in problem.children[node]:
+            if child in inside:
+                cost[row, [t for t in range(len(problem.targets)) if t not in lies[child]]] = INF
+    smaller = replace(
+        problem,
+        classes=len(classes),
+        node_class=np.array([number[int(problem.node_class[n])] for n in nodes], dtype=np.int64),
+        children=tuple(tuple(number[k] for k in problem.children[n] if k in number) for n in nodes),
+        cost=cost,
+        copy_in=problem.copy_in[classes],
+        copy_out=problem.copy_out[classes],
+        roots=tuple(number[r] for r in problem.roots),
+    )
+    return smaller, nodes, classes
+
+
+def chosen_of(problem: Problem, nodes: list[int], choices: dict[int, Choice]) -> dict[int, Choice]:
+    """Choices of a smaller problem as those of the whole; what is no e-node of it is left out."""
+    found = [(nodes[choice.node], choice.target) for choice in choices.values()]
+    return {int(problem.node_class[n]): Choice(n, t) for n, t in found if n >= 0}

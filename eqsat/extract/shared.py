@@ -1,0 +1,123 @@
+"""The search for problems whose parts share a context: for each place of its results, the parts one after the other.
+
+The easiest case, in which all results lie in all memories, bounds the others from below, so that most of them end after
+one part or before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eqsat.extract.alike import Known
+from eqsat.extract.context import Context, State, chosen_of, context_problem, find_context, rest_problem
+from eqsat.extract.cost import needed, program_cost
+from eqsat.extract.effort import Effort
+from eqsat.extract.incumbent import Incumbent
+from eqsat.extract.milp.search import Search
+from eqsat.extract.parts import PartwiseSearch
+from eqsat.extract.problem import Choice, Problem
+from eqsat.extract.programs.greedy import greedy
+from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.reduce.reductions import reduce_problem
+from eqsat.extract.split import split
+
+INF = float("inf")
+LEAST_GAIN = 2
+"""How many times smaller the largest part must become."""
+OPEN = 10
+"""Times the gap by which the easiest case may be open if the others are to be searched."""
+KEPT = 0.5
+"""Of the work, what the search without a context has at least."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A place of the context's results, and the cheapest program that brings them there."""
+
+    state: State
+    choices: dict[int, Choice]
+    bound: float
+
+
+class SharedSearch:
+    """Search for the best program of a reduced problem with a context.
+
+    Attributes:
+        choices: The best program found, None if there is none.
+        cost: Its cost.
+        bound: No program costs less.
+        seconds: By step.
+    """
+
+    def __init__(self, problem: Problem, effort: Effort, gap: float, seed: int) -> None:
+        self.problem = problem
+        self.effort = effort
+        self.gap = gap
+        self.seed = seed
+        self.choices: dict[int, Choice] | None = None
+        self.cost = INF
+        self.bound = 0.0
+        self.seconds: dict[str, float] = {}
+
+    def run(self) -> bool:
+        """Search if the problem has a context that makes its parts smaller; whether it has."""
+        dominators = Dominators(self.problem)
+        context = find_context(self.problem, dominators)
+        if context is None:
+            return False
+        states = list(context.states(len(self.problem.targets)))
+        rest, _, _ = rest_problem(self.problem, context, states[0])
+        largest = max(len(part.classes) for part in split(self.problem, dominators))
+        if LEAST_GAIN * max(len(part.classes) for part in split(rest, Dominators(rest))) > largest:
+            return False
+        cases = [case for state in states if (case := self._case(context, state)) is not None]
+        if not cases or cases[0].state != states[0]:
+            return False
+        known, lower = Known(), INF
+        easiest = self._solve(context, cases[0], known, None)
+        lower = cases[0].bound + easiest.bound
+        if easiest.cost - easiest.bound > OPEN * self.gap * easiest.cost:
+            lower = min(case.bound for case in cases) + easiest.bound
+            cases = []
+        for case in sorted(cases[1:], key=lambda case: case.bound):
+            least = case.bound + easiest.bound
+            if least < self.cost * (1 - self.gap):
+                least = case.bound + self._solve(context, case, known, easiest).bound
+            lower = min(lower, least)
+        self.bound = max(0.0, min(lower, self.cost))
+        return True
+
+    def _case(self, context: Context, state: State) -> _Case | None:
+        problem, nodes = context_problem(self.problem, context, state)
+        if not problem.roots:
+            return _Case(state, {}, 0.0)
+        reduced = reduce_problem(problem)
+        if not reduced.feasible:
+            return None
+        start = greedy(reduced.problem)
+        best = Incumbent(start, INF if start is None else program_cost(reduced.problem, start))
+        Search(reduced.problem, best, self.effort.share(KEPT), self.gap, self.seed).run()
+        if best.choices is None:
+            return None if best.bound == INF else _Case(state, {}, best.bound)
+        return _Case(state, chosen_of(self.problem, nodes, reduced.expand(best.choices)), best.bound)
+
+    def _solve(self, context: Context, case: _Case, known: Known, easiest: PartwiseSearch | None) -> PartwiseSearch:
+        """Solves what remains where the context's results lie in some place, and prices the whole."""
+        rest, nodes, _ = rest_problem(self.problem, context, case.state)
+        room = INF if easiest is None else self.cost - case.bound - easiest.bound
+        best = Incumbent(None, INF)
+        search = PartwiseSearch(rest, None, self.effort.share(KEPT), self.gap, self.seed, best, known, easiest, room)
+        search.run()
+        for step, seconds in search.seconds.items():
+            self.seconds[step] = self.seconds.get(step, 0.0) + seconds
+        if search.choices is not None:
+            self._offer({**case.choices, **chosen_of(self.problem, nodes, search.choices)})
+        return search
+
+    def _offer(self, choices: Mapping[int, Choice]) -> None:
+        program = needed(self.problem, choices)
+        if program is not None:
+            cost = program_cost(self.problem, program)
+            if cost < self.cost:
+                self.choices, self.cost = program, cost

@@ -1,0 +1,201 @@
+"""Layers that read one mask are parts, alike ones are solved once, and both change no optimum."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from eqsat.extract import context, parts, shared
+from eqsat.extract.alike import Known, form_of
+from eqsat.extract.context import find_context
+from eqsat.extract.cost import check, needed, program_cost
+from eqsat.extract.parts import PartwiseSearch
+from eqsat.extract.problem import Problem
+from eqsat.extract.reduce.dominators import Dominators
+from eqsat.extract.shared import SharedSearch
+from eqsat.extract.solve import solve
+from eqsat.extract.split import split
+from tests.extract.networks import Builder
+from tests.extract.oracle import INF, cost, optimum
+
+Costs = list[float]
+
+
+def masked_chain(layers: int, *, seed: int, targets: int = 2, alike: bool = False, steps: int = 1) -> Problem:
+    """Residual layers that read a mask, which is computed from an input; each operator has up to two spellings.
+
+    Args:
+        layers: Number of layers.
+        seed: Of the costs, and of what a target cannot run.
+        targets: The host and accelerators.
+        alike: Whether all layers have the same costs.
+        steps: Operators of a layer between its first and its last one.
+    """
+    rng = random.Random(seed)
+    build = Builder(targets)
+    x, ids, mask = build.value(3e3), build.value(1e3), build.value(1e3)
+    build.add(x, (), 0.0, own=True)
+    build.add(ids, (), 0.0, own=True)
+
+    def costs(scale: float) -> Costs:
+        fast = [scale * rng.uniform(0.1, 0.9) if rng.random() < 0.8 else INF for _ in range(targets - 1)]
+        return [scale, *fast]
+
+    build.add(mask, (ids,), *costs(1e-6), own=True)
+    drawn: list[list[Costs]] = []
+    for _ in range(layers):
+        if not drawn or not alike:
+            drawn.append([costs(rng.choice((2e-6, 6e-6, 2e-5))) for _ in range(steps + 3)])
+        own = iter(drawn[-1])
+        y = build.value(2e3)
+        build.add(y, (x,), *next(own), own=True)
+        for _ in range(steps):
+            z = build.value(2e3)
+            build.add(z, (y, mask), *next(own), own=True)
+            y = z
+        end = build.value(3e3)
+        build.add(end, (y, x), *next(own), own=True)
+        # Another spelling leaves the last step out.
+        build.add(end, (mask, x, y), *next(own))
+        x = end
+    out = build.value(1e3)
+    build.add(out, (x,), 1e-6, own=True)
+    return build.problem((out,), 1e9, 2e-7, 3e-6)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Contexts are looked for in problems of any size; yields whether each search had one."""
+    found: list[bool] = []
+    run = SharedSearch.run
+    small = partial(split, least=3)
+    monkeypatch.setattr(context, "LEAST_CLASSES", 3)
+    monkeypatch.setattr(shared, "LEAST_GAIN", 1)
+    monkeypatch.setattr(shared, "split", small)
+    monkeypatch.setattr(parts, "split", small)
+    monkeypatch.setattr(SharedSearch, "run", lambda search: found.append(run(search)) or found[-1])
+    yield found
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_context_changes_no_optimum(block: int, tiny: list[bool]) -> None:
+    for seed in range(100 * block, 100 * block + 8):
+        problem = masked_chain(2, seed=seed, targets=3 if seed % 8 == 5 else 2, alike=seed % 3 == 0)
+        best = optimum(problem)
+        found = solve(problem)
+        check(problem, found.choices)
+        assert found.cost == pytest.approx(best, rel=1e-7)
+        assert cost(problem, found.choices) == pytest.approx(best, rel=1e-7)
+        assert found.bound == pytest.approx(best, rel=1e-6)
+        assert found.bound <= found.cost
+    assert sum(tiny) >= 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_of_a_context_is_one(seed: int, tiny: list[bool]) -> None:
+    """Also where no other search follows."""
+    problem = masked_chain(2, seed=seed)
+    search = SharedSearch(problem, shared.Effort(30.0), 1e-6, 0)
+    if not search.run():
+        assert find_context(problem, Dominators(problem)) is None
+        return
+    best = optimum(problem)
+    assert search.bound <= best * (1 + 1e-9)
+    assert search.choices is not None
+    check(problem, search.choices)
+    assert best * (1 - 1e-9) <= search.cost == pytest.approx(program_cost(problem, search.choices))
+    # Only a launch for the context may be missing.
+    assert search.cost - search.bound <= 3e-6 + 1e-6 * best
+
+
+def test_deep_networks_of_equal_layers_cost_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+    one = PartwiseSearch._searched
+
+    def counted(search: PartwiseSearch, *arguments: object) -> object:
+        nonlocal searched
+        searched += 1
+        return one(search, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PartwiseSearch, "_searched", counted)
+    counts, costs = {}, {}
+    for layers in (8, 24, 48):
+        searched = 0
+        found = solve(masked_chain(layers, seed=7, alike=True, steps=90))
+        assert found.stop_reason == "optimal"
+        counts[layers], costs[layers] = searched, found.cost
+    assert max(counts.values()) <= counts[8] + 2, counts
+    assert costs[48] - costs[24] == pytest.approx(1.5 * (costs[24] - costs[8]), rel=1e-6), "each layer costs the same"
+
+
+@pytest.mark.slow
+def test_large_networks_have_the_same_cost_without_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3):
+        problem = masked_chain(3, seed=seed, steps=90, alike=seed % 2 == 0)
+        with_it = solve(problem)
+        with monkeypatch.context() as patch:
+            patch.setattr(SharedSearch, "run", lambda _: False)
+            without = solve(problem)
+        assert with_it.stop_reason == without.stop_reason == "optimal"
+        assert with_it.cost == pytest.approx(without.cost, rel=2e-6)
+
+
+def shuffled(problem: Problem, seed: int) -> Problem:
+    """The same problem with other numbers of classes and e-nodes."""
+    rng = np.random.default_rng(seed)
+    number, order = rng.permutation(problem.classes), rng.permutation(problem.nodes)
+    back = np.argsort(number)
+    return replace(
+        problem,
+        node_class=number[problem.node_class[order]],
+        children=tuple(tuple(sorted(int(number[k]) for k in problem.children[n])) for n in order),
+        cost=problem.cost[order],
+        copy_in=problem.copy_in[back],
+        copy_out=problem.copy_out[back],
+        roots=tuple(int(number[r]) for r in problem.roots),
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_form_does_not_depend_on_numbers_but_on_all_else(seed: int) -> None:
+    problem = masked_chain(3, seed=seed)
+    known = Known()
+    form = form_of(problem, set())
+    solved = solve(problem)
+    known.keep(form, solved.choices, solved.bound)
+    other = shuffled(problem, seed)
+    again = form_of(other, set())
+    assert again.key == form.key
+    found = known.find(other, again)
+    assert found is not None
+    choices, price, bound = found
+    assert choices is not None and needed(other, choices) is not None
+    check(other, choices)
+    assert price == pytest.approx(solved.cost) and bound <= price
+    assert bound == pytest.approx(solved.bound, rel=1e-6)
+    rng = random.Random(seed)
+    for field in ("cost", "copy_in", "copy_out", "dispatch"):
+        values = getattr(problem, field).copy()
+        finite = [int(i) for i in np.flatnonzero(np.isfinite(values))]
+        values.ravel()[rng.choice(finite)] += 1e-7
+        assert form_of(replace(problem, **{field: values}), set()).key != form.key, field
+
+
+def test_what_lies_below_a_leaf_is_no_part_of_a_form() -> None:
+    problem = masked_chain(2, seed=1)
+    (leaf,) = (n for n, reads in enumerate(problem.children) if not reads and problem.node_class[n] == 0)
+    cost_ = problem.cost.copy()
+    cost_[leaf] = [5e-5, 6e-5]
+    dearer = cost_.copy()
+    dearer[leaf] += 1e-3
+    first, second = (form_of(replace(problem, cost=c), {0}) for c in (cost_, dearer))
+    assert first.key == second.key
+    assert second.base - first.base == pytest.approx(1e-3)
+    apart = cost_.copy()
+    apart[leaf, 1] += 1e-6
+    assert form_of(replace(problem, cost=apart), {0}).key != first.key
