@@ -130,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times.append(taken)
         left |= dict.fromkeys(skipped)
         print(f"{name_of(path)}: done", flush=True)
-    print(f"attentions + norms that are one operator\n\n{table(counts)}\n\ntime of the original / time\n\n{table(times)}")
+    print(
+        f"attentions + norms that are one operator\n\n{table(counts)}\n\ntime of the original / time\n\n{table(times)}"
+    )
     for reason in left:
         print(reason)
     if options.json:

@@ -6,6 +6,9 @@ needs torch, onnx and onnxscript, not eqsat. The weights are replaced by notes f
 again, so that the graphs are small. The graphs in `benchmarks/fusion_graphs` are those of PyTorch 2.13.0.
 """
 
+# torch is no dependency of eqsat.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import json

@@ -184,8 +184,9 @@ class DataAxes:
         return in_memory(call, x, self.nodes)
 
     def _written(self, call: Call, number: int, x: Operand | None) -> Operand | None:
-        is_array = isinstance(x, np.ndarray) and is_sizes(x)
-        return self.sizes.written(f"{call.name}_sizes_{number}", x) if is_array else x
+        if isinstance(x, np.ndarray) and is_sizes(x):
+            return self.sizes.written(f"{call.name}_sizes_{number}", x)
+        return x
 
     def _add(
         self,
