@@ -181,7 +181,9 @@ class CostModel:
         types = [None if f is None else f.type for f in sized]
         exact = all(t is None or t.is_static for t in (*(f.type for f in inputs if f is not None), *outputs))
         symbols = self._symbols(target, _macs(op, attrs, types, results, exact), types, results)
-        if entry.cost is not None:
+        # An expression over shapes has no value where no shape is known: then the bytes that are known count.
+        known = any(t is not None for t in results) and all(f is None or f.type is not None for f in sized)
+        if entry.cost is not None and known:
             return self.evaluated(entry.cost, bind_operands(op, attrs, sized, results) | symbols, str(op))
         output = next((t for t in results if t is not None), None)
         if entry.family and output is not None:

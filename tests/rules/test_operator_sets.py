@@ -102,7 +102,8 @@ def test_what_is_refused(text: str, message: str) -> None:
         read_text(text)
 
 
-def test_the_sets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sets_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["rules", "list", "--sets"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"unary: {', '.join(op.name for op in UNARY)}" in lines

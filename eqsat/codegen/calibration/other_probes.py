@@ -96,6 +96,7 @@ def loops() -> ir.Model:
             op.ReduceMean(x, np.array([2, 3])), op.ReduceMax(x, np.array([1])), op.ArgMax(x, axis=1),
             op.Slice(x, [1], [size - 1], [3], [2]), op.Gather(x, rng.integers(0, channels, 2 * channels), axis=1),
             op.CumSum(x, np.int64(3)), op.Resize(x, None, np.array([1, 1, 2, 2], np.float32), mode="linear"),
+            op.OneHot(op.ArgMax(x, axis=1), np.int64(channels), np.array([0, 1], np.float32)),
             op.DepthToSpace(x, blocksize=2), wide * wide + 1.0, op.Exp(wide),
             op.InstanceNormalization(x, np.ones(channels, np.float32), np.ones(channels, np.float32)),
             op.TopK(x, np.array([4]), axis=3, outputs=2)[0], op.TopK(x, np.array([size // 2]), axis=3, outputs=2)[0],

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from eqsat.extract.effort import Effort
 from eqsat.extract.graph import DisjointSets, components, topological_order
 from eqsat.extract.milp.highs import Program, Rows
 
@@ -23,6 +24,8 @@ ROUNDS = 60
 """Integer programs of one search; knots of some 30 nodes with more of them took minutes and gained nothing."""
 SEARCH_NODES = 1000
 """Nodes of the search tree of each of them."""
+WORK = 1.0
+"""Units of work of one search. Programs that are far from good have knots that took more, and were given up anyway."""
 TOLERANCE = 1e-9
 
 
@@ -142,8 +145,9 @@ def _searched(knot: Knot, incumbent: list[int]) -> tuple[list[int], bool]:
     # Where all parts cost the same, a better cut costs at least one part less.
     weights = {w for w in knot.weight if w > 0}
     step = weights.pop() * (1 - 1e-6) if len(weights) == 1 else 0.0
+    effort = Effort(WORK)
     for _ in range(ROUNDS):
-        outcome = program.integer(node_limit=SEARCH_NODES)
+        outcome = program.integer(effort, node_limit=SEARCH_NODES)
         if outcome.status == "limit" or outcome.x is None:
             return incumbent, False
         if apart + largest * outcome.bound >= best * (1 - TOLERANCE) - step:
