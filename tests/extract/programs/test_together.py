@@ -135,7 +135,9 @@ def test_each_subset_of_outputs(name: str, tmp_path: Path) -> None:
             known.add(content)
             written = onnx.load(saved)
             onnx.checker.check_model(written, full_check=True)
-            assert Counter(n.op_type for n in written.graph.node)[name] <= 1, uses
+            # A Split with its sizes is another operator than one with its number of parts, and costs the same.
+            most = 2 if name == "Split" and objective != "best" else 1
+            assert Counter(n.op_type for n in written.graph.node)[name] <= most, uses
             for got in (list(result.run(feeds).values()), _run(name, written, feeds)):
                 for a, b in zip(got, wanted, strict=True):
                     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"{uses} {objective}")
