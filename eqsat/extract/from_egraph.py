@@ -121,6 +121,8 @@ class Pricing:
             return 0.0
         if node.kind == "op":
             outputs = self.outputs(node)
+            if node.rule and not any(outputs):
+                return np.inf  # What a rule made and inference cannot type has no price that could be compared.
             if target == 0 and self.runtime is not None and not self.runtime.runs(node, outputs):
                 return np.inf
             if target == 0 and self.bodies.knows(node.attrs):
@@ -131,7 +133,8 @@ class Pricing:
         if instance.target != self.costs.targets[target].name:
             return np.inf
         outputs = [kind for kind in self.outputs(node) if kind is not None]
-        assert len(outputs) == len(instance.body.results)
+        if len(outputs) != len(instance.body.results):
+            return np.inf
         env = instance.names(outputs)
         operands = self.operands(node)
         for name, facts in zip(instance.leaves, operands, strict=True):
