@@ -81,4 +81,5 @@ def checked(
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
-    return (np.random.default_rng(seed).standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+    """Weights that keep the size of their input, so that a rounding error does not grow with the rounds of a loop."""
+    return (np.random.default_rng(seed).standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
