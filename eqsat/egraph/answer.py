@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import onnx_ir as ir
 
 from eqsat.egraph.compile import CompiledClause, const_names
 from eqsat.egraph.intern import Numbers, Tables
@@ -286,6 +287,8 @@ class Answerer:
 def is_number(fact: TensorFacts, wanted: int | float) -> bool:
     """Whether all elements of a tensor equal a number of a pattern."""
     if fact.value is None or fact.type is None or fact.value.size == 0:
+        return False
+    if isinstance(wanted, bool) and fact.type.dtype != ir.DataType.BOOL:
         return False
     try:
         number = literal(wanted, fact.type.dtype)

@@ -8,6 +8,7 @@ number of distinct layer configurations, not of nodes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -113,6 +114,8 @@ class Facts:
         self.contradictions: dict[str, str] = {}
         self._constructors: list[Constructor] = []
         self._served: dict[tuple[str, Constructor], dict[tuple[int, ...], tuple[int, ...] | None]] = {}
+        # Rows of demand tables that were read. Fewer than answers: some of these were given before egglog asked.
+        self._read: dict[tuple[str, Constructor], int] = defaultdict(int)
         self._constants = 0
         self._types = 0
         self._numbers = 0
@@ -231,8 +234,9 @@ class Facts:
         for c in self._constructors:
             for kind in ("type", "value", "nums"):
                 table = frozen.get(f"need_{kind}_{c.name}")
-                if table is None or len(table.rows) == len(self._served.get((kind, c), ())):
+                if table is None or len(table.rows) == self._read[kind, c]:
                     continue
+                self._read[kind, c] = len(table.rows)
                 for key in self.engine.integers(table.rows):
                     self._answer(kind, c, key, facts)
         self._tell(facts)
@@ -271,7 +275,9 @@ class Facts:
             return None
         given = [o for o in operands if o is not None]
         types = [tables.constants[o.constant].type for o in given]
-        if all(o.bounds is None and tables.constants[o.constant].is_small for o in given if o.constant):
+        # Without a constant it is absent or not computed, which cannot be told apart here: an operator that leaves an
+        # operand out computes something else.
+        if all(o.constant and o.bounds is None and tables.constants[o.constant].is_small for o in given):
             value = self._answer("value", c, (key[0], *(o.constant for o in given)), self._pending)
             if value is not None and not c.outputs:
                 return (tables.numbers.id(Numbers(value[0])),)

@@ -99,6 +99,8 @@ class PatternBuilder:
                 return self._index(term, frame)
             case ast.Number():
                 return term
+            case ast.Truth():
+                return ast.Number(term.value, str(term.value).lower(), term.place)
             case ast.Unary(op="-", operand=ast.Number() as number):
                 return ast.negated(number, term.place)
             case ast.Unary(op="-") if is_tensor(term, frame, self.context):

@@ -15,7 +15,9 @@ class Wildcard(Node):
 
 
 class Number(Node):
-    """A number; ``text`` is how it was written. In a pattern it is a constant equal to it everywhere."""
+    """A number, in a pattern also a truth value; ``text`` is how it was written. In a pattern it is a constant equal to
+    it everywhere.
+    """
 
     value: int | float
     text: str = field(compare=False)

@@ -173,6 +173,8 @@ class _Checker:
         match pattern:
             case ast.Name():
                 return self._named(pattern.name, pattern.place)
+            case ast.Number(value=bool()):
+                return _Type(frozenset(("tensor(bool)",)), pattern.place)
             case ast.Number():
                 return _Type(_NUMBERS, pattern.place)
             case ast.Match():

@@ -7,6 +7,7 @@ import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.errors import RuleError
 from eqsat.model.builder import Tensor
 from eqsat.model.load import load
 from eqsat.rules.reader import read_text
@@ -66,6 +67,24 @@ def test_ones_of_all_types(dtype: type) -> None:
     x = eqsat.input("x", (100, 100), np.dtype(dtype).name)
     assert operators(x * np.ones((100, 100), dtype)) == ["Identity"]
     assert operators(x * np.full((100, 100), 2, dtype)) == ["Mul"]
+
+
+@pytest.mark.parametrize("elements", [64, 4097, 10_000])
+def test_truth_values_of_any_size(elements: int) -> None:
+    x, y = eqsat.input("x", (elements,)), eqsat.input("y", (elements,))
+    b = eqsat.input("b", (elements,), "bool")
+    ones, zeros = np.ones(elements, bool), np.zeros(elements, bool)
+    assert operators(op.Where(ones, x, y)) == operators(op.Where(zeros, x, y)) == ["Identity"]
+    assert operators(op.And(b, ones)) == operators(op.Or(b, zeros)) == ["Identity"]
+    one_other = ones.copy()
+    one_other[elements // 2] = False
+    assert operators(op.Where(one_other, x, y)) == ["Where"]
+    assert operators(op.And(b, one_other)) == ["And"]
+
+
+def test_a_truth_value_is_no_number() -> None:
+    with pytest.raises(RuleError, match=r"operand `B` of `Mul` must be .*; got a tensor\(bool\)"):
+        read_text("rule r : exact\n    Mul(x, true)  =>  x\n", "r.rules")
 
 
 X = eqsat.input("x", (2, 3, 4))

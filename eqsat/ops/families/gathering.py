@@ -152,7 +152,7 @@ declare("ScatterElements", numpy=scatter_elements, traits=INDEXES, macs=count.sc
     checks=(attributes.scatter_reduction, attributes.indices_along, data.scatter_elements),
     normal_form=(normal.axis(),))
 declare("ScatterND", numpy=scatter_nd, traits=INDEXES, macs=count.scatter,
-    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd))
+    checks=(attributes.scatter_reduction, attributes.indices_nd, data.scatter_nd), sampling=sample.scatter_nd)
 declare("OneHot", numpy=one_hot, traits=MOVES | PARAMETRIC | INDEXES, shaped_by=(1,), need=need_one_hot,
     normal_form=(normal.axis(more=1),))
 declare("Compress", numpy=compress, traits=MOVES, shaped_by=(1,), checks=(attributes.axis,),

@@ -294,6 +294,29 @@ def gather(node: Node) -> None:
     node.draw(1, wanted, values=np.asarray(values, np.int64), dtype=_INT64)
 
 
+def scatter_nd(node: Node) -> None:
+    """Half of the updates are a part of one dimension, in order: what exporters make of an assignment to a slice."""
+    chance = node.chance
+    shape = node.known(0)
+    shape = _first(node, node.shape, 1) if shape is None else shape
+    if not shape or 0 in shape:
+        raise Rejected("nothing to replace")
+    depth = chance.number(1, len(shape))
+    if chance.happens(0.5):
+        axis = chance.number(0, depth - 1)
+        size = chance.number(1, shape[axis])
+        part = (*shape[:axis], size, *shape[axis + 1 :])
+        places = np.stack(np.indices(part[:depth]), axis=-1)
+        places[..., axis] += chance.number(0, shape[axis] - size)
+    else:
+        # The order of updates of one element is not specified.
+        every = np.stack(np.indices(shape[:depth]), axis=-1).reshape(-1, depth)
+        places = chance.rng.permutation(every)[: chance.number(1, len(every))]
+        places = np.where(chance.rng.random(places.shape) < 0.2, places - np.asarray(shape[:depth]), places)
+    node.draw(1, places.shape, values=places.astype(np.int64), dtype=_INT64)
+    node.draw(2, (*places.shape[:-1], *shape[depth:]), dtype=node.dtype(0))
+
+
 def blocks(node: Node) -> None:
     chance = node.chance
     b = node.attr("blocksize", 2)
