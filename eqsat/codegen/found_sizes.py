@@ -37,6 +37,8 @@ _FOLLOWED = frozenset(
         *("ReduceSum", "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze"),
     )
 )
+_MOST = {ir.DataType.INT64: LARGEST, ir.DataType.INT32: 2**31 - 1}
+"""Element types in which sizes are computed, with their greatest numbers."""
 _UNBOUNDED = 2**31 - 1
 """No greatest value of a size: no memory holds as many elements."""
 _SLICE = OpKey("", "Slice")
@@ -145,14 +147,19 @@ class FoundSizes:
             return None
         if any(x is not None and _count(x) > _MOST_FOLLOWED for x in origin.operands):
             return None
-        narrow = [x for x in (tensor, *origin.operands) if isinstance(x, Tensor) and x.dtype != ir.DataType.INT64]
-        if narrow and not (origin.op == _CAST and narrow[0] is not tensor and narrow[0].dtype == ir.DataType.INT32):
-            return None  # Arithmetic in a narrower type may wrap around.
+        if any(isinstance(x, Tensor) and x.dtype not in _MOST for x in (tensor, *origin.operands)):
+            return None
         try:
             operands = [None if x is None else self.as_sizes(x, name, signed=True) for x in origin.operands]
         except Unbounded:
             return None
-        return computed(origin.op, origin.attributes, operands)
+        found = operands[0] if origin.op == _CAST else computed(origin.op, origin.attributes, operands)
+        if found is None:
+            return None
+        # What exceeds the element type wraps around.
+        limit = _MOST[tensor.dtype]
+        fits = all(-limit <= end <= limit for n in elements(found) for end in bounds(n))
+        return found if fits or tensor.dtype == ir.DataType.INT64 else None
 
     def _read(self, tensor: Tensor, name: str, most: Sequence[int] | None, signed: bool) -> np.ndarray:
         """The elements as sizes that the program reads."""

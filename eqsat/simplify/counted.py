@@ -6,15 +6,18 @@ stands at its inputs, sizes of what the loop stacks are known, it may be unrolle
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.simplify.edit import Editor, constant_of, through_identities
+from eqsat.simplify.edit import Editor, constant_of, number_of, through_identities
 
 _NUMBERS = frozenset({ir.DataType.INT32, ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 """Types that hold each count: float32 does up to 2^24, more rounds than any execution is allowed."""
+_MOST_ROUNDS = 2**31
+"""No execution makes as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,20 @@ class _Count:
     step: int
 
 
+_End = ir.Value | int
+"""What a counter is compared with: a value outside of the loop, or a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """``low < high``, without casts that keep what they compare."""
+
+    low: ir.Value
+    high: ir.Value
+
+
 def count_rounds(node: ir.Node, editor: Editor) -> bool:
-    """Gives a Loop that goes on while a counter is below a number the rounds that it makes at most.
+    """Gives a Loop that goes on while counters are below numbers the rounds that it makes at most.
 
     Args:
         node: A loop; changed in place.
@@ -42,21 +57,29 @@ def count_rounds(node: ir.Node, editor: Editor) -> bool:
     body = node.attributes["body"].as_graph()
     if node.op_type != "Loop" or len(node.inputs) < 2 or len(body.inputs) < 2:
         return False
-    last = through_identities(body.outputs[0]).producer()
-    if last is None or last.domain or last.op_type not in ("Less", "Greater") or last.graph is not body:
+    comparisons = _comparisons(body.outputs[0], body)
+    if not comparisons:
         return False
-    low, high = last.inputs if last.op_type == "Less" else reversed(last.inputs)
-    if low is None or high is None:
-        return False
-    count, end = _counter(node, body, _uncast(low)), _outside(node, body, _uncast(high))
-    if count is None or end is None or end.dtype not in (ir.DataType.INT32, ir.DataType.INT64):
-        return False
-    begins = _begins_alike(node.inputs[1], count, end)
-    rounds = _rounds(node, editor, count, end, least=0 if begins else 1)
-    if begins:
+    counted: list[tuple[_Count, _End]] = []
+    for each in comparisons:
+        count, end = _counter(node, body, each.low), _outside(node, body, each.high)
+        if count is None or end is None:
+            return False
+        counted.append((count, end))
+    firsts = [] if node.inputs[1] is None else _comparisons(node.inputs[1], None)
+    begins = len(firsts) == len(counted) and all(any(_alike(f, *c) for f in firsts) for c in counted)
+    given = [] if node.inputs[0] is None else [node.inputs[0]]
+    rounds = [_rounds(node, editor, count, end, least=0 if begins else 1) for count, end in counted]
+    first = number_of(node.inputs[1])
+    if begins or (first is not None and first.all()):
         node.replace_input_with(1, None)
-    given = node.inputs[0]
-    node.replace_input_with(0, rounds if given is None else editor.insert(node, "Min", [given, rounds], "rounds"))
+    limits = [*given, *rounds]
+    limit = limits[0] if len(limits) == 1 else editor.insert(node, "Min", limits, "rounds")
+    known = number_of(limit)
+    if known is not None:
+        assert isinstance(node.graph, ir.Graph)
+        limit = editor.constant(node.graph, "rounds", known.astype(np.int64).reshape(()))
+    node.replace_input_with(0, limit)
     bridge = ir.Node("", "Identity", [body.inputs[1]])
     bridge.outputs[0].name = editor.name(body.outputs[0].name)
     bridge.outputs[0].type, bridge.outputs[0].shape = body.inputs[1].type, body.inputs[1].shape
@@ -65,22 +88,41 @@ def count_rounds(node: ir.Node, editor: Editor) -> bool:
     return True
 
 
-def _begins_alike(condition: ir.Value | None, count: _Count, end: ir.Value) -> bool:
+def _comparisons(condition: ir.Value, body: ir.Graph | None) -> list[_Comparison]:
+    """What must all hold for a condition; empty if it is not made of comparisons in the body, if one is given."""
+    node = through_identities(condition).producer()
+    if node is None or node.domain or (body is not None and node.graph is not body) or None in node.inputs:
+        return []
+    left, right = node.inputs[0], node.inputs[-1]
+    assert left is not None and right is not None
+    if node.op_type == "And":
+        parts = [_comparisons(part, body) for part in (left, right)]
+        return [*parts[0], *parts[1]] if all(parts) else []
+    if node.op_type not in ("Less", "Greater"):
+        return []
+    low, high = (left, right) if node.op_type == "Less" else (right, left)
+    return [_Comparison(_uncast(low), _uncast(high))]
+
+
+def _alike(first: _Comparison, count: _Count, end: _End) -> bool:
     """Whether the first round is made if its counter is below the same number: the condition of a ``while``."""
-    node = None if condition is None else through_identities(condition).producer()
-    if count.offset != count.step or node is None or node.domain or node.op_type not in ("Less", "Greater"):
+    same_end = first.high is end if isinstance(end, ir.Value) else _whole(number_of(first.high)) == end
+    if count.offset != count.step or not same_end:
         return False
-    low, high = node.inputs if node.op_type == "Less" else reversed(node.inputs)
-    if low is None or high is None or _uncast(high) is not _uncast(end):
-        return False
-    low = _uncast(low)
-    if count.start is not None and low is through_identities(count.start):
+    if count.start is not None and first.low is through_identities(count.start):
         return True
-    first, start = constant_of(low), constant_of(count.start) if count.start is not None else np.array(0)
-    return first is not None and start is not None and first.size == 1 and bool(first.reshape(-1)[0] == start.item())
+    begin, start = number_of(first.low), number_of(count.start) if count.start is not None else np.array(0)
+    return begin is not None and start is not None and bool(begin.item() == start.item())
 
 
-def _rounds(node: ir.Node, editor: Editor, count: _Count, end: ir.Value, least: int) -> ir.Value:
+def _whole(number: np.ndarray | None) -> int | None:
+    """The least whole number that is not below a constant: a counter is below both or below none."""
+    if number is None or number.size != 1 or number.dtype.kind not in "if" or not (np.abs(number) < _MOST_ROUNDS).all():
+        return None
+    return math.ceil(number.item())
+
+
+def _rounds(node: ir.Node, editor: Editor, count: _Count, end: _End, least: int) -> ir.Value:
     """How many rounds are made: ``max(least, ceil((end - start - offset) / step) + 1)``.
 
     The first is made without being counted, so that ``least`` is 1 unless its own condition counts alike.
@@ -95,7 +137,7 @@ def _rounds(node: ir.Node, editor: Editor, count: _Count, end: ir.Value, least: 
         return editor.insert(node, op, operands, "rounds", **attrs)
 
     wide = int(ir.DataType.INT64)
-    left = step("Cast", end, to=wide)
+    left = number(end) if isinstance(end, int) else step("Cast", end, to=wide)
     if count.start is not None:
         left = step("Sub", left, step("Cast", count.start, to=wide))
     # The one is added before the division, which rounds towards zero: nothing below the least number becomes more.
@@ -136,17 +178,23 @@ def _increment(value: ir.Value) -> tuple[ir.Value, int] | None:
     return None
 
 
-def _outside(node: ir.Node, body: ir.Graph, value: ir.Value) -> ir.Value | None:
-    """The value outside of a loop that one inside always equals."""
+def _outside(node: ir.Node, body: ir.Graph, value: ir.Value) -> _End | None:
+    """The value outside of a loop that one inside always equals, or the number that it is."""
+    number = _whole(number_of(value))
+    if number is not None:
+        return number
+    outer: ir.Value | None = value
     if value in body.inputs:
         k = body.inputs.index(value)
         is_kept = 2 <= k < len(node.inputs) and through_identities(body.outputs[k - 1]) is value
-        outer = node.inputs[k] if is_kept else None
-    else:
-        producer = value.producer()
-        is_inner = value.name in body.initializers or (producer is not None and producer.graph is body)
-        outer = None if is_inner else value
-    return outer if _is_one(outer) else None
+        outer = _uncast(kept) if is_kept and (kept := node.inputs[k]) is not None else None
+        number = _whole(number_of(outer))
+    elif (producer := value.producer()) is not None and producer.graph is body:
+        outer = None
+    if number is not None:
+        return number
+    is_counted = outer is not None and outer.dtype in (ir.DataType.INT32, ir.DataType.INT64)
+    return outer if is_counted and _is_one(outer) else None
 
 
 def _is_one(value: ir.Value | None) -> bool:

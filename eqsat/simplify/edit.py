@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.errors import EqsatError
 from eqsat.model.names import unused
+from eqsat.ops.evaluate import evaluate
+from eqsat.ops.properties import is_deterministic
 from eqsat.partition.subgraphs import defined_names
-from eqsat.schema.attributes import array_of, captured_values, subgraphs, tensor_of
+from eqsat.schema.attributes import array_of, captured_values, op_key, subgraphs, tensor_of, to_attrs
 
 
 class Editor:
@@ -117,6 +120,29 @@ def constant_of(value: ir.Value | None) -> np.ndarray | None:
     if node is not None and node.op_type == "Constant" and not node.domain and "value" in node.attributes:
         return array_of(node.attributes["value"].as_tensor())
     return None
+
+
+def number_of(value: ir.Value | None, followed: int = 8) -> np.ndarray | None:
+    """One number that is a constant, or that operators on such numbers make; None for other values.
+
+    Args:
+        value: A scalar or a tensor of one element.
+        followed: The longest chain of operators.
+    """
+    known = constant_of(value)
+    if known is not None:
+        return known if known.size == 1 else None
+    node = None if value is None else value.producer()
+    if node is None or node.domain or not followed or len(node.outputs) != 1 or not is_deterministic(op_key(node)):
+        return None
+    operands = [None if v is None else number_of(v, followed - 1) for v in node.inputs]
+    if not operands or any(o is None and v is not None for o, v in zip(operands, node.inputs, strict=True)):
+        return None
+    try:
+        (made,) = evaluate(op_key(node), to_attrs(node), operands)
+    except EqsatError:
+        return None
+    return made if made is not None and made.size == 1 else None
 
 
 def through_identities(value: ir.Value) -> ir.Value:

@@ -8,7 +8,7 @@ from eqsat.ops.operators import has
 from eqsat.ops.properties import is_deterministic
 from eqsat.ops.traits import Trait
 from eqsat.schema.attributes import op_key, subgraphs, to_attrs
-from eqsat.simplify.edit import Editor, constant_of, is_read, reads, rebuilt, through_identities
+from eqsat.simplify.edit import Editor, constant_of, is_read, number_of, reads, rebuilt, through_identities
 
 _TOTAL = frozenset({"Constant", "Identity", "LogSoftmax", "Shape", "Size", "Softmax", "Transpose"})
 """Operators that compute something for whatever operands of their types, beside those of one element each."""
@@ -40,15 +40,15 @@ def runs(node: ir.Node) -> int | None:
         axis = 0 if axis_is_first(axes) else axes.as_ints()[0]  # pyright: ignore[reportOptionalMemberAccess]
         size = None if value is None or value.shape is None else value.shape[axis]
         return size if isinstance(size, int) else None
-    count = constant_of(node.inputs[0]) if node.inputs else None
-    if count is None or count.size != 1:
+    count = number_of(node.inputs[0]) if node.inputs else None
+    if count is None:
         return None
     begins = node.inputs[1] if len(node.inputs) > 1 else None
-    start = None if begins is None else constant_of(begins)
+    start = number_of(begins)
     if begins is not None and (start is None or not start.reshape(-1)[0]):
         return None if start is None else 0
     last = through_identities(body.outputs[0])
-    goes_on = constant_of(last)
+    goes_on = number_of(last)
     if last is not body.inputs[1] and (goes_on is None or not goes_on.reshape(-1)[0]):
         return None
     return max(0, int(count.reshape(-1)[0]))

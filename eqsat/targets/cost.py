@@ -20,6 +20,7 @@ from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.ops.operators import has
+from eqsat.ops.properties import contracted_inputs
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
@@ -286,7 +287,9 @@ class CostModel:
 
     def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs], int, bool]:
         """The operator of a body with the most work, elementary functions in all, whether the layout changes."""
-        most, anchor, functions = -1, (OpKey("", "Identity"), ()), 0
+        # Estimated sizes may not fit together; then no work is known, and an operator that multiplies has the most.
+        multiplying = next((node for node in body.nodes if contracted_inputs(node.op)), body.nodes[0])
+        most, anchor, functions = -1, (multiplying.op, multiplying.attrs), 0
         for node, given, made in _typed_nodes(body, inputs, exact=False):
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:

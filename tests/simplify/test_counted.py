@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -28,6 +29,7 @@ g (float[4] s, float[{size},4] x) => (float[4] e, float[M,4] y)
         row = Identity(w)
         left = Cast<to=1>({compared})
         right = Cast<to=1>(end)
+        {more}
         on = {condition}
     }}>({limit}, go, first, n, s)
 }}"""
@@ -36,12 +38,12 @@ NUMBERS = {"int64": 7, "int32": 6}
 
 def counting(
     *, number: str = "int64", step: int = 1, start: int = 0, limit: str = "", size: str | int = "N",
-    begins: str = "Less(first, n)", compared: str = "next", condition: str = "Less(left, right)",
+    begins: str = "Less(first, n)", compared: str = "next", condition: str = "Less(left, right)", more: str = "",
 ) -> onnx.ModelProto:  # fmt: skip
     return onnx.parser.parse_model(
         WHILE.format(
             number=number, code=NUMBERS[number], step=step, start=start, limit=limit or '""', size=size,
-            begins=begins, compared=compared, condition=condition,
+            begins=begins, compared=compared, condition=condition, more=more,
         )
     )  # fmt: skip
 
@@ -81,6 +83,33 @@ def test_a_counter_may_begin_anywhere(start: int, tmp_path: Path) -> None:
 )
 def test_other_spellings(change: dict[str, str], tmp_path: Path) -> None:
     checked(counting(**change), tmp_path, feeds(9) if "size" in change else feeds(1, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"begins": "And(below, below)"},
+        {"compared": "c"},
+        {"number": "int32", "step": 2},
+        {"start": 3, "step": 4, "begins": "And(below, below)"},
+        {"limit": "some"},
+    ],
+)
+@pytest.mark.parametrize("bound", [5.0, 5.5, 1.0, 0.0, -2.0])
+def test_several_comparisons_some_with_numbers(change: dict[str, Any], bound: float, tmp_path: Path) -> None:
+    """TensorFlow compares the number of a round with the most rounds, and a counter with the end."""
+    more = "below0 = Less(left, bound) below1 = Less(left, right)"
+    source = counting(size=9, condition="And(below0, below1)", more=more, **change)
+    value = np.array(bound, np.float32)
+    source.graph.initializer.append(onnx.numpy_helper.from_array(value, "bound"))
+    first = onnx.helper.make_node("Cast", ["first"], ["firstf"], to=1)
+    below = onnx.helper.make_node("Less", ["firstf", "bound"], ["below"])
+    for k, node in enumerate((first, below)):
+        source.graph.node.insert(k, node)
+    checked(source, tmp_path, feeds(9))
+    loops = [node for node in simplified(load(source)).graph if node.op_type == "Loop"]
+    assert all(node.inputs[0] is not None and node.inputs[0].name != "some" for node in loops)
 
 
 @pytest.mark.parametrize("condition", ["LessOrEqual(left, right)", "Less(right, left)"])

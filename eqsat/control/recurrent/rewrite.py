@@ -28,7 +28,7 @@ from eqsat.model.builder import constant, graph, op
 from eqsat.model.builder import input as make_input
 from eqsat.model.expression import Tensor
 from eqsat.schema.types import TensorType, type_of
-from eqsat.simplify.edit import constant_of, is_read, through_identities
+from eqsat.simplify.edit import constant_of, is_read, number_of, through_identities
 from eqsat.simplify.loops import axis_is_first, carried_count, first_carried
 from eqsat.simplify.site import Site
 
@@ -358,7 +358,7 @@ def _surely(value: ir.Value | None) -> bool:
     """Whether a condition holds at first: it is absent, true, or compares zero with a size."""
     if value is None:
         return True
-    array = constant_of(value)
+    array = number_of(value)
     if array is not None:
         return bool(array.all())
     node = value.producer()

@@ -71,6 +71,8 @@ class Unknown(Exception):
     """A value that has no such form."""
 
 
+_TO_THE_END = 10**9
+"""Ends of a Slice from here on keep all rows."""
 _ACTIVATIONS = frozenset({"Sigmoid", "Tanh", "Relu", "Softsign", "Softplus"})
 _NUMBER = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
 _SAME_ROWS = frozenset({"Identity", "Reshape", "Flatten", "Expand"})
@@ -293,9 +295,13 @@ class Round:
             starts, ends = numbers[:2]
             axes = numbers[2] if len(numbers) > 2 and numbers[2] is not None else list(range(len(starts or ())))
             steps = numbers[3] if len(numbers) > 3 and numbers[3] is not None else [1] * len(axes)
-            if starts is None or ends is None or [a % rank for a in axes] != [rank - 1] or steps != [1]:
+            if starts is None or ends is None or any(step != 1 for step in steps):
                 raise Unknown
-            chosen = lanes[slice(starts[0], ends[0])]
+            of_axis = dict(zip((a % rank for a in axes), zip(starts, ends, strict=True), strict=True))
+            of_lanes = of_axis.pop(rank - 1, None)
+            if of_lanes is None or any(start != 0 or end < _TO_THE_END for start, end in of_axis.values()):
+                raise Unknown
+            chosen = lanes[slice(*of_lanes)]
             return [self.lanes.cut(first, int(chosen[0]), int(chosen[-1]) + 1)]
         raise Unknown
 

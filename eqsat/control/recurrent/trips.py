@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.simplify.edit import constant_of
+from eqsat.simplify.edit import constant_of, number_of
 
 _SAME = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
 """Operators that keep the number of a scalar, or of a tensor with one element."""
@@ -44,9 +44,9 @@ def outer_number(value: ir.Value | None, depth: int = 0) -> Position | None:
     """An integer that the graph around a loop computes from constants and sizes; None if that is not known."""
     if value is None or depth > 16:
         return None
-    array = constant_of(value)
+    array = number_of(value)
     if array is not None:
-        return Position(offset=int(array.reshape(-1)[0])) if array.size == 1 and array.dtype.kind in "iu" else None
+        return Position(offset=int(array.reshape(-1)[0])) if array.dtype.kind in "iu" else None
     node = value.producer()
     if node is None or node.domain:
         return None

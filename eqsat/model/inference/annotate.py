@@ -16,7 +16,7 @@ import onnx_ir as ir
 from eqsat import bounds
 from eqsat.errors import ModelError
 from eqsat.model.inference.bodies import without_calls
-from eqsat.model.inference.carried import CARRIED, carried_types
+from eqsat.model.inference.carried import CARRIED, CARRIED_SHAPE, carried_types
 from eqsat.model.inference.infer import infer_types, is_parameter, symbolic
 from eqsat.model.inference.shape_values import propagate
 from eqsat.model.normalize import complete, constant_axes, normal_axes
@@ -81,7 +81,32 @@ def annotate(model: ir.Model, place: str = "", *, outputs_may_change: bool = Fal
             is_complete &= (known is not None and known.is_static) or not value.name
     if not is_complete:
         symbolic().refine(model, declared)
+        # What enters a loop may only now have symbols for its sizes, and what leaves it decides what comes after.
+        while _carry_symbols(model, place):
+            symbolic().refine(model, declared)
     _check_outputs(graph, declared, place, outputs_may_change)
+
+
+def _carry_symbols(model: ir.Model, place: str) -> bool:
+    """Infers the results of loops again where sizes are open; whether that found out something."""
+    run, found_out = _Pass(model.functions, place, normal=False), False
+    received = {name for value in model.graph.inputs for name in (value.shape.free_symbols() if value.shape else ())}
+    for i, node in enumerate(model.graph):
+        if op_key(node) not in CARRIED or all(v.shape is not None and v.shape.is_static() for v in node.outputs):
+            continue
+        for value, known in zip(node.outputs, _infer(run, node, i, {}), strict=True):
+            if known is None or known.shape is None or CARRIED_SHAPE in value.meta:
+                continue
+            made = ir.Shape(known.shape)
+            if value.shape is None or _open_sizes(made, received) < _open_sizes(value.shape, received):
+                _set_type(value, known)
+                value.meta[CARRIED_SHAPE] = found_out = True
+    return found_out
+
+
+def _open_sizes(shape: ir.Shape, received: set[str]) -> int:
+    """How many sizes do not follow from those of the model's inputs."""
+    return sum(not isinstance(d, int) and (d.value is None or not d.free_symbols() <= received) for d in shape)
 
 
 def _infer(run: _Pass, node: ir.Node, index: int, outer: Mapping[str, ir.Attr]) -> Sequence[TensorType | None]:

@@ -18,6 +18,8 @@ from eqsat.schema.types import Attrs, Dim, GraphAttr, OpKey, TensorType
 _LOOP, _SCAN = OpKey("", "Loop"), OpKey("", "Scan")
 CARRIED = frozenset({_LOOP, _SCAN})
 """Operators with such values."""
+CARRIED_SHAPE = "eqsat.carried_shape"
+"""In the ``meta`` of a loop's result: its shape was found here, by induction over the rounds."""
 Types = Sequence[TensorType | None]
 
 

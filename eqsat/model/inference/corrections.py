@@ -11,7 +11,7 @@ from functools import cache, partial
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-from eqsat.model.inference.carried import is_true, keeps_condition
+from eqsat.model.inference.carried import CARRIED_SHAPE, is_true, keeps_condition
 from eqsat.ops.operators import standard
 from eqsat.ops.traits import Trait
 from eqsat.schema.types import OpKey
@@ -260,11 +260,28 @@ def _is_long(size: int | ir.SymbolicDim) -> bool:
 def _keep_loops_sound() -> None:
     """Wraps the package's rules of Loop and Scan.
 
-    They take the shapes of the first round for those of all rounds, and the limit of a Loop for its number of rounds.
+    They take the shapes of the first round for those of all rounds, and the limit of a Loop for its number of rounds,
+    and refuse a Loop without a condition, which is optional.
     """
+    _wrap(OpKey("", "Loop"), _with_condition)
     _wrap(OpKey("", "Loop"), _until_condition)
     _wrap(OpKey("", "Loop"), partial(_for_all_rounds, before=2, after=1))
     _wrap(OpKey("", "Scan"), partial(_for_all_rounds, before=0, after=0))
+
+
+def _with_condition(rule: _Rule) -> _Rule:
+    """The rule for a Loop that begins in any case."""
+
+    def with_condition(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        if len(node.inputs) < 2 or node.inputs[1] is not None:
+            return rule(context, node)
+        node.replace_input_with(1, ir.Value(type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape(())))
+        try:
+            rule(context, node)
+        finally:
+            node.replace_input_with(1, None)
+
+    return with_condition
 
 
 def _until_condition(rule: _Rule) -> _Rule:
@@ -293,6 +310,12 @@ def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
         after: Outputs of the body before them.
     """
 
+    def keeping_what_is_proven(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        proven = {value: value.shape for value in node.outputs if CARRIED_SHAPE in value.meta}
+        for_all_rounds(context, node)
+        for value, shape in proven.items():
+            value.shape = shape
+
     def for_all_rounds(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         rule(context, node)
         body = node.attributes["body"].as_graph()
@@ -309,7 +332,7 @@ def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
             rank = None if known is None or not keep_rank else len(known)
             value.shape = None if rank is None else ir.Shape([context.new_symbolic_dim() for _ in range(rank)])
 
-    return for_all_rounds
+    return keeping_what_is_proven
 
 
 def make_sound() -> None:
