@@ -37,3 +37,23 @@ def test_types_that_stay_open_in_what_rules_make(dims: dict[str, int]) -> None:
     wanted = session.run(None, {"pixel_values": given})
     for a, b in zip(result.run({"pixel_values": given}).values(), wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.abs(b).max()))
+
+
+@pytest.mark.parametrize("host", ["cpu", "ort", "c"])
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_a_convolution_of_a_tensor_of_unknown_sizes(host: str, op: str) -> None:
+    # The sizes that are taken for those that nobody knows do not fit the weights.
+    result = eqsat.optimize(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[K] x, int64[4] s) => (float[a,b,c,d] y) <float[2,2,1,1] w = {{1,2,3,4}}, float[2] b = {{0.5,1}}> {{
+        v = Reshape(x, s) c = {op}(v, w, b) y = Relu(c)
+    }}""",
+        host=host,
+    )
+    x = np.arange(-8, 8, dtype=np.float32)
+    v = x.reshape(1, 2, 2, 4)
+    weights = np.array([[1, 2], [3, 4]], np.float32)
+    product = np.einsum("oi,nihw->nohw" if op == "Conv" else "io,nihw->nohw", weights, v)
+    wanted = np.maximum(product + np.array([0.5, 1], np.float32)[:, None, None], 0)
+    (found,) = result.run({"x": x, "s": np.array(v.shape)}).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
