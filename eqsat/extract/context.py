@@ -58,9 +58,15 @@ def find_context(problem: Problem, dominators: Dominators) -> Context | None:
         for mask, own in zip(reach, enclosed, strict=True)
         if own.bit_count() >= LEAST_CLASSES and 0 < (mask & ~own).bit_count() <= LARGEST
     )
-    if not shared:
+    # In an e-graph with cycles, what parts share may be read back from one of them.
+    read = [0] * problem.classes
+    for klass, children in zip(problem.node_class.tolist(), problem.children, strict=True):
+        for child in children:
+            read[klass] |= 1 << child
+    closed = [(m, n) for m, n in shared.items() if not any(read[c] & ~m for c in members(m, problem.classes).tolist())]
+    if not closed:
         return None
-    most = max(shared.items(), key=lambda item: (item[1], -item[0].bit_count(), item[0]))[0]
+    most = max(closed, key=lambda item: (item[1], -item[0].bit_count(), item[0]))[0]
     classes = members(most, problem.classes).tolist()
     inside = set(classes)
     others = (n for n, klass in enumerate(problem.node_class.tolist()) if klass not in inside)

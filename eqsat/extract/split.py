@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import networkx as nx
 import numpy as np
 
 from eqsat.extract.cost import HOST
@@ -87,42 +88,19 @@ def reach_of(problem: Problem, dominators: Dominators) -> list[int]:
 def enclosed_sets(problem: Problem, dominators: Dominators) -> list[int]:
     """Per class the mask of the classes that can be reached from the roots only through it, itself included.
 
-    The dominator tree of the class graph (Cooper, Harvey and Kennedy 2001), from one root above all.
+    The dominator tree of the class graph, from one root above all. An order of the classes by components is not enough
+    to compute it: within a cycle, a class may come before the only one that leads to it.
     """
     top = problem.classes
-    readers: list[list[int]] = [[] for _ in range(top)]
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_edges_from((top, root) for root in sorted(set(problem.roots)))
     for c, options in enumerate(dominators.options):
-        for k in sorted({k for node in options for k in problem.children[node]} - {c}):
-            readers[k].append(c)
-    for root in problem.roots:
-        readers[root].append(top)
-    order = [top, *reversed(dominators.order)]
-    place = {c: i for i, c in enumerate(order)}
-    parent = [-1] * (top + 1)
-    parent[top] = top
-    changed = True
-    while changed:
-        changed = False
-        for c in order[1:]:
-            common = -1
-            for reader in readers[c]:
-                if parent[reader] < 0:
-                    continue
-                if common < 0:
-                    common = reader
-                    continue
-                other = reader
-                while common != other:
-                    while place[common] > place[other]:
-                        common = parent[common]
-                    while place[other] > place[common]:
-                        other = parent[other]
-            if common >= 0 and parent[c] != common:
-                parent[c] = common
-                changed = True
+        graph.add_edges_from((c, k) for k in sorted({k for node in options for k in problem.children[node]} - {c}))
+    parent = nx.immediate_dominators(graph, top)
     sets = [1 << c for c in range(top + 1)]
-    for c in reversed(order[1:]):
-        sets[parent[c]] |= sets[c]
+    for c in nx.dfs_postorder_nodes(graph, top):
+        if c != top:
+            sets[parent[c]] |= sets[c]
     return sets[:top]
 
 

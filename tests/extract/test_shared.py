@@ -26,7 +26,9 @@ from tests.extract.oracle import INF, cost, optimum
 Costs = list[float]
 
 
-def masked_chain(layers: int, *, seed: int, targets: int = 2, alike: bool = False, steps: int = 1) -> Problem:
+def masked_chain(
+    layers: int, *, seed: int, targets: int = 2, alike: bool = False, steps: int = 1, cyclic: bool = False
+) -> Problem:
     """Residual layers that read a mask, which is computed from an input; each operator has up to two spellings.
 
     Args:
@@ -35,6 +37,7 @@ def masked_chain(layers: int, *, seed: int, targets: int = 2, alike: bool = Fals
         targets: The host and accelerators.
         alike: Whether all layers have the same costs.
         steps: Operators of a layer between its first and its last one.
+        cyclic: Whether the mask can also be had back from what the first layer makes of it.
     """
     rng = random.Random(seed)
     build = Builder(targets)
@@ -48,7 +51,7 @@ def masked_chain(layers: int, *, seed: int, targets: int = 2, alike: bool = Fals
 
     build.add(mask, (ids,), *costs(1e-6), own=True)
     drawn: list[list[Costs]] = []
-    for _ in range(layers):
+    for layer in range(layers):
         if not drawn or not alike:
             drawn.append([costs(rng.choice((2e-6, 6e-6, 2e-5))) for _ in range(steps + 3)])
         own = iter(drawn[-1])
@@ -60,6 +63,8 @@ def masked_chain(layers: int, *, seed: int, targets: int = 2, alike: bool = Fals
             y = z
         end = build.value(3e3)
         build.add(end, (y, x), *next(own), own=True)
+        if cyclic and layer == 0:
+            build.add(mask, (end,), *costs(1e-6))
         # Another spelling leaves the last step out.
         build.add(end, (mask, x, y), *next(own))
         x = end
@@ -80,6 +85,15 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     monkeypatch.setattr(parts, "split", small)
     monkeypatch.setattr(SharedSearch, "run", lambda search: found.append(run(search)) or found[-1])
     yield found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_shared_may_be_read_from_a_part(seed: int, tiny: list[bool]) -> None:
+    problem = masked_chain(2, seed=seed, alike=seed % 2 == 0, cyclic=True)
+    best = optimum(problem)
+    found = solve(problem)
+    assert found.cost == pytest.approx(best, rel=1e-9)
+    assert found.bound <= best * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("block", range(4))
