@@ -51,6 +51,9 @@ LAYER_NORMS = {
 WHOLE_LAYER_NORMS = {
     "as TensorFlow writes it": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
     "r = Reciprocal(s) k = Mul(r, g) xk = Mul(x, k) mk = Mul(m, k) c = Sub(b, mk) y = Add(xk, c)",
+    "as tf2onnx writes Keras": "m = GlobalAveragePool(x) mn = Neg(m) d = Sub(x, m) q = Mul(d, d) "
+    "v = GlobalAveragePool(q) w = Add(v, e) s = Sqrt(w) r = Reciprocal(s) k = Mul(r, g) xk = Mul(x, k) "
+    "mk = Mul(mn, k) c = Add(mk, b) y = Add(xk, c)",
     "scale before": f"{CENTRED} q = Mul(d, d) v = ReduceMean <axes = [-1]> (q) w = Add(v, e) s = Sqrt(w) "
     "gd = Mul(g, d) z = Div(gd, s) y = Add(b, z)",
     "operator without affine": "n0 = LayerNormalization <axis = -1, epsilon = 0.001> (x, ones) z = Mul(n0, g) "

@@ -20,6 +20,8 @@ _Rule = Callable[[osi.ShapeInferenceContext, ir.Node], None]
 
 LONGEST = 160
 """Characters of an expression for a size; a longer one becomes a symbol of its own, which says nothing."""
+_SIZES = frozenset({ir.DataType.INT32, ir.DataType.INT64})
+"""Element types of shapes."""
 ENDLESS = 10**9
 """Ends of a Slice from here on mean "to the end": no axis of an open size is that long."""
 
@@ -335,6 +337,47 @@ def _for_all_rounds(rule: _Rule, before: int, after: int) -> _Rule:
     return keeping_what_is_proven
 
 
+@cache
+def _follow_sizes() -> None:
+    """Wraps the package's rules of operators through which it does not follow the sizes that make up a shape.
+
+    tf2onnx multiplies sizes by ReduceProd, and takes the greater of those of two operands by Max.
+    """
+    _wrap(OpKey("", "ReduceProd"), _with_product)
+    for name in ("Max", "Min"):
+        _wrap(OpKey("", name), _with_common_sizes)
+
+
+def _with_product(rule: _Rule) -> _Rule:
+    """The rule for a vector of sizes, of which the result is the product."""
+
+    def with_product(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        source, made = node.inputs[0], node.outputs[0].shape
+        is_one = made is not None and all(d == 1 for d in made)
+        sizes = context.get_symbolic_value(source) if is_one and source is not None else None
+        if sizes is not None and source is not None and source.dtype in _SIZES:
+            product: int | ir.SymbolicDim = 1
+            for size in sizes:
+                product = product * size
+            context.set_symbolic_value(node.outputs[0], [product])
+
+    return with_product
+
+
+def _with_common_sizes(rule: _Rule) -> _Rule:
+    """The rule for vectors of which all have the same sizes."""
+
+    def with_common_sizes(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        known = [None if v is None else context.get_symbolic_value(v) for v in node.inputs]
+        first = known[0]
+        if first is not None and node.outputs[0].dtype in _SIZES and all(sizes == first for sizes in known):
+            context.set_symbolic_value(node.outputs[0], first)
+
+    return with_common_sizes
+
+
 def make_sound() -> None:
     """Puts the wrapped rules into the package's registry, once."""
     osi.registry.collect()
@@ -345,4 +388,5 @@ def make_sound() -> None:
     _keep_slices_sound()
     _keep_parts_sound()
     _keep_windows_sound()
+    _follow_sizes()
     _keep_expressions_short()

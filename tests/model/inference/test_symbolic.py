@@ -72,3 +72,25 @@ def test_a_broadcast_of_two_open_sizes_is_the_greater_one():
     assert isinstance(size, ir.SymbolicDim)
     for n, m in ((1, 5), (5, 1), (7, 7), (1, 1)):
         assert size.evaluate({"N": n, "M": m}) == max(n, m)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_sizes_are_followed_through_products_and_maxima(keepdims: int):
+    model = load(
+        f"""<ir_version: 8, opset_import: ["": 13]>
+        g (float[N, 4, M] x, float[N, 4] b, int64[2] other) => (float[A, B] y, float[C] z)
+        <int64[1] open = {{-1}}, int64[2] both = {{0, 1}}> {{
+            s = Shape(x) t = Shape(b) lead = Gather(s, both) same = Max(lead, t)
+            n = ReduceProd<axes=[0], keepdims={keepdims}>(same) n1 = Reshape(n, open)
+            to = Concat<axis=0>(n1, open) y = Reshape(x, to)
+            unlike = Max(lead, other) m = ReduceProd<axes=[0], keepdims={keepdims}>(unlike) m1 = Reshape(m, open)
+            z = Expand(one, m1) }}""".replace("<int64[1] open", "<float one = {1}, int64[1] open")
+    )
+    y, z = (value.shape for value in model.graph.outputs)
+    assert y is not None and z is not None
+    rows, columns = y
+    assert isinstance(rows, ir.SymbolicDim) and isinstance(columns, ir.SymbolicDim)
+    for n, m in ((1, 1), (3, 5)):
+        assert rows.evaluate({"N": n, "M": m}) == 4 * n
+        assert columns.evaluate({"N": n, "M": m}) == m
+    assert isinstance(z[0], ir.SymbolicDim) and not {"N", "M"} & z[0].free_symbols()
