@@ -20,7 +20,6 @@ from eqsat.model.inference.infer import infer_body
 from eqsat.model.macs import macs
 from eqsat.ops.functions import ANNOTATIONS, CHANNELS_FIRST, CHANNELS_LAST
 from eqsat.ops.operators import has
-from eqsat.ops.properties import contracted_inputs
 from eqsat.ops.traits import Trait
 from eqsat.rules.ast import Composite, Expr, Supports, Target
 from eqsat.rules.evaluation import NodeFacts, TensorFacts, Unknown, evaluate, holds, uses
@@ -276,20 +275,23 @@ class CostModel:
         if key not in self._families:
             anchor, functions, converts = self._anchor(body, inputs)
             x = inputs[0] if inputs and inputs[0] is not None else ABSENT
-            env: dict[str, object] = {"x": x, "y": TensorFacts(output), "node": NodeFacts(*anchor)}
+            env: dict[str, object] = {"x": x, "y": TensorFacts(output)}
+            env |= {} if anchor is None else {"node": NodeFacts(*anchor)}
             is_across = converts and x.type is not None and x.type.shape == output.shape
             scattered = size_in_bytes(x.type) if is_across and x.type is not None else 0
             # What has no elements takes no time, and has no sizes to divide by.
-            entry = family_entry(self.targets[target], name, env) if output.elements else None
+            there = anchor is not None and output.elements
+            entry = family_entry(self.targets[target], name, env) if there else None
             env |= {**symbols, "functions": functions, "scattered": scattered}
             self._families[key] = roofline(symbols) if entry is None else priced(entry.cost, env, name)
         return self._families[key]
 
-    def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs], int, bool]:
-        """The operator of a body with the most work, elementary functions in all, whether the layout changes."""
-        # Estimated sizes may not fit together; then no work is known, and an operator that multiplies has the most.
-        multiplying = next((node for node in body.nodes if contracted_inputs(node.op)), body.nodes[0])
-        most, anchor, functions = -1, (multiplying.op, multiplying.attrs), 0
+    def _anchor(self, body: Body, inputs: Sequence[TensorFacts | None]) -> tuple[tuple[OpKey, Attrs] | None, int, bool]:
+        """The operator of a body with the most work, elementary functions in all, whether the layout changes.
+
+        An empty body has no such operator.
+        """
+        most, anchor, functions = -1, None, 0
         for node, given, made in _typed_nodes(body, inputs, exact=False):
             work = _macs(node.op, node.attrs, given, made, exact=False)
             if work > most:
@@ -385,15 +387,24 @@ def _content(value: np.ndarray) -> Any:
 def _typed_nodes(
     body: Body, inputs: Sequence[TensorFacts | None], exact: bool
 ) -> Iterator[tuple[BodyNode, Types, Types]]:
-    """The nodes of a body with the types of their operands and results; none if estimates do not fit together."""
+    """The nodes of a body with the types of their operands and results.
+
+    Estimated sizes need not fit together: a residual may have another batch than the convolution that it is added to.
+    Then the nodes count up to the first that they do not fit, whose results have no type.
+    """
     types = [None if f is None else f.type for f in inputs]
-    try:
-        values, first = infer_body(body, types, [None if f is None else f.value for f in inputs]), body.inputs
-    except ModelError:
-        if exact:
-            raise
-        return
-    for node in body.nodes:
+    constants = [None if f is None else f.value for f in inputs]
+    nodes, first = body.nodes, body.inputs
+    while True:
+        try:
+            values = infer_body(Body(body.inputs, nodes, ()), types, constants)
+            break
+        except ModelError:
+            if exact:
+                raise
+            nodes = nodes[:-1]
+    values += [None] * sum(node.outputs for node in body.nodes[len(nodes) :])
+    for node in body.nodes[: len(nodes) + 1]:
         yield node, [None if i is None else values[i] for i in node.inputs], values[first : first + node.outputs]
         first += node.outputs
 

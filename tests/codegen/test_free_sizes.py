@@ -327,3 +327,15 @@ def test_a_refusal_says_what_would_have_to_be_known() -> None:
     body = "(float[s,4] x) => (float[p,q] y) {f = Constant<value_ints=[3,3]>() y = CenterCropPad(x, f)}"
     with pytest.raises(CodegenError, match=r"no kernel for CenterCropPad .*, because whether s < 4 depends .*: 'y'"):
         generate(load(model(body)), dims={"s": (1, 9)})
+
+
+@pytest.mark.parametrize("as_written", [True, False])
+def test_symbols_that_are_no_names_in_c(as_written: bool):
+    """Paddle's exporter writes ``DynamicDimension.0``; a range is given for that, or for the name that it became."""
+    infos = [onnx.helper.make_tensor_value_info(n, 1, ["D.0", "my size", 3]) for n in "xwy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Sub", ["x", "w"], ["y"])], "g", infos[:2], infos[2:])
+    names = ("D.0", "my size") if as_written else ("D_0", "my_size")
+    compiled = eqsat.compile(onnx.helper.make_model(graph), dims=dict.fromkeys(names, (1, 5)))
+    for shape in [(1, 1, 3), (2, 5, 3), (5, 4, 3)]:
+        x, w = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
+        np.testing.assert_array_equal(np.asarray(compiled(x, w)), x - w)

@@ -275,7 +275,10 @@ class TestDims:
         bound = load(source, dims={"in_x_0_0": 7}).graph.outputs[0].shape
         assert bound is not None and bound.numpy() == (7, 3)
 
-    @pytest.mark.parametrize(("written", "read"), [("batch size", "batch_size"), ("0", "dim_0"), ("a.b:0", "a_b_0")])
+    @pytest.mark.parametrize(
+        ("written", "read"),
+        [("batch size", "batch_size"), ("0", "dim_0"), ("a.b:0", "a_b_0"), ("D.0", "D_0")],
+    )
     def test_symbols_that_are_no_names(self, written: str, read: str) -> None:
         infos = [onnx.helper.make_tensor_value_info(n, 1, [written, 3]) for n in ("x", "w", "y")]
         node = onnx.helper.make_node("Add", ["x", "w"], ["y"])
@@ -284,6 +287,26 @@ class TestDims:
         for name in (written, read):
             bound = load(source, dims={name: 7}).graph.outputs[0].shape
             assert bound is not None and bound.numpy() == (7, 3)
+
+    def test_symbols_in_expressions_that_are_no_names(self) -> None:
+        shapes = {"x": ["D.1", "D.10"], "y": ["D.10 + 2*D.1"]}
+        infos = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+        nodes = [onnx.helper.make_node("Anything", ["x"], ["y"], domain="unknown")]
+        source = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", infos[:1], infos[1:]))
+        source.opset_import.add(domain="unknown", version=1)
+        shape = load(source).graph.outputs[0].shape
+        assert shape is not None
+        size = shape[0]
+        assert isinstance(size, ir.SymbolicDim) and size.evaluate({"D_1": 3, "D_10": 4}) == 10
+
+    @pytest.mark.parametrize("pair", [("batch size", "batch_size"), ("a.0", "a_0"), ("a.0", "a:0")])
+    def test_different_symbols_stay_different(self, pair: tuple[str, str]) -> None:
+        infos = [onnx.helper.make_tensor_value_info(n, 1, [s]) for n, s in zip("xwy", (*pair, ""), strict=True)]
+        source = onnx.helper.make_model(
+            onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "w"], ["y"])], "g", infos[:2], infos[2:])
+        )
+        first, second = (str(i.shape[0]) for i in load(source).graph.inputs if i.shape is not None)
+        assert first.isidentifier() and second.isidentifier() and first != second
 
     def test_question_marks_are_distinct(self) -> None:
         infos = [onnx.helper.make_tensor_value_info(n, 1, ["?", "?"]) for n in ("x", "y")]

@@ -169,6 +169,25 @@ def test_without_entry_or_elements_the_roofline_holds():
     assert CostModel([own]).composite(0, _kernel("a"), {}, BODY, [nothing], nothing) == pytest.approx(1e-6)
 
 
+CONV = OpKey("", "Conv")
+CONV_AND_ADD = Body(3, (BodyNode(CONV, (("group", 1),), (0, 1)), BodyNode(OpKey("", "Add"), (), (3, 2))), (4,))
+
+
+def _estimated(batch: int, length: int) -> float:
+    """Seconds of Conv (8 channels of 4, kernel of 5) and Add, where the operands' sizes are estimates."""
+    host = core("    family a cost macs * 1 + node.group\n")
+    x, w, y = (TensorType(FLOAT, shape) for shape in [("M", 4, length), (8, 4, 5), ("N", 8, 6)])
+    costs = CostModel([host], sizes=[{"M": 2, "N": batch}])
+    return costs.composite(0, _kernel("a"), {}, CONV_AND_ADD, [_facts(x), _facts(w), _facts(y)], y)
+
+
+def test_estimated_sizes_that_do_not_fit_together_leave_each_operator_its_attributes():
+    convolution, addition = 2 * 8 * 6 * 4 * 5, 2 * 8 * 6
+    assert _estimated(2, 10) == convolution + addition + 1
+    assert _estimated(3, 10) == convolution + 3 * 8 * 6 + 1  # batches of 2 and 3 are not added
+    assert _estimated(2, 3) == 8 * 4 * 5 + 1  # a kernel of 5 has no place on 3: one for each element of the largest
+
+
 def test_an_own_cost_goes_first():
     text = "    composite fused : exact\n        Relu(Exp(x))\n        by a\n        cost 7\n"
     host = core("    family a cost 3\n" + text)

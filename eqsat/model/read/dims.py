@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -17,16 +17,26 @@ from eqsat.schema.free_sizes import TYPICAL, FreeSize
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import tensor_type
 
+_T = TypeVar("_T")
+
 
 def name_dims(model: ir.Model) -> None:
     """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
 
-    Symbols that are not names (``batch size``, ``0``) become names (``batch_size``). A symbol without a letter or digit
-    (``?``) means a dimension without a name, which need not equal others that are written so.
+    Symbols that are not names (``batch size``, ``0``, ``D.0``) become names (``batch_size``); different symbols stay
+    different. A symbol without a letter or digit (``?``) means a dimension without a name, which need not equal others
+    that are written so.
     """
+    written = {name for value in _values(model) for d in value.shape or () for name in _written_names(d)}
+    names = {name: name for name in written if name.isidentifier()}
+    for name in sorted(written - set(names)):
+        new = _identifier(name)
+        while new in names.values():
+            new += "_"
+        names[name] = new
     for value in _values(model):
         if value.shape is not None and not all(isinstance(d, int) and d >= 0 for d in value.shape):
-            value.shape = ir.Shape([_readable(d) for d in value.shape])
+            value.shape = ir.Shape([_readable(d, names) for d in value.shape])
     taken = set(symbols(model))
     for value in model.graph.inputs:
         if value.shape is None or not any(_is_unnamed(d) for d in value.shape):
@@ -44,22 +54,36 @@ def name_dims(model: ir.Model) -> None:
         value.shape = ir.Shape(dims)
 
 
-def _readable(d: int | ir.SymbolicDim) -> int | str | None:
-    """The dimension if onnx_ir can compute with it, otherwise under another name; negative numbers mean unknown."""
+def _written_names(d: int | ir.SymbolicDim) -> Collection[str]:
+    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text."""
+    if isinstance(d, int) or d.value is None or not re.search(r"\w", d.value):
+        return ()
+    try:
+        return d.free_symbols() or (d.value,)
+    except ValueError:
+        return (d.value,)
+
+
+def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
+    """The dimension, its symbols under other names where they are no names; negative numbers mean unknown."""
     if isinstance(d, int):
         return d if d >= 0 else None
-    if d.value is None or not re.search(r"\w", d.value):
-        return None
-    try:
-        is_symbolic = bool(d.free_symbols())
-    except ValueError:
-        is_symbolic = False
-    return d.value if is_symbolic else _identifier(d.value)
+    text = d.value
+    for name in sorted(_written_names(d), key=len, reverse=True):
+        if text is not None and names[name] != name:
+            text = names[text] if text in names else re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.])", names[name], text)
+    return text if _written_names(d) else None
 
 
 def _identifier(text: str) -> str:
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     return name if name[0].isalpha() else f"dim_{name}"
+
+
+def by_known_names(given: Mapping[str, _T], known: Collection[str]) -> dict[str, _T]:
+    """What is given by symbols, which may be written as in the file, by the names that loading gave them."""
+    read = {name: _identifier(name) for name in given if name and name not in known}
+    return {read[name] if read.get(name) in known else name: value for name, value in given.items()}
 
 
 def symbols(model: ir.Model) -> tuple[str, ...]:
@@ -89,7 +113,7 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     if not dims:
         return False
     known = symbols(model)
-    dims = {name if name in known else _identifier(name or "?"): size for name, size in dims.items()}
+    dims = by_known_names(dims, known)
     for name, size in dims.items():
         _require_known(name, known, place)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
@@ -193,7 +217,7 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "")
         ModelError: A range is given for what is no symbol of the inputs.
     """
     known = symbols(model)
-    ranges = {name if name in known else _identifier(name or "?"): size for name, size in ranges.items()}
+    ranges = by_known_names(ranges, known)
     for name in ranges:
         _require_known(name, known, place)
     found: dict[str, FreeSize] = {}

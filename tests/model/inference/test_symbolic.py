@@ -94,3 +94,30 @@ def test_sizes_are_followed_through_products_and_maxima(keepdims: int):
         assert rows.evaluate({"N": n, "M": m}) == 4 * n
         assert columns.evaluate({"N": n, "M": m}) == m
     assert isinstance(z[0], ir.SymbolicDim) and not {"N", "M"} & z[0].free_symbols()
+
+
+@pytest.mark.parametrize(
+    ("data", "indices", "expected"),
+    [
+        ("3", "N, 1", (1, "N")),  # the label of a classifier that scikit-learn's exporter writes
+        ("3", "N", (1, "N")),
+        ("3", "N, 4", (1, "4*N")),
+        ("3", "2, 4", (1, 8)),
+        ("N, 3", "2", ("N", 2)),
+        ("3", "N, M", (1, None)),
+    ],
+)
+def test_extracted_features_keep_their_row(data: str, indices: str, expected: tuple[int | str | None, ...]):
+    model = load(
+        f"""<ir_version: 8, opset_import: ["": 18, "ai.onnx.ml": 1]>
+        g (float[{data}] x, int64[{indices}] at) => (float[P] y)
+        <int64[1] all = {{-1}}>
+        {{ z = ai.onnx.ml.ArrayFeatureExtractor(x, at)  y = Reshape(z, all) }}"""
+    )
+    shape = next(n for n in model.graph if n.op_type == "ArrayFeatureExtractor").outputs[0].shape
+    assert shape is not None and len(shape) == len(expected)
+    for size, wanted in zip(shape, expected, strict=True):
+        if wanted is None:
+            assert isinstance(size, ir.SymbolicDim) and not {"N", "M"} & set(size.free_symbols())
+        else:
+            assert (size if isinstance(size, int) else str(size.value)) == wanted
