@@ -306,11 +306,11 @@ def scatter_nd(node: Node) -> None:
         axis = chance.number(0, depth - 1)
         size = chance.number(1, shape[axis])
         part = (*shape[:axis], size, *shape[axis + 1 :])
-        places = np.stack(np.indices(part[:depth]), axis=-1)
+        places = np.moveaxis(np.indices(part[:depth]), 0, -1).copy()
         places[..., axis] += chance.number(0, shape[axis] - size)
     else:
         # The order of updates of one element is not specified.
-        every = np.stack(np.indices(shape[:depth]), axis=-1).reshape(-1, depth)
+        every = np.moveaxis(np.indices(shape[:depth]), 0, -1).reshape(-1, depth)
         places = chance.rng.permutation(every)[: chance.number(1, len(every))]
         places = np.where(chance.rng.random(places.shape) < 0.2, places - np.asarray(shape[:depth]), places)
     node.draw(1, places.shape, values=places.astype(np.int64), dtype=_INT64)
