@@ -55,6 +55,37 @@ def test_a_layer_normalization(mean: str, rank: int, scale: float | None, shift:
     _agrees(source, result, 2)
 
 
+# ---- causal convolution --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_a_causal_convolution_pads_by_itself(mode: str, dilation: int) -> None:
+    """Of one dimension with the channels last, as one of two with the channels first; two that follow each other."""
+    reach = 2 * dilation
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+    g (float[2,{T},{D}] x) => (float[2,{T},{D}] y)
+        <int64[6] first = {{0,{reach},0,0,0,0}}, int64[6] second = {{0,0,{reach},0,0,0}}, int64[1] two = {{2}},
+         int64[1] one = {{1}}> {{
+        p = Pad<mode="{mode}">(x, first) u = Unsqueeze(p, one) t = Transpose<perm=[0,3,1,2]>(u)
+        c = Conv<dilations=[1,{dilation}]>(t, w0) r = Relu(c) s = Squeeze(r, two)
+        q = Pad<mode="{mode}">(s, second) v = Unsqueeze(q, two) d = Conv<dilations=[1,{dilation}]>(v, w1)
+        z = Squeeze(d, two) y = Transpose<perm=[0,2,1]>(z)
+    }}"""
+    )
+    rng = np.random.default_rng(0)
+    for name in ("w0", "w1"):
+        weights = (rng.standard_normal((D, D, 1, 3)) / np.sqrt(3 * D)).astype(np.float32)
+        source.graph.initializer.append(onnx.numpy_helper.from_array(weights, name))
+    result = eqsat.optimize(source)
+    kinds = _kinds(result)
+    assert kinds["Conv"] == 2 and kinds["Pad"] == (0 if mode == "constant" else 2), kinds
+    if mode == "constant":
+        assert kinds["Unsqueeze"] + kinds["Squeeze"] + kinds["Reshape"] == 2, kinds
+    _agrees(source, result, 2)
+
+
 # ---- attention -----------------------------------------------------------------------------------------------------
 
 
