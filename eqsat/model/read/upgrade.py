@@ -112,6 +112,8 @@ def inline_foreign(source: Source) -> None:
     if not foreign:
         return
     _check_function_opsets(source, foreign)
+    for function in foreign:
+        _move_up(function, opset_of(model))
     metadata = _metadata(model)
     try:
         if len(foreign) == len(model.functions):
@@ -127,6 +129,17 @@ def inline_foreign(source: Source) -> None:
     used = {op.domain for op in _operators(source.proto)}
     kept = [e for e in source.proto.opset_import if e.domain in used or e.domain not in gone]
     _replace(source.proto.opset_import, kept)
+
+
+def _move_up(function: onnx.FunctionProto, version: int) -> None:
+    """Says that a function is of the model's opset where its operators mean the same there.
+
+    The inliner converts what is older, and its converter gives up where it does not know a type.
+    """
+    for entry in function.opset_import:
+        is_older = not entry.domain and entry.version < version <= opset.PINNED_OPSET
+        if is_older and all(means_same(op, entry.version) for op in _operators_of(function.node)):
+            entry.version = version
 
 
 def _attributes_that_moved(
