@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import eqsat
+from benchmarks.zoo import read
 from eqsat.errors import ModelError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
@@ -220,23 +222,15 @@ class TestFunctions:
         np.testing.assert_allclose(y, powers / powers.sum(axis=(1, 2), keepdims=True), rtol=1e-6)
 
     def test_of_an_older_opset_where_its_operators_mean_the_same(self) -> None:
-        """scikit-learn's imputer: ONNX's converter gives up on a constant of which it does not know the type."""
-        text = """<ir_version: 8, opset_import: ["": 18, "my": 1]>
-        g (float[2,3] x, int64[1] n) => (float[2,3] w, float[A,B] y) { w, y = my.f(x, n) }
-        <domain: "my", opset_import: ["": 16]>
-        f (a, n) => (w, y) {
-            zero = Constant<value = float {0}>() most = Constant<value = float {3.0e38}>()
-            one = Constant<value = int64[1] {1}>() m = Reshape(n, one)
-            gone = IsNaN(a) s = Shape(a) ones = ConstantOfShape<value = float[1] {1}>(s) w = Where(gone, zero, ones)
-            there = Where(gone, most, a) least, at = TopK<largest = 0>(there, m) y = GatherElements<axis = 1>(a, at)
-        }"""
-        source = onnx.parser.parse_model(text)
-        x = np.array([[1, np.nan, 3], [np.nan, 5, 4]], np.float32)
-        feed = {"x": x, "n": np.array([2])}
-        found = eqsat.run(source, feed)
-        for name, wanted in zip(("w", "y"), run_ort(load(source), feed), strict=True):
-            np.testing.assert_array_equal(found[name], wanted)
-        np.testing.assert_array_equal(found["y"], [[1, 3], [4, 5]])
+        """ONNX's converter gives up on a constant of which it does not know the type."""
+        # KNNImputer(n_neighbors=3) of scikit-learn 1.9, fitted to 60 drawn samples and exported by skl2onnx 1.20.
+        source = read(Path(__file__).parents[2] / "data" / "knn_imputer.onnx.xz")
+        x = np.random.default_rng(1).standard_normal((7, 5)).astype(np.float32)
+        x[2, 1] = x[4, 1] = np.nan
+        session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+        (wanted,) = session.run(None, {"X": x})
+        (found,) = eqsat.run(source, {"X": x}).values()
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
     OWN = """<ir_version: 10, opset_import: ["": 22, "eqsat.dnnl": 1, "eqsat.dnnl.composite": 1]>
     g (float[1,3,4,4] x) => (float[1,2,4,4] y) <float[2,3,1,1] w = {1,2,3,4,5,6}> {
