@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from eqsat.extract.cost import HOST
@@ -91,6 +90,8 @@ def enclosed_sets(problem: Problem, dominators: Dominators) -> list[int]:
     The dominator tree of the class graph, from one root above all. An order of the classes by components is not enough
     to compute it: within a cycle, a class may come before the only one that leads to it.
     """
+    import networkx as nx  # which small problems do not need
+
     top = problem.classes
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_edges_from((top, root) for root in sorted(set(problem.roots)))
