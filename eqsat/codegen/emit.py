@@ -166,7 +166,7 @@ class _Emitter:
                 self.bodies[number] = [self._body(body, control) for body in control.bodies]
                 label = f"{self.name}_{free_label(node.operator.name.lower(), self.taken)}"
                 self.controls[number] = ControlText(
-                    node, control, label, self.bodies[number], self._constant, tuple(self.common)
+                    node, control, label, self.bodies[number], self._constant, tuple(self.common), self.name.upper()
                 )
                 self.scratch[number] = self.controls[number].scratch
             else:

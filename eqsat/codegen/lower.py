@@ -29,6 +29,7 @@ from eqsat.codegen.regions import Pieces, restored
 from eqsat.codegen.results import anchor_dtype, present, result_types
 from eqsat.codegen.shape_values import computed, is_sizes
 from eqsat.codegen.shapes import Shapes, type_of
+from eqsat.codegen.value_ranges import Range
 from eqsat.codegen.wants import same_order, usual_orders
 from eqsat.errors import ExecutionError, LimitError
 from eqsat.model.definition import definition
@@ -59,6 +60,7 @@ def lower(
     decided: bool = False,
     sizes: FreeSizes | None = None,
     limits: Limits | None = None,
+    ranges: Sequence[Range | None] = (),
 ) -> Program:
     """Lowers a plan; regions and composites are taken apart, fusion makes kernels of them again.
 
@@ -71,8 +73,9 @@ def lower(
         decided: Whether the families of its kernels, and its conversions between layouts, are decisions for C.
         sizes: The free sizes, each with a greatest value, that the program receives.
         limits: What the caller says of sizes that data decides.
+        ranges: Between which numbers the elements of the inputs lie, as far as that is known.
     """
-    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or Limits()).run()
+    return _Lowering(plan, pieces, name, bodies, problems, decided, sizes or {}, limits or Limits()).run(ranges)
 
 
 @dataclass
@@ -120,13 +123,14 @@ class _Lowering:
         self.found = DataSizes(self.shapes, self.apply, self.nodes, names_in(kinds) | sizes.keys(), limits)
         self.largest = max((t.size for p in plans for t in p.constants.values()), default=0)
 
-    def run(self) -> Program:
+    def run(self, ranges: Sequence[Range | None]) -> Program:
         plan = self.plan
         given = [
             self._tensor(value.name or "", plan.types.get(vid) or tensor_type(value), "input")
             for vid, value in plan.inputs
         ]
         inputs = [tensor for tensor in given if tensor is not None]
+        self.found.sizes.ranges.known.update({x: r for x, r in zip(given, ranges, strict=False) if x is not None and r})
         values = self._walk(plan, given)
         outputs = []
         for i, (vid, _) in enumerate(plan.outputs):

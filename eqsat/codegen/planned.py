@@ -22,6 +22,7 @@ from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Operand, Program
 from eqsat.codegen.regions import Pieces, decide_pieces, keep_known_regions, searchable
 from eqsat.codegen.select import Selection, given_kernels, select_kernels
+from eqsat.codegen.value_ranges import Range
 from eqsat.errors import ModelError
 from eqsat.execute.settle import settled
 from eqsat.partition.emit import REGION, TARGET, has_subgraphs
@@ -127,12 +128,14 @@ class Bodies:
         captured: Mapping[str, Operand],
         results: Sequence[int],
         sizes: FreeSizes,
+        ranges: Sequence[Range | None],
     ) -> Program | None:
         """The program of a body; None if there are problems.
 
         Args:
             name: Of the node, for messages.
             sizes: The free sizes of its operands.
+            ranges: Between which numbers the elements of its inputs lie, as far as that is known.
             graph, given, captured, results: See :func:`eqsat.codegen.control.body_model.body_model`.
         """
         try:
@@ -142,7 +145,7 @@ class Bodies:
             return None
         choices = replace(self._choices, sizes=sizes)
         chosen = choose(settled(model), choices)
-        program, selection = _lowered(chosen, graph.name or name, choices, self._problems)
+        program, selection = _lowered(chosen, graph.name or name, choices, self._problems, ranges)
         if selection is not None:
             self._selections[program] = selection
         return None if self._problems.nodes else program
@@ -209,7 +212,9 @@ def choose(model: ir.Model, choices: Choices) -> Chosen:
     return Chosen(model, plan, pieces, selection)
 
 
-def _lowered(chosen: Chosen, name: str, choices: Choices, problems: Problems) -> tuple[Program, Selection | None]:
+def _lowered(
+    chosen: Chosen, name: str, choices: Choices, problems: Problems, ranges: Sequence[Range | None] = ()
+) -> tuple[Program, Selection | None]:
     bodies = Bodies(chosen.model, choices, problems)
     decided = chosen.selection is not None
     program = lower(
@@ -221,6 +226,7 @@ def _lowered(chosen: Chosen, name: str, choices: Choices, problems: Problems) ->
         decided=decided,
         sizes=choices.sizes,
         limits=choices.limits,
+        ranges=ranges,
     )
     program.sizes = tuple(choices.sizes.items())
     keep_known_regions(program)

@@ -33,6 +33,10 @@ class Problems:
     def add(self, reason: str, name: str) -> None:
         self.nodes.setdefault(reason, []).append(name)
 
+    def copied(self) -> dict[str, list[str]]:
+        """The reasons until now, to be put back where another attempt is made."""
+        return {reason: list(names) for reason, names in self.nodes.items()}
+
     def add_operator(self, op: OpKey, name: str) -> None:
         """An operator that no C can be written for, whatever its operands are."""
         if find_reference(op) is None:

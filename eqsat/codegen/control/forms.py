@@ -58,10 +58,33 @@ class State:
     Attributes:
         operand: Number of the node's operand that is its first value.
         result: Number of the node's result that is its last value.
+        shape: In the body, if rounds change its sizes.
     """
 
     operand: int
     result: int
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A size that the body of a loop reports in each round.
+
+    Attributes:
+        kind: Of a state, which the next round receives, or of a row, which all rows have.
+        index: Of the state, or of the node's result.
+        axis: Which size.
+        variable: C of the variable that holds it.
+        between: The least and the greatest size that there is room for.
+        first: C of the size before the first round.
+    """
+
+    kind: Literal["state", "row"]
+    index: int
+    axis: int
+    variable: str
+    between: tuple[int, int]
+    first: str = "0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +148,9 @@ class Loop:
         condition: Number of the operand that says whether there is a first round, None without one.
         sizes: C of the parameters for sizes that the body receives, and of what they are outside.
         counted: Number of the result that is the number of rounds, if sizes depend on it.
+        measured: The sizes that the body reports in each round, in this order.
+        reported: Number of the result that has the sizes after the last round, if some are found.
+        last_sizes: The variables of these sizes.
     """
 
     bodies: tuple[Body]
@@ -134,6 +160,9 @@ class Loop:
     condition: int | None = None
     sizes: tuple[tuple[str, str], ...] = ()
     counted: int | None = None
+    measured: tuple[Measured, ...] = ()
+    reported: int | None = None
+    last_sizes: tuple[str, ...] = ()
 
     @property
     def fixed(self) -> int | None:
@@ -143,7 +172,7 @@ class Loop:
     @property
     def finds(self) -> bool:
         """Whether the body finds sizes."""
-        return self.bodies[0].finds
+        return self.bodies[0].finds or bool(self.measured)
 
     @property
     def times(self) -> float:

@@ -17,6 +17,7 @@ from eqsat.codegen.placed_program import Layout
 from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import Node, Operand, Program, Tensor
 from eqsat.codegen.shape_values import is_sizes
+from eqsat.codegen.value_ranges import Range
 from eqsat.schema.attributes import attr
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.size_questions import as_dim
@@ -34,8 +35,12 @@ class BodyPlanner(Protocol):
         captured: Mapping[str, Operand],
         results: Sequence[int],
         sizes: FreeSizes,
+        ranges: Sequence[Range | None],
     ) -> Program | None:
-        """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``."""
+        """The program of a body: its inputs are the tensors among ``given``, then those among ``captured``.
+
+        Between which numbers the elements of these inputs lie is in ``ranges``.
+        """
         ...
 
     def place(self, program: Program, times: float) -> Layout:
@@ -76,7 +81,10 @@ class Lowering(ABC):
         results: What its results are; None for those that were refused.
         inputs: The operands of the node that calls the bodies.
         sizes: Those that the bodies receive.
+        round: Between which numbers the number of the round lies.
     """
+
+    round: Range | None = None
 
     def __init__(self, node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> None:
         self.node = node
@@ -113,7 +121,9 @@ class Lowering(ABC):
         captured = {name: self.captured[name] for name in _captured(self.node.attrs, graph)}
         inside = {name: self.sizes.operand(x) for name, x in captured.items()}
         own = [self.sizes.operand(x) for x, _ in given]
-        program = self.bodies.lower(self.node.name, graph, own, inside, results, self.sizes.ranges)
+        kinds = [(x, source.kind) for x, source in given] + [(x, "operand") for x in captured.values()]
+        ranges = [self._between(x, kind) for x, kind in kinds if _is_received(x)]
+        program = self.bodies.lower(self.node.name, graph, own, inside, results, self.sizes.ranges, ranges)
         if program is None:
             return None
         sources = [source for x, source in given if _is_received(x)]
@@ -124,6 +134,11 @@ class Lowering(ABC):
             if _is_received(x)
         ]
         return program, dict(zip(program.inputs, sources, strict=True))
+
+    def _between(self, operand: Operand, kind: str) -> Range | None:
+        if is_sizes(operand):
+            return None
+        return self.round if kind == "round" else self.found.ranges.of(operand)
 
     def body(
         self,

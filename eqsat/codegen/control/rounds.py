@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.codegen.control.forms import UNKNOWN_ROUNDS, Loop, Sink, Source, State
-from eqsat.codegen.control.lowering import Lowering, dtype_of, shown_type
-from eqsat.codegen.found_sizes import Unbounded
+from eqsat.codegen.control.forms import UNKNOWN_ROUNDS, Loop, Measured, Sink, Source, State
+from eqsat.codegen.control.growth import GrowingBody
+from eqsat.codegen.control.lowering import BodyPlanner, ControlNode, Lowering, dtype_of, shown_type
+from eqsat.codegen.found_sizes import FoundSizes, Unbounded
+from eqsat.codegen.problems import Problems
 from eqsat.codegen.program import IDENTITY, Node, Operand, Program, Tensor
 from eqsat.codegen.shape_values import elements
 from eqsat.schema.attributes import attr
-from eqsat.schema.size import LARGEST, largest, smallest
-from eqsat.schema.size_questions import greatest, typical
+from eqsat.schema.size import LARGEST, bounds, largest, smallest
+from eqsat.schema.size_questions import greatest, symbols, typical
 from eqsat.schema.types import OpKey
 
 _TRANSPOSE = OpKey("", "Transpose")
@@ -26,6 +28,13 @@ class LoopLowering(Lowering):
 
     counted: int | None = None
     """The number of rounds, if data decides how many rows there are."""
+    growing: GrowingBody | None = None
+    """The states whose sizes rounds change."""
+
+    def __init__(self, node: ControlNode, bodies: BodyPlanner, problems: Problems, found: FoundSizes) -> None:
+        super().__init__(node, bodies, problems, found)
+        self.measured: list[tuple[int, Measured]] = []
+        self.found_last: list[tuple[str, int]] = []
 
     def lower(self) -> None:
         if self.node.op.name == "Loop":
@@ -48,7 +57,11 @@ class LoopLowering(Lowering):
             (Tensor("round", ir.DataType.INT64, ()), Source("round")),
             (np.array(True), Source("round")),
         ]
+        most = self._most(limit) if rounds is None else greatest(rounds)
+        if most is not None:
+            self.round = (0, max(most - 1, 0))
         states: list[int] = []
+        places: list[int] = []
         for k, x in enumerate(initial):
             assert x is not None
             if _handed_on(graph.outputs[1 + k]) is graph.inputs[2 + k]:
@@ -56,10 +69,14 @@ class LoopLowering(Lowering):
                 self.results[k] = x
             else:
                 initial[k] = x = self.written(x)
+                places.append(len(given))
                 given.append((_like(graph.inputs[2 + k].name or "", x), Source("state", len(states))))
                 states.append(k)
         rows = [k for k in range(len(initial), len(self.node.used)) if self.node.used[k]]
-        found = self.lowered(graph, given, [0, *(1 + k for k in states), *(1 + k for k in rows)])
+        labels = [self.node.names[k] or self.node.name for k in states]
+        results = [0, *(1 + k for k in states), *(1 + k for k in rows)]
+        self.growing = GrowingBody(self, graph, given, places, labels, results, most)
+        found = self.growing.lowered()
         if found is None:
             return
         program, sources = found
@@ -73,7 +90,7 @@ class LoopLowering(Lowering):
         else:
             self._check_condition(program.outputs[0][1])
         certain = sinks[:1] != [Sink("condition")] and _is_true(condition)
-        if certain and isinstance(limit, Tensor) and rows:
+        if certain and isinstance(limit, Tensor) and rows and not self.growing.inner:
             rounds = self._counted(limit)
         known = rounds if rounds == 0 or certain else None
         if known is None and limit is None and again and _is_true(condition):
@@ -83,17 +100,26 @@ class LoopLowering(Lowering):
         if outputs is None:
             return
         sinks += [Sink("row", len(states) + k) for k in range(len(rows))]
+        times = UNKNOWN_ROUNDS if known is None else typical(known)
         control = Loop(
-            (self.body(program, sources, sinks, UNKNOWN_ROUNDS if known is None else typical(known)),),
-            tuple(State(self.operand(x), k) for k, x in enumerate(first) if x is not None),
+            (self.body(program, sources, sinks, times, [size for size, _ in self.measured]),),
+            tuple(State(self.operand(x), k, self.growing.shape(k)) for k, x in enumerate(first) if x is not None),
             None if known is None else self.sizes.size(known),
             None if limit is None or known is not None else self.operand(self.written(limit)),
             None if known is not None or _is_true(condition) or condition is None else self.operand(condition),
             tuple(self.sizes.arguments()),
             None if self.counted is None else len(outputs),
+            tuple(measured for _, measured in self.measured),
+            None if not self.found_last else len(outputs) + (self.counted is not None),
+            tuple(variable for variable, _ in self.found_last),
         )
-        self.finish(control, outputs)
+        self.finish(control, list(outputs))
         self._read_rounds(outputs[len(states) :])
+
+    def _most(self, limit: Operand | None) -> int | None:
+        """The greatest number of rounds that data may say, None where nothing bounds it."""
+        between = self.found.ranges.of(limit) if isinstance(limit, Tensor) else None
+        return None if between is None or between[1] >= LARGEST else max(between[1], 0)
 
     def _counted(self, limit: Tensor) -> int | None:
         """A limit that data says, as a size; None where nothing bounds it."""
@@ -127,25 +153,58 @@ class LoopLowering(Lowering):
         values = [tensor for _, tensor in program.outputs][-(len(states) + len(rows)) :]
         outputs: list[Tensor | None] = []
         refused = False
-        if rounds is None and rows:
-            rounds = self._most_rounds(rows, limit)
+        count = self._most_rounds(rows, limit) if rounds is None and rows else rounds
         for k, first, last in zip(states, initial, values, strict=False):
             assert first is not None
-            if self.outside(last) != tuple(first.shape) or last.dtype != dtype_of(first):
+            shape = self._last_shape(len(outputs), first, last, rounds)
+            if shape is None or last.dtype != dtype_of(first):
                 reason = (
                     f"a carried value of {self.node.op} that changes from {shown_type(first)} to {shown_type(last)}"
                 )
                 self.problems.add(reason, self.node.name)
                 refused = True
-            outputs.append(self.result(k, last.dtype, first.shape) if self.node.used[k] else None)
+            outputs.append(self.result(k, last.dtype, shape or ()) if self.node.used[k] else None)
         for k, row in zip(rows, values[len(states) :], strict=True):
-            shape = self.outside(row)
-            if shape is None:
-                reason = f"rows of {self.node.op} of sizes that data decides, {shown_type(row)}"
-                self.problems.add(reason, self.node.name)
-                refused = True
-            outputs.append(self.result(k, row.dtype, (rounds or 0, *(shape or row.shape))))
+            shape = self._row_shape(len(outputs), k, row)
+            refused |= shape is None
+            outputs.append(self.result(k, row.dtype, (count or 0, *(shape or row.shape))))
         return None if refused or self.problems.nodes else outputs
+
+    def _last_shape(self, state: int, first: Operand, last: Tensor, rounds: int | None) -> tuple[int, ...] | None:
+        """The shape of a state after the last round, None where it is not known."""
+        if self.growing is None or self.growing.shape(state) is None:
+            return tuple(first.shape) if self.outside(last) == tuple(first.shape) else None
+        shape = list(first.shape)
+        for (k, axis), inner in self.growing.inner.items():
+            if k != state:
+                continue
+            size = self.growing.after((k, axis), rounds)
+            (symbol,) = symbols(inner)
+            initial = f"{self.sizes.size(shape[axis])}"
+            self.measured.append(
+                (self.growing.last[k, axis], Measured("state", state, axis, symbol.c_name, symbol.bounds, initial))
+            )
+            shape[axis] = self.growing.outer[k, axis] if size is None else size
+            if size is None:
+                self.found_last.append((symbol.c_name, shape[axis]))
+        return tuple(shape)
+
+    def _row_shape(self, number: int, result: int, row: Tensor) -> tuple[int, ...] | None:
+        """The shape of a row; sizes that the body finds are found once, and all rows must have them."""
+        shape: list[int] = []
+        for axis, inner in enumerate(row.shape):
+            size = self.sizes.from_inside(inner)
+            if size is None:
+                try:
+                    size = self.found.size(self.node.names[result] or self.node.name, (0, greatest(inner)))
+                except Unbounded as unbounded:
+                    self.problems.add(unbounded.reason, self.node.name)
+                    return None
+                variable = f"row{number}_{axis}"
+                self.measured.append((inner, Measured("row", number, axis, variable, bounds(size))))
+                self.found_last.append((variable, size))
+            shape.append(size)
+        return tuple(shape)
 
     def _most_rounds(self, rows: Sequence[int], limit: int | None) -> int | None:
         """How many rows there is room for, where data decides how many there are."""
@@ -163,12 +222,20 @@ class LoopLowering(Lowering):
         return greatest(self.counted)
 
     def _read_rounds(self, rows: Sequence[Tensor | None]) -> None:
-        """A further result of the node is the number of rounds, which is read after it: so many rows there are."""
+        """Further results of the node are the number of rounds, so many rows there are, and sizes after the last one;
+        they are read after it.
+        """
+        node = self.nodes[-1]
+        if self.counted is not None:
+            count = Tensor(f"{self.node.name}_rounds", ir.DataType.INT64, (1,))
+            node.outputs.append(count)
+            self.found.reading(count, [self.counted], self.nodes)
+        if self.found_last:
+            sizes = Tensor(f"{self.node.name}_sizes", ir.DataType.INT64, (len(self.found_last),))
+            node.outputs.append(sizes)
+            self.found.reading(sizes, [size for _, size in self.found_last], self.nodes)
         if self.counted is None:
             return
-        count = Tensor(f"{self.node.name}_rounds", ir.DataType.INT64, (1,))
-        self.nodes[-1].outputs.append(count)
-        self.found.reading(count, [self.counted], self.nodes)
         for row in rows:
             assert row is not None
             number = next(k for k, x in enumerate(self.results) if x is row)

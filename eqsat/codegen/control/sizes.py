@@ -11,7 +11,7 @@ from eqsat.codegen.program import Operand, Tensor
 from eqsat.codegen.shape_values import is_sizes
 from eqsat.model.names import unused
 from eqsat.schema.free_sizes import FreeSize
-from eqsat.schema.size import bounds, closer_bounds, symbol
+from eqsat.schema.size import Symbol, bounds, closer_bounds, symbol
 from eqsat.schema.size_questions import is_free, substituted, symbols
 
 _MOST_SYMBOLS = 4
@@ -31,6 +31,11 @@ class ReceivedSizes:
     outside: dict[str, int] = field(default_factory=dict)
     _known: dict[int, int] = field(default_factory=dict)
 
+    def keep(self, size: int) -> None:
+        """Let a symbol be one of the bodies that is nothing outside: rounds change it."""
+        self.ranges.update({s.name: s.range for s in symbols(size)})
+        self._known[size] = size
+
     def tensor(self, operand: Tensor) -> Tensor:
         """An operand as it is called inside."""
         shape = tuple(map(self.size, operand.shape))
@@ -44,20 +49,21 @@ class ReceivedSizes:
 
     def size(self, n: int) -> int:
         """A size as it is called inside."""
+        if n in self._known:
+            return self._known[n]
         inner = {s.name: s for s in symbols(n)}
         if len(inner) <= _MOST_SYMBOLS:
             for name, known in inner.items():
                 self.ranges[name] = known.range
                 self.outside[name] = symbol(name, known.range)
             return n
-        if n not in self._known:
-            low, high = closer_bounds(n)
-            name = unused("size", {*self.ranges, *inner})
-            # Only elements of shapes may be negative.
-            shift = min(low, 0)
-            self.ranges[name] = FreeSize(low - shift, high - shift, max(low - shift, min(high - shift, 128)))
-            self.outside[name] = n - shift
-            self._known[n] = symbol(name, self.ranges[name]) + shift
+        low, high = closer_bounds(n)
+        name = unused("size", {*self.ranges, *inner})
+        # Only elements of shapes may be negative.
+        shift = min(low, 0)
+        self.ranges[name] = FreeSize(low - shift, high - shift, max(low - shift, min(high - shift, 128)))
+        self.outside[name] = n - shift
+        self._known[n] = symbol(name, self.ranges[name]) + shift
         return self._known[n]
 
     def from_inside(self, n: int) -> int | None:
@@ -68,7 +74,7 @@ class ReceivedSizes:
 
     def arguments(self) -> list[tuple[str, str]]:
         """C of the parameters for these sizes, and of what they are outside."""
-        inner = {name: next(symbols(symbol(name, size))) for name, size in self.ranges.items()}
+        inner = {name: Symbol(name, size) for name, size in self.ranges.items()}
         return [(inner[name].c_name, str(n)) for name, n in self.outside.items()]
 
 

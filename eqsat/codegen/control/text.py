@@ -56,6 +56,7 @@ class ControlText:
         functions: Those of the bodies.
         constant: Makes the pointer to a constant.
         common: C type and name of the parameters that all functions have.
+        upper: Prefix of the program's constants.
         scratch: Bytes of working memory for all of it.
         own: Bytes of them before those of the bodies.
     """
@@ -66,6 +67,7 @@ class ControlText:
     functions: Sequence[BodyFunction]
     constant: Callable[[np.ndarray], str]
     common: tuple[tuple[str, str], ...]
+    upper: str
     scratch: int = 0
     own: int = 0
     _places: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -82,9 +84,12 @@ class ControlText:
         for (_, tensor), sink in self._results():
             spares: list[str] = []
             if sink.kind == "state":
-                spares += ["spare"] if loop.fixed is None or loop.fixed > 1 else []
-                spares += ["last"] if self.node.outputs[loop.states[sink.index].result] is None else []
-            elif sink.kind == "row" and loop.rounds is None:
+                state = loop.states[sink.index]
+                grows = state.shape is not None
+                spares += ["spare"] if grows or loop.fixed is None or loop.fixed > 1 else []
+                # What a round makes may be larger than the result, until its size is compared.
+                spares += ["last"] if grows or self.node.outputs[state.result] is None else []
+            elif sink.kind == "row" and (loop.rounds is None or self._measured("row", sink.index)):
                 spares.append("row")
             for kind in spares:
                 self._places[kind, sink.index] = self.own
@@ -147,7 +152,8 @@ class ControlText:
         body = self.control.bodies[number]
         inputs = [self._source(s, t) for s, t in zip(body.sources, body.program.inputs, strict=True)]
         outputs = [self._sink(s, t) for s, (_, t) in zip(body.sinks, body.program.outputs, strict=True)]
-        outputs += [f"y{len(self.node.outputs) - 1}"] if body.reported else []
+        if body.reported:
+            outputs.append("found" if isinstance(self.control, Loop) else f"y{len(self.node.outputs) - 1}")
         sizes = [Symbol(name, size).c_name for name, size in body.program.sizes]
         arguments = ", ".join([*inputs, *outputs, *sizes, *(name for _, name in self.common)])
         return checked(f"{self._names()[number]}_{isa.name}({arguments})", is_checked=body.finds)
@@ -176,7 +182,9 @@ class ControlText:
         elif loop.condition is not None or Sink("condition") in loop.bodies[0].sinks:
             before.append(f"uint8_t again = {1 if loop.condition is None else f'x{loop.condition}[0]'};")
             tests.append("again")
-        inside = [self._call_of(0, isa)]
+        before += [f"ptrdiff_t {m.variable} = {m.first};" for m in loop.measured]
+        inside = [f"int64_t found[{len(loop.measured)}];"] if loop.measured else []
+        inside += [self._call_of(0, isa), *self._measurements(loop)]
         behind: list[str] = []
         for k, state in enumerate(loop.states):
             c = _c(self._result("state", k))
@@ -185,9 +193,11 @@ class ControlText:
             inside += [f"{c} *const made{k} = next{k};", f"state{k} = made{k};"]
             inside += [f"next{k} = other{k};", f"other{k} = made{k};"]
             y = self.node.outputs[state.result]
-            if y is not None and not loop.fixed:
-                size = _bytes(self._result("state", k))
+            if y is not None and (not loop.fixed or state.shape is not None):
+                last = self._result("state", k)
+                size = _bytes(last if state.shape is None else Tensor(last.name, last.dtype, state.shape))
                 behind.append(f"if (state{k} != y{state.result}) memcpy(y{state.result}, state{k}, {size});")
+        behind += [f"y{loop.reported}[{n}] = {name};" for n, name in enumerate(loop.last_sizes)]
         if loop.counted is not None:
             behind.append(f"y{loop.counted}[0] = trip;")
         elif loop.rounds is None:
@@ -195,10 +205,42 @@ class ControlText:
                 y = self.node.outputs[sink.index] if sink.kind == "row" else None
                 if y is not None and y.shape[0]:
                     behind += [f"if (trip < {y.shape[0]})"]
-                    at, rest = f"y{sink.index} + trip * {math.prod(row.shape)}", f"(size_t)({y.shape[0]} - trip)"
-                    behind.append(f"    memset({at}, 0, {rest} * {_bytes(row)});")
+                    count = self._elements_of_row(sink.index, row)
+                    at, rest = f"y{sink.index} + trip * {count}", f"(size_t)({y.shape[0]} - trip)"
+                    behind.append(f"    memset({at}, 0, {rest} * {count} * {dtypes.size(row.dtype)});")
         head = f"for (; {' && '.join(tests)}; trip++) {{"
         return [*before, "int64_t trip = 0;", head, *(f"    {line}" for line in inside), "}", *behind]
+
+    def _measurements(self, loop: Loop) -> list[str]:
+        """Statements after a round that compare the sizes it reports, and then copy the rows that have such sizes."""
+        lines: list[str] = []
+        for n, m in enumerate(loop.measured):
+            tests = [f"found[{n}] < {m.between[0]}", f"found[{n}] > {m.between[1]}"]
+            tests += [f"(trip > 0 && found[{n}] != {m.variable})"] if m.kind == "row" else []
+            lines.append(f"if ({' || '.join(tests)}) return {self.upper}_SIZE_OUT_OF_RANGE;")
+        lines += [f"{m.variable} = (ptrdiff_t)found[{n}];" for n, m in enumerate(loop.measured)]
+        for (_, row), sink in self._results():
+            y = self.node.outputs[sink.index] if sink.kind == "row" else None
+            if y is None or not self._measured("row", sink.index):
+                continue
+            count = self._elements_of_row(sink.index, row)
+            copy = f"memcpy(y{sink.index} + trip * {count}, {self._at('row', sink.index, row)}, "
+            copy += f"(size_t)({count}) * {dtypes.size(row.dtype)});"
+            lines.append(copy if loop.rounds is not None else f"if (trip < {y.shape[0]}) {copy}")
+        return lines
+
+    def _measured(self, kind: str, index: int) -> dict[int, str]:
+        """The variables of sizes that the body reports, by axis."""
+        assert isinstance(self.control, Loop)
+        return {m.axis: m.variable for m in self.control.measured if (m.kind, m.index) == (kind, index)}
+
+    def _elements_of_row(self, index: int, row: Tensor) -> str:
+        """C of the number of elements of a row."""
+        named = self._measured("row", index)
+        if not named:
+            return f"{math.prod(row.shape)}"
+        rest = math.prod(n for axis, n in enumerate(row.shape) if axis not in named)
+        return f"({' * '.join([*named.values(), f'({rest})'])})"
 
     def _alternating(self, loop: Loop, state: int) -> tuple[str, str]:
         """Where the first round writes the next value of a state, and where the second one does."""
@@ -241,6 +283,8 @@ class ControlText:
             place = f"y{sink.index} + {self._trip(sink.backwards)} * {math.prod(tensor.shape)}"
             if ("row", sink.index) not in self._places:
                 return place
+            if self._measured("row", sink.index):
+                return self._at("row", sink.index, tensor)
             y = self.node.outputs[sink.index]
             assert y is not None
             return f"trip < {y.shape[0]} ? {place} : {self._at('row', sink.index, tensor)}"
