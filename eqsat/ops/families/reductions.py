@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from eqsat.ops import counters as count
 from eqsat.ops import normal
 from eqsat.ops.checks import attributes, data
+from eqsat.ops.definition import Types, Writer, rank
 from eqsat.ops.families.pooling import lowest
 from eqsat.ops.kernel import Attributes, Function, in_single
 from eqsat.ops.normal import Axes
@@ -18,7 +19,9 @@ from eqsat.ops.registry import Facets, declare
 from eqsat.ops.sampling import reductions as sample
 from eqsat.ops.traits import BENDS, ELEMENTARY, LINEAR, OWN_ATTRIBUTES, POLES, POSITIVE, REDUCTION, SELECTS, SIZES
 from eqsat.ops.typed_like import Like
+from eqsat.schema.body import Body
 from eqsat.schema.opset import MICROSOFT
+from eqsat.schema.types import AttrValue
 
 _Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 
@@ -176,6 +179,19 @@ def _normalising(function: Callable[[np.ndarray, int], np.ndarray]) -> dict[int,
     return {13: run, 1: run_flat}
 
 
+def biased_softmax(attrs: Mapping[str, AttrValue], types: Types) -> Body | None:
+    """The softmax of a sum, over an axis and all behind it together; a bias of fewer axes or sizes is repeated."""
+    dims = rank(types, 0)
+    if dims is None:
+        return None
+    axis = attrs["axis"]
+    assert isinstance(axis, int)
+    w = Writer(types)
+    total = w.op("Add", 0, 1)
+    flat = w.op("Flatten", total, axis=axis % dims)
+    return w.body(w.op("Reshape", w.op("Softmax", flat, axis=1), w.op("Shape", 0)))
+
+
 # ---- declarations ----------------------------------------------------------------------------------
 # fmt: off
 _REDUCES: Facets = {
@@ -209,4 +225,4 @@ declare("ReduceSum", numpy=_reduction(_sum, axes_input=13), traits=REDUCTION | L
 declare("ReduceSumSquare", numpy=_reduction(_sum_square, identity=False), traits=REDUCTION, common=_REDUCES)
 declare("Softmax", numpy=_normalising(softmax), traits=ELEMENTARY | OWN_ATTRIBUTES | POSITIVE, sampling=sample.along,
     quantization=Role(data=(0,), result=(0.0, 1.0)), common=_ALONG_AXIS)
-declare("BiasSoftmax", domain=MICROSOFT, typed_like=Like("Identity"))
+declare("BiasSoftmax", domain=MICROSOFT, definition=biased_softmax, typed_like=Like("Identity"))

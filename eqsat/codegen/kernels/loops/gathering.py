@@ -192,3 +192,18 @@ def max_unpool(task: Task) -> Kernel:
         steps=dense_strides(tuple(natural)),
         places=[f"p{a}" for a in range(x.rank)],
     )
+
+
+@loops("scattering loops", "TensorScatter", epilogue=False)
+def tensor_scatter(task: Task) -> Kernel:
+    """A cache with an update from a place on that each sample of the batch has."""
+    template = Template(task)
+    x = template.operand(0)
+    axis, starts = int(task.attributes.get("axis", -2)) % x.rank, template.x[2] if task.has(2) else None
+    return template.fill(
+        "loops/tensor_scatter.c.jinja",
+        axis=axis,
+        size=largest(x.shape[axis], 1),
+        start=None if starts is None else lambda i: f"(ptrdiff_t){starts.load(i)}",
+        circular=task.attributes.get("mode", "linear") == "circular",
+    )

@@ -1,0 +1,41 @@
+"""Determinants and inverses of square matrices, by elimination with pivots; mirrors ``eqsat/ops/families/matmul.py``.
+
+Elimination runs in double whatever the element type is. Of a singular matrix the inverse has elements that are not
+finite, as in ONNX Runtime; the numpy executor refuses it.
+"""
+
+from __future__ import annotations
+
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import MICROSOFT, are, loops
+from eqsat.codegen.templates import Template
+from eqsat.schema.size_questions import greatest
+
+
+def _eliminated(task: Task, *, inverts: bool) -> Kernel:
+    template = Template(task)
+    x = template.operand(0)
+    n = x.shape[-1]
+    width = 2 * n if inverts else n
+    return template.fill(
+        "loops/eliminate.c.jinja",
+        n=n,
+        width=width,
+        inverts=inverts,
+        element=lambda i: x.load(*i, "r", "k"),
+        store=lambda value, i: template.result().store(value, *i, *(("r", "k") if inverts else ())),
+        scratch=8 * greatest(n) * greatest(width),
+    )
+
+
+@loops("elimination loops", "Det", accepts=lambda task: are(task, FLOATS))
+def determinant(task: Task) -> Kernel:
+    """The product of the pivots of each matrix."""
+    return _eliminated(task, inverts=False)
+
+
+@loops("elimination loops", "Inverse", domain=MICROSOFT, accepts=lambda task: are(task, FLOATS))
+def inverse(task: Task) -> Kernel:
+    """What takes each matrix to the identity."""
+    return _eliminated(task, inverts=True)

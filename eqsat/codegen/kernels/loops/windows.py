@@ -1,0 +1,66 @@
+"""Convolutions at places that data shifts, and columns summed to images.
+
+They mirror ``DeformConv`` in ``eqsat/ops/families/convolution.py`` and ``Col2Im`` in ``eqsat/ops/families/vision.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from eqsat.codegen.expressions.forms import FLOATS
+from eqsat.codegen.kernel import Kernel, Task
+from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
+from eqsat.codegen.templates import Template
+
+
+def _window(task: Task, axes: int) -> dict[str, tuple[int, ...]]:
+    """Strides, dilations and padding; what is not given is the default."""
+    given = {name: task.attributes.get(name) for name in ("strides", "dilations", "pads")}
+    ones, zeros = (1,) * axes, (0,) * (2 * axes)
+    return {
+        "strides": tuple(given["strides"] or ones),
+        "dilations": tuple(given["dilations"] or ones),
+        "pads": tuple(given["pads"] or zeros),
+    }
+
+
+def _is_image(task: Task) -> bool:
+    return are(task, FLOATS) and len(shape_of(task, 0)) == 4 and task.attributes.get("auto_pad", "NOTSET") == "NOTSET"
+
+
+@loops("deformable loops", "DeformConv", accepts=_is_image)
+def deformable_convolution(task: Task) -> Kernel:
+    """Each tap reads the image where its own offset says; between elements it interpolates."""
+    template = Template(task)
+    x, w = template.operands(0, 1)
+    groups, parts = task.attributes.get("group", 1), task.attributes.get("offset_group", 1)
+    return template.fill(
+        "loops/deformable.c.jinja",
+        c=x.c,
+        depth=w.shape[1],
+        maps=w.shape[0] // groups,
+        kernel=w.shape[2:],
+        shared=x.shape[1] // parts,
+        **_window(task, 2),
+    )
+
+
+@loops(
+    "columns to images",
+    "Col2Im",
+    accepts=lambda task: are(task, FLOATS, 0) and all(task.constant(k) is not None for k in (1, 2)),
+)
+def columns_to_image(task: Task) -> Kernel:
+    """The sum of all blocks at their places."""
+    template = Template(task)
+    image, block = ints(task.constant(1)), ints(task.constant(2))
+    assert image is not None and block is not None
+    window = _window(task, len(image))
+    counts = []
+    for axis, (size, width) in enumerate(zip(image, block, strict=True)):
+        padded = size + window["pads"][axis] + window["pads"][axis + len(image)]
+        span = window["dilations"][axis] * (width - 1) + 1
+        counts.append((padded - span) // window["strides"][axis] + 1)
+    return template.fill(
+        "loops/columns_to_image.c.jinja", image=image, block=block, taps=math.prod(block), counts=counts, **window
+    )
