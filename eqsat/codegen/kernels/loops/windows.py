@@ -6,6 +6,7 @@ They mirror ``DeformConv`` in ``eqsat/ops/families/convolution.py`` and ``Col2Im
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from eqsat.codegen.expressions.forms import FLOATS
 from eqsat.codegen.kernel import Kernel, Task
@@ -13,7 +14,7 @@ from eqsat.codegen.kernels.loops.family import are, ints, loops, shape_of
 from eqsat.codegen.templates import Template
 
 
-def _window(task: Task, axes: int) -> dict[str, tuple[int, ...]]:
+def _window(task: Task, axes: int) -> dict[str, Any]:
     """Strides, dilations and padding; what is not given is the default."""
     given = {name: task.attributes.get(name) for name in ("strides", "dilations", "pads")}
     ones, zeros = (1,) * axes, (0,) * (2 * axes)
