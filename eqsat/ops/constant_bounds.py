@@ -66,6 +66,18 @@ def _concatenated(operands: Sequence[Bounds], types: Sequence[TensorType | None]
     )
 
 
+def _padded(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    widths = operands[1]
+    inside = _part(operands, types) if widths.negative else operands[0]
+    if len(types) < 3 or types[2] is None:
+        return replace(inside, zero=True)
+    return UNKNOWN if operands[2] == UNKNOWN else _concatenated((inside, operands[2]), types)
+
+
+def _identity(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
+    return Bounds(1.0, 1.0, True, False, 1.0, 1.0)
+
+
 def _added(operands: Sequence[Bounds], types: Sequence[TensorType | None]) -> Bounds:
     a, b = operands[:2]
     return Bounds(a.most + b.most, 0.0, True, True, min(a.floor, b.floor), max(a.peak, b.peak))
@@ -133,6 +145,8 @@ def _inverted(operands: Sequence[Bounds], types: Sequence[TensorType | None]) ->
 same = BoundsRule(_same)
 part = BoundsRule(_part)
 concatenated = BoundsRule(_concatenated, 1 << 30)
+padded = BoundsRule(_padded, 2)
+identity = BoundsRule(_identity)
 added = BoundsRule(_added, 2)
 multiplied = BoundsRule(_multiplied, 2)
 divided = BoundsRule(_divided, 2)

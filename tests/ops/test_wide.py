@@ -11,10 +11,19 @@ import onnx_ir as ir
 import pytest
 
 import eqsat
-from eqsat.ops.interval_arithmetic import UNKNOWN, bounds_of_array, bounds_of_wide, misfit_of_bounds, operator_bounds
+from eqsat.ops.interval_arithmetic import (
+    UNKNOWN,
+    Bounds,
+    bounds_of_array,
+    bounds_of_wide,
+    misfit_of_bounds,
+    operator_bounds,
+)
 from eqsat.ops.wide import FLOATS, Wide, evaluate_wide, exactly, misfit, residue_of, smallest_normal, widen
 from eqsat.schema.types import OpKey, TensorType
 
+FLOAT = ir.DataType.FLOAT
+PADDING = (FLOAT, ir.DataType.INT64, FLOAT)  # The types of Pad's operands.
 RNG = np.random.default_rng(0)
 
 
@@ -87,6 +96,13 @@ def test_infinities_and_nan_are_out_of_bounds() -> None:
         assert misfit(exactly(np.float64(value), ir.DataType.FLOAT))
 
 
+def hold(found: Bounds, exact: Bounds) -> None:
+    slack = 1 + 1e-9
+    assert found.most * slack >= exact.most and found.least <= exact.least * slack
+    assert found.floor <= exact.floor * slack and found.peak <= exact.peak * slack
+    assert found.zero >= exact.zero and found.negative >= exact.negative
+
+
 @pytest.mark.parametrize(
     "name", ["Add", "Sub", "Mul", "Div", "Sqrt", "Neg", "Abs", "Reciprocal", "Transpose", "Concat"]
 )
@@ -106,10 +122,31 @@ def test_bounds_of_an_operator_hold_for_its_result(name: str) -> None:
         assert wide is not None
         found = operator_bounds(OpKey("", name), attrs, [bounds_of_array(a, dtype) for a in arrays], types)
         exact = bounds_of_wide(wide)
-        slack = 1 + 1e-9
-        assert found.most * slack >= exact.most and found.least <= exact.least * slack
-        assert found.floor <= exact.floor * slack and found.peak <= exact.peak * slack
-        assert found.zero >= exact.zero and found.negative >= bool((wide.values < 0).any())
+        hold(found, exact)
+        assert found.negative >= bool((wide.values < 0).any())
+
+
+@pytest.mark.parametrize("widths", [(0, 0, 0, 0), (1, 0, 2, 3), (0, -1, 2, 0), (-1, -2, -1, -1)])
+@pytest.mark.parametrize(
+    ("mode", "value"), [("constant", None), ("constant", 3e-9), ("constant", -7e8), ("edge", None)]
+)
+def test_bounds_of_padding_hold_for_its_result(mode: str, value: float | None, widths: tuple[int, ...]) -> None:
+    for _ in range(20):
+        array = (RNG.standard_normal((4, 5)) * 10.0 ** RNG.integers(-6, 6)).astype(np.float32)
+        operands = [array, np.array(widths)] + ([] if value is None else [np.array(value, np.float32)])
+        added = np.maximum(widths, 0).reshape(2, 2).T
+        enlarged = np.pad(array, added, "edge") if mode == "edge" else np.pad(array, added, constant_values=value or 0)
+        top, left, bottom, right = -np.minimum(widths, 0)
+        wanted = enlarged[top : enlarged.shape[0] - bottom, left : enlarged.shape[1] - right]
+        types = [kind(dtype, a.shape) for dtype, a in zip(PADDING, operands, strict=False)]
+        bounds = [bounds_of_array(a, dtype) for dtype, a in zip(PADDING, operands, strict=False)]
+        hold(operator_bounds(OpKey("", "Pad"), (("mode", mode),), bounds, types), bounds_of_array(wanted, FLOAT))
+
+
+@pytest.mark.parametrize("diagonal", [-9, -2, 0, 1, 9])
+def test_bounds_of_an_identity_hold_for_its_result(diagonal: int) -> None:
+    found = operator_bounds(OpKey("", "EyeLike"), (("k", diagonal),), [UNKNOWN], [kind(FLOAT, (4, 5))])
+    hold(found, bounds_of_array(np.eye(4, 5, diagonal, np.float32), FLOAT))
 
 
 def test_what_is_not_known_does_not_fit() -> None:

@@ -179,7 +179,7 @@ declare("ConstantOfShape", numpy=constant_of_shape, traits=MOVES | PARAMETRIC | 
     need=need_constant_of_shape, checks=(data.parameters(vectors=(0,)),), sampling=sample.constant_of_shape)
 declare("Range", numpy=number_range, traits=MOVES | PARAMETRIC | SIZES, shaped_by=(0, 1, 2), need=need_range,
     checks=(attributes.range_, data.parameters(numbers=(0, 1, 2))))
-declare("EyeLike", numpy=eye_like, traits=MOVES)
+declare("EyeLike", numpy=eye_like, traits=MOVES, bounds=bounds.identity)
 declare("Trilu", numpy=triangle, traits=MOVES, checks=(data.parameters(numbers=(1,)),))
 declare("DepthToSpace", numpy=depth_to_space, traits=MOVES,
     checks=(attributes.words(mode=("DCR", "CRD")), attributes.positive("blocksize"), attributes.depth_to_space),

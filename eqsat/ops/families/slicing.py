@@ -186,7 +186,7 @@ declare("Pad", numpy={11: pad, 2: pad_by_attributes, 1: None}, traits=MOVES | PA
     need=need_pad,
     checks=(attributes.words(mode=("constant", "reflect", "edge", "wrap")), attributes.listed_axes(3), attributes.pad,
             data.parameters(vectors=(1, 3), numbers=(2,)), data.pad),
-    axes=Axes(3, ordered=True), sampling=sample.pad, quantization=MOVES_DATA)
+    axes=Axes(3, ordered=True), sampling=sample.pad, quantization=MOVES_DATA, bounds=bounds.padded)
 declare("CenterCropPad", numpy=center_crop_pad, traits=MOVES | PARAMETRIC, shaped_by=(1,), need=need_center_crop_pad,
     checks=(attributes.axes_attribute, data.parameters(vectors=(1,))), normal_form=(normal.axes,))
 declare("ReverseSequence", numpy=reverse_sequence, traits=MOVES, checks=(attributes.reverse_sequence,))
