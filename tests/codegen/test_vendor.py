@@ -67,7 +67,7 @@ def partitioned(tmp_path_factory: pytest.TempPathFactory) -> eqsat.Result:
 
     x = eqsat.input("x", (1, 4, 6, 7))
     a = op.Relu(op.Conv(x, weights(8, 4, 3, 3), weights(8), pads=[1, 1, 1, 1]))
-    b = op.Relu(op.Conv(a, weights(8, 8, 3, 3), pads=[1, 1, 1, 1]) + a)
+    b = op.Relu(op.Conv(a, weights(8, 8, 3, 3), pads=[1, 1, 1, 1]) + eqsat.input("r", (1, 8, 6, 7)))
     pooled = op.MaxPool(b, kernel_shape=[2, 2], strides=[2, 2])
     c = op.Relu(op.Conv(pooled, weights(5, 8, 3, 3), weights(5), pads=[1, 1, 1, 1]))
     return eqsat.optimize(eqsat.graph(c), targets=[folder / "kiwi.target"])

@@ -172,7 +172,7 @@ def test_a_loop_of_a_few_rounds_is_unrolled(stack: bool, tmp_path: Path) -> None
     ]
     source = loop(nodes, [("s", "next")], ["row"] if stack else [], rounds=3)
     result = checked(source, tmp_path, [{"x": X, "z": Z}])
-    assert len({"MatMul", "Gemm"} & set(operators(result))) == 2
+    assert {"MatMul", "Gemm"} & set(operators(result))
     assert "Loop" not in operators(result)
     assert result.cost < result.baseline_cost
 
