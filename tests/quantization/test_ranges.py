@@ -119,7 +119,7 @@ def test_scale_does_not_matter(method):
         assert b.low == a.low * 2.0**60 and b.high == a.high * 2.0**60
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20),
     st.sampled_from(METHODS),

@@ -132,7 +132,7 @@ def as_python(found: object) -> object:
     return [as_python(i) for i in found] if isinstance(found, tuple) else found
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.one_of(numeric(), lists(), logical()))
 def test_as_python(text: str) -> None:
     try:
@@ -379,7 +379,7 @@ def test_floats_are_computed_in_double_precision() -> None:
 
 
 @given(st.lists(st.integers(-128, 127), min_size=1, max_size=5), st.integers(-9, 9))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_arithmetic_on_arrays_is_elementwise(numbers: list[int], factor: int) -> None:
     w = value(numbers, ir.DataType.INT8)
     np.testing.assert_array_equal(result(f"w.value * {factor} + 1", w=w), [n * factor + 1 for n in numbers])

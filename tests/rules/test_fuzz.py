@@ -73,13 +73,13 @@ def answer(text: str) -> None:
         assert pattern_text(rule)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     answer(text)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(WORDS), max_size=30))
 def test_any_words(words: list[str]) -> None:
     answer(" ".join(words))
@@ -106,7 +106,7 @@ TERMS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(TERMS, TERMS, TERMS, TERMS)
 def test_any_terms(left: str, right: str, let: str, condition: str) -> None:
     answer(f"let f(t) = t * {let}\nrule r : exact\n    {left}  =>  {right}\n    let k = {let}\n    where {condition}")
@@ -123,7 +123,7 @@ SHIPPED = sorted(rules_dir().rglob("*.rules")) + sorted(rules_dir().rglob("*.tar
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.name)
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_shipped_files_with_a_piece_cut_out_or_put_in(path: Path, data: st.DataObject) -> None:
     text = path.read_text(encoding="utf-8")[:4000]
