@@ -90,6 +90,7 @@ bench: $(STAMP)  ## the benchmarks: tables here, JSON in out/
 	@mkdir -p out
 	$(BIN)/python -m benchmarks.extracted_cost --json out/extracted_cost.json
 	$(BIN)/python -m benchmarks.scaling --json out/scaling.json
+	$(BIN)/python -m benchmarks.proofs --json out/proofs.json
 
 zoo: $(STAMP)  ## exported models with free sizes, their errors beside ONNX Runtime: make zoo MODELS="FILE_OR_FOLDER ..."
 	@mkdir -p out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from eqsat.check.instance import Instance
 from eqsat.check.outcome import Outcome
@@ -56,17 +57,22 @@ def grows(rule: Rule, instances: Sequence[Instance]) -> list[str]:
 
 def implied(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> list[str]:
     """Whether other rules make all that a rule makes, and which one alone."""
-    known = [r for r in others if allowed(r.numerics, rule.numerics.kind) and r.place != rule.place]
+    known = [r for r in others if allowed(r.numerics, rule.numerics.kind) and _where(r) != _where(rule)]
     chosen = instances[:3]
-    if not chosen or not known or not _add_nothing(rule, known, chosen):
+    if not chosen or not known or not adds_nothing(rule, known, chosen):
         return []
     for other in known:
-        if _add_nothing(rule, [other], chosen):
+        if adds_nothing(rule, [other], chosen):
             return [f"`{other.name}` ({short_place(other.place)}) implies it"]
     return ["other rules together imply it"]
 
 
-def _add_nothing(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> bool:
+def _where(rule: Rule) -> tuple[Path, int, int]:
+    """A file may have been read by two names of it."""
+    return Path(rule.place.file).resolve(), rule.place.line, rule.place.column
+
+
+def adds_nothing(rule: Rule, others: Sequence[Rule], instances: Sequence[Instance]) -> bool:
     """Whether the e-graph that others saturate stays as it is once the rule runs as well."""
     for instance in instances:
         without, complete = _size(instance, others)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from eqsat.errors import EqsatError
 from eqsat.ops.sampling.chance import LARGEST, Chance, Shape
-from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Member, Name, Sequence
+from eqsat.rules.ast import Apply, Binary, Compare, Condition, Expr, Index, Member, Name, Sequence, Unary
 from eqsat.rules.evaluation import TensorFacts, Unknown, evaluate
 from eqsat.schema.types import TensorType
 
@@ -104,6 +104,8 @@ def _wishes(expr: Expr) -> Iterator[tuple[str, _Wish]]:
     if isinstance(expr, Binary) and expr.op == "and":
         yield from _wishes(expr.left)
         yield from _wishes(expr.right)
+    if isinstance(expr, Binary) and expr.op == "or" and _is_absence(expr.left):
+        yield from _wishes(expr.right)
     if not isinstance(expr, Compare):
         return
     left = expr.first
@@ -114,6 +116,16 @@ def _wishes(expr: Expr) -> Iterator[tuple[str, _Wish]]:
         elif relation == "in" and isinstance(right, Sequence) and right.items:
             yield from _of_pair(left, "==", right.items[0])
         left = right
+
+
+def _is_absence(expr: Expr) -> bool:
+    """``not x.is_present``"""
+    return (
+        isinstance(expr, Unary)
+        and expr.op == "not"
+        and isinstance(expr.operand, Member)
+        and expr.operand.name == "is_present"
+    )
 
 
 def _of_pair(side: Expr, relation: str, value: Expr) -> Iterator[tuple[str, _Wish]]:

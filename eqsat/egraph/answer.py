@@ -5,6 +5,7 @@ Called once for each distinct combination of attributes, types and small constan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -293,7 +294,8 @@ def is_number(fact: TensorFacts, wanted: int | float) -> bool:
     try:
         number = literal(wanted, fact.type.dtype)
         # A type that cannot hold the number has none that equals it.
-        return bool(np.isfinite(number) and bool(number) == bool(wanted) and np.all(fact.value == number))
+        held = bool(np.isfinite(number)) == math.isfinite(wanted) and bool(number) == bool(wanted)
+        return held and bool(np.all(fact.value == number))
     except (ValueError, OverflowError, TypeError):
         return False
 

@@ -246,7 +246,7 @@ def literal(value: object, dtype: ir.DataType) -> np.ndarray:
     source = np.asarray(value)
     if source.dtype == object:
         raise ValueError(f"{value!r} is not a tensor")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         array = source.astype(dtype.numpy())
     exact = dtype.numpy().kind in "iub"
     if exact and source.size and not np.array_equal(array.astype(np.float64), source.astype(np.float64)):

@@ -2,7 +2,8 @@
 
 Floats: rounding to nearest even, subnormals, infinities, signed zeros; all NaN are one. Which of two zeros of different
 signs a maximum or minimum gives is open in ONNX, and open here: an unknown choice that is made the same way for the
-same operands. Elementary functions are symbols: equal bits give equal bits.
+same operands. Elementary functions are symbols: equal bits give equal bits. Of strings, complex numbers and narrow
+types nothing is known but whether two have equal bits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from eqsat.proofs.reals import MEMORY
+from eqsat.proofs.solver import contradict
 from eqsat.proofs.terms import NotModelled, Term, walk
 
 WORK = 8_000_000
@@ -25,11 +26,6 @@ _EXPONENTS = {
     ir.DataType.DOUBLE: (11, 53),
 }
 _INTEGERS = {ir.DataType[f"{sign}INT{width}"]: (width, sign == "") for sign in ("", "U") for width in (8, 16, 32, 64)}
-
-
-def is_modelled(dtype: ir.DataType) -> bool:
-    """Whether elements of a type have bits here."""
-    return dtype in _EXPONENTS or dtype in _INTEGERS or dtype == ir.DataType.BOOL
 
 
 class Bits:
@@ -50,18 +46,14 @@ class Bits:
         self._signed: dict[int, bool] = {}
 
     def sort(self, dtype: ir.DataType) -> Any:
-        """The sort of an element type.
-
-        Raises:
-            NotModelled: It has none.
-        """
+        """The sort of an element type."""
         if dtype in _EXPONENTS:
             return self.z3.FPSort(*_EXPONENTS[dtype])
         if dtype in _INTEGERS:
             return self.z3.BitVecSort(_INTEGERS[dtype][0])
         if dtype == ir.DataType.BOOL:
             return self.z3.BoolSort()
-        raise NotModelled(f"elements of type {dtype.name.lower()}: not modelled")
+        return self.z3.DeclareSort(dtype.name.lower())
 
     # ---- formulas ---------------------------------------------------------------------------------
 
@@ -96,6 +88,8 @@ class Bits:
             return self.symbol(term.data, dtype)
         if term.op == "zero":
             return self._zero(term, dtype)
+        if term.op == "infinity":
+            return self._infinity(term, dtype)
         if term.value is not None:
             return self.number(term.value, dtype)
         of = types[term.args[0]] if term.args else dtype
@@ -104,7 +98,7 @@ class Bits:
         elif of in _INTEGERS:
             found = self._of_integers(term, args, of)
         else:
-            found = self._of_truths(term, args)
+            found = self._of_others(term, args, of)
         return self._function(term, args, dtype) if found is None else found
 
     def _zero(self, term: Term, dtype: ir.DataType) -> Any:
@@ -112,6 +106,12 @@ class Bits:
         zero = self.number(Fraction(0), dtype)
         self.facts.append(self.z3.fpEQ(found, zero) if dtype in _EXPONENTS else found == zero)
         return found
+
+    def _infinity(self, term: Term, dtype: ir.DataType) -> Any:
+        if dtype not in _EXPONENTS:
+            raise NotModelled(f"an infinite number of type {dtype.name.lower()}")
+        make = self.z3.fpPlusInfinity if term.data > 0 else self.z3.fpMinusInfinity
+        return make(self.sort(dtype))
 
     def _of_floats(self, term: Term, args: list[Any], dtype: ir.DataType) -> Any:
         z3, rounding = self.z3, self.z3.RNE()
@@ -208,6 +208,12 @@ class Bits:
                     self.defined.append(z3.Not(z3.And(args[0] == least, args[1] == -1)))
                     return args[0] / args[1]
                 return z3.UDiv(*args)
+            case "Mod" if (as_in_c := dict(term.data).get("fmod")) in (0, 1):
+                self.defined.append(args[1] != 0)
+                if not signed:
+                    return z3.URem(*args)
+                # The sign is that of the divisor, or, as C has it, that of the dividend.
+                return z3.SRem(*args) if as_in_c else args[0] % args[1]
             case "Max" | "Min":
                 return extreme(term.op, args)
             case "Relu" if signed:
@@ -231,7 +237,7 @@ class Bits:
                 return args[0] == args[1]
         return None
 
-    def _of_truths(self, term: Term, args: list[Any]) -> Any:
+    def _of_others(self, term: Term, args: list[Any], of: ir.DataType) -> Any:
         z3 = self.z3
         match term.op:
             case "Where":
@@ -244,7 +250,7 @@ class Bits:
                 return z3.Or(*args)
             case "Xor":
                 return z3.Xor(*args)
-            case "Equal":
+            case "Equal" if of in (ir.DataType.BOOL, ir.DataType.STRING):
                 return args[0] == args[1]
         return None
 
@@ -264,12 +270,8 @@ class Bits:
         a = self.formula(left, root)
         defined, self.defined = self.defined, []
         b = self.formula(right, root)
-        solver = z3.Solver()
-        solver.set("rlimit", WORK)
-        solver.set("max_memory", MEMORY)
-        solver.add(*self.facts, *assumptions, *defined, z3.Not(z3.And(*self.defined, a == b)))
-        found = solver.check()
-        return True if found == z3.unsat else False if found == z3.sat else None
+        differ = z3.Not(z3.And(*self.defined, a == b))
+        return contradict([*self.facts, *assumptions, *defined, differ], WORK)
 
 
 _COMPARING = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf")

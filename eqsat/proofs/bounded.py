@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, ExecutionError
 from eqsat.model.inference.infer import infer_types
 from eqsat.model.normalize import complete
 from eqsat.ops.operators import has
@@ -80,7 +80,7 @@ class TooMuch(Exception):
     """There are more choices than are tried."""
 
 
-MOST_WORK = 12_000
+MOST_WORK = 30_000
 """Choices of one clause within one bound."""
 
 
@@ -279,6 +279,7 @@ class Left:
             raise NotModelled(f"{op} without operands")
         names = [arg.name if isinstance(arg := pattern.args[i], ast.Name) else "" for i in wanted]
         shape = _sizes(given[0].type)
+        before = frozenset(state.env)
         for values in choices.operands(op, shape, wanted, self._outputs[pattern.node], self.bounds):
             found, chosen = state.copy(), list(given)
             for i, name, value in zip(wanted, names, values, strict=True):
@@ -290,7 +291,8 @@ class Left:
                     self._bind(found, name, tensor)
                 chosen[i] = tensor
             else:
-                yield chosen, found
+                if self._holds(found, before):
+                    yield chosen, found
 
     def _operand(self, arg: ast.Pattern | None, state: State, before: list[Tensor | None]) -> Tensor | None:
         match arg:
@@ -401,9 +403,8 @@ class Left:
         except EqsatError:
             raise Rejected from None
         shapes = [None if t is None else _sizes(t) for t in types]
-        if any(t is None or not t.is_static or min(_sizes(t), default=1) < 1 for t in found):
-            raise Rejected
-        if not choices.is_valid(op, dict(bundle), shapes):
+        sized = all(t is not None and t.is_static and min(_sizes(t), default=1) >= 1 for t in found)
+        if not sized or not choices.is_valid(op, dict(bundle), shapes):
             raise Rejected
         if op == OpKey("", "Cast") and given[0] is not None and found[0] == types[0]:
             return bundle, [given[0]]
@@ -411,7 +412,10 @@ class Left:
         rounds = self.rule.numerics.kind == "exact" and any(
             t is not None and t.dtype.is_floating_point() for t in found
         )
-        results = arrays.computed(op, meaning, [None if t is None else t.array for t in given], outputs, rounds=rounds)
+        try:
+            results = arrays.computed(op, meaning, [t and t.array for t in given], outputs, rounds=rounds)
+        except ExecutionError:
+            raise Rejected from None
         tensors = []
         for kind, array in zip(found, results, strict=True):
             assert kind is not None

@@ -54,7 +54,7 @@ SHAPING = {
 }
 """By operator, operands whose contents are tried."""
 
-_ENOUGH = 600
+_ENOUGH = 800
 """Contents of the operands of one node."""
 
 
@@ -89,7 +89,7 @@ def _operands(name: str, x: Shape, count: int, outputs: int, bounds: Bounds) -> 
     elif name == "Pad":
         every = [axes for k in range(1, rank + 1) for axes in combinations(range(rank), k)]
         for axes in every if count > 1 else [tuple(range(rank))]:
-            yield from ((widths, axes)[:count] for widths in product((0, 1), repeat=2 * len(axes)))
+            yield from ((widths, axes)[:count] for widths in product((0, 1, -1), repeat=2 * len(axes)))
     elif name == "Split":
         limit = max(x, default=0)
         yield from ((sizes,) for sizes in product(range(1, limit + 1), repeat=outputs) if sum(sizes) <= limit)
@@ -106,7 +106,7 @@ def _slices(x: Shape, count: int) -> Iterator[tuple[Any, ...]]:
     every: list[tuple[int, ...]] = [tuple(range(len(x)))]
     every += [(d,) for d in range(len(x))] if count > 2 else []
     for axes in every:
-        for start, end, step in product((0, 1, -1), (1, 2, 9, -9), (1, 2, -1) if count > 3 else (1,)):
+        for start, end, step in product((0, 1, -1), (1, 2, 9, 1 - 2**63), (1, 2, -1) if count > 3 else (1,)):
             values = ([start] * len(axes), [end] * len(axes), list(axes), [step] * len(axes))
             yield values[:count]
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 
 import onnx_ir as ir
 
 from eqsat.proofs import assumptions
-from eqsat.proofs.bits import Bits, is_modelled
+from eqsat.proofs.bits import Bits
 from eqsat.proofs.polynomial import Ring, TooLarge, is_ring
 from eqsat.proofs.reals import Reals, same
 from eqsat.proofs.terms import NotModelled, Term, apply, number, walk
 from eqsat.rules import ast
 from eqsat.rules.ast import Numerics
 from eqsat.rules.element_types import limits
+
+MOST_SIGNS = 4
+"""Absolute values in two terms of which each may have either sign."""
 
 
 @dataclass
@@ -80,10 +84,10 @@ class Question:
         return Decision(reason="not equal over the reals, as modelled" if found is False else "the solver gave up")
 
     def _to_the_bit(self, left: Term, right: Term) -> Decision:
-        if self.root.is_integer() and is_ring(left, right) and self.ring.form(left) == self.ring.form(right):
+        if self.root.is_integer() and all(
+            is_ring(a, b) and self.ring.form(a) == self.ring.form(b) for a, b in _by_signs(left, right)
+        ):
             return Decision("ring")
-        if not is_modelled(self.root):
-            return Decision(reason=f"elements of type {self.root.name.lower()}: not modelled")
         types: dict[Hashable, ir.DataType] = {
             part.data: self.dtypes[part.data[1]]
             for part in walk(left, right)
@@ -166,6 +170,23 @@ class Question:
             return value > Fraction(0)
         name = term.data[1] if term.op == "symbol" and isinstance(term.data, tuple) else None
         return name in self.positive and name in self.dtypes and self.dtypes[name].is_floating_point()
+
+
+def _by_signs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
+    """Both terms with each choice of signs for what an absolute value is taken of."""
+    absolute = [part for part in walk(left, right) if part.op == "Abs"]
+    if len(absolute) > MOST_SIGNS:
+        absolute = []
+    for signs in product((1, -1), repeat=len(absolute)):
+        sign_of = dict(zip(absolute, signs, strict=True))
+        found: dict[Term, Term] = {}
+        for part in walk(left, right):
+            args = tuple(found[a] for a in part.args)
+            if part in sign_of:
+                found[part] = args[0] if sign_of[part] > 0 else apply("Neg", args)
+            else:
+                found[part] = apply(part.op, args, part.data) if args else part
+        yield found[left], found[right]
 
 
 def _within_pieces(term: Term) -> Term:

@@ -260,10 +260,10 @@ class EveryRank(Names):
         except Unknown:
             value = None
         self.reads_types |= value is not None and not isinstance(template.value, ast.Number | ast.Sequence)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float):
             term = number(value)
             return Denotation(SCALAR, lambda _: term, True)
-        if value is not None and not isinstance(value, str | bool):
+        if value is not None and not isinstance(value, str):
             array = np.asarray(value)
             table = ("table", tuple(array.ravel().tolist()), array.shape)
             if array.dtype.kind in "iuf":

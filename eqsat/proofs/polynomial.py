@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 
 from eqsat.proofs.definitions import expanded
-from eqsat.proofs.terms import Term, walk
+from eqsat.proofs.terms import NotModelled, Term, walk
 
 Monomial = tuple[tuple[int, int], ...]
 """Atoms by number, ascending, with their exponents."""
@@ -52,6 +52,7 @@ class Ring:
 
         Raises:
             TooLarge: See there.
+            NotModelled: An infinite number.
         """
         for part in walk(term):
             if part not in self._forms:
@@ -94,6 +95,8 @@ class Ring:
             case "number" | "zero":
                 value = term.value or Fraction(0)
                 return {_UNIT: value} if value else {}
+            case "infinity":
+                raise NotModelled("an infinite number: not modelled over the reals")
             case "symbol":
                 return self.atom(("symbol", term.data))
             case "Add" | "Sum":

@@ -22,9 +22,9 @@ from eqsat.rules.reader import read_files
 from eqsat.rules.verdicts import Trust, content_of
 from eqsat.schema.opset import did_you_mean
 
-INSTANCES = 24
+INSTANCES = 40
 """Executions of a rule that is not proven."""
-ATTEMPTS = 1_500
+ATTEMPTS = 4_000
 """To draw them."""
 MOST_KEPT = 4_096
 """Verdicts in the cache."""

@@ -164,7 +164,9 @@ def prove_bounded(rule: Rule) -> Within:
             try:
                 found = _within(rule, bounds)
             except NotModelled as reason:
-                return Within(reason=str(reason))
+                if best.bounds is None:
+                    return Within(reason=str(reason))
+                break
             except TooMuch:
                 found = Within(reason="too many shapes and attributes to try")
             if found.bounds is None:

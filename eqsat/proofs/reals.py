@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.proofs.definitions import expanded
 from eqsat.proofs.polynomial import Key, Monomial, Poly, Ring, TooLarge
+from eqsat.proofs.solver import contradict
 from eqsat.proofs.terms import NotModelled, Term, walk
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 WORK = 1_000_000
 """Of the solver, in its own unit, for one pair of elements."""
-MEMORY = 512
-"""Megabytes that the solver may take."""
 _COMPARISONS = {"Less": "__lt__", "LessOrEqual": "__le__", "Equal": "__eq__"}
 
 
@@ -82,6 +81,8 @@ class Reals:
             return self._number(value)
         args = [self._found[a] for a in term.args]
         match term.op:
+            case "infinity":
+                raise NotModelled("an infinite number: not modelled over the reals")
             case "symbol":
                 return self.real(term.data)
             case "Add" | "Sum":
@@ -207,13 +208,8 @@ class Reals:
             a, b = self._as_truth(left, a), self._as_truth(right, b)
             if self._is_truth(a) != self._is_truth(b):
                 raise NotModelled("a truth value beside a number")
-        solver = z3.SolverFor("QF_NRA")
-        solver.set("rlimit", WORK)
-        solver.set("max_memory", MEMORY)
-        solver.add(*self.facts, *assumptions, *defined)
-        solver.add(z3.Not(z3.And(*self.defined, a == b)))
-        found = solver.check()
-        return True if found == z3.unsat else False if found == z3.sat else None
+        differ = z3.Not(z3.And(*self.defined, a == b))
+        return contradict([*self.facts, *assumptions, *defined, differ], WORK, "QF_NRA")
 
 
 def same(ring: Ring, left: Term, right: Term) -> bool:

@@ -6,6 +6,7 @@ object compute the same bits: the same operators on the same elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,7 @@ from eqsat.schema.types import OpKey
 
 Attributes = tuple[tuple[str, Hashable], ...]
 """By name, sorted; a value that the rule computes from elements is a term."""
+_LEAVES = ("number", "zero", "infinity", "symbol")
 
 
 class NotModelled(Exception):
@@ -25,8 +27,8 @@ class Term:
     """An element: a number, a symbol, or an operator on other elements.
 
     Attributes:
-        op: ``"number"``, ``"zero"`` (either zero), ``"symbol"``, or the name of an operator.
-        data: The number, what identifies the symbol, or the operator's attributes.
+        op: ``"number"``, ``"zero"`` (either zero), ``"infinity"``, ``"symbol"``, or the name of an operator.
+        data: The number, 1 or -1 of an infinity, what identifies the symbol, or the operator's attributes.
         number: In order of creation, so that sorting does not depend on addresses.
     """
 
@@ -39,7 +41,7 @@ class Term:
         self.number = number
 
     def __repr__(self) -> str:
-        if self.op in ("number", "symbol", "zero"):
+        if self.op in _LEAVES:
             return str(self.data)
         return f"{self.op}({', '.join(map(repr, self.args))})"
 
@@ -76,11 +78,13 @@ def number(value: float | Fraction) -> Term:
     """A number, exact.
 
     Raises:
-        NotModelled: It is not finite.
+        NotModelled: It is NaN.
     """
+    if value in (math.inf, -math.inf):
+        return _make("infinity", (), 1 if value > 0 else -1)
     try:
         return _make("number", (), Fraction(value))
-    except (OverflowError, ValueError):
+    except ValueError:
         raise NotModelled(f"the number {value}") from None
 
 
@@ -119,6 +123,6 @@ def walk(*roots: Term) -> Iterator[Term]:
 
 def parameters(term: Term) -> list[Hashable]:
     """The values of a term's attributes."""
-    if term.op in ("number", "symbol", "zero") or not isinstance(term.data, tuple):
+    if term.op in _LEAVES or not isinstance(term.data, tuple):
         return []
     return [pair[1] for pair in term.data if isinstance(pair, tuple) and len(pair) == 2]

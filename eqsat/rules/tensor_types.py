@@ -135,6 +135,8 @@ def narrowings(clauses: Sequence[Clause]) -> Iterator[tuple[ast.Place, str]]:
 def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.Name]]:
     """Names whose element types a condition restricts, each with the possible types or the name of the same type."""
     for part in conjuncts(expr):
+        if isinstance(part, ast.Binary) and part.op == "or":
+            yield from _required_by_either(part.left, part.right)
         if not isinstance(part, ast.Compare):
             continue
         terms = [part.first, *(term for _, term in part.rest)]
@@ -147,6 +149,15 @@ def _required(expr: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str] | ast.N
                     yield asked.of, given.of
                 elif (types := _types_of(given)) is not None:
                     yield asked.of, types
+
+
+def _required_by_either(left: ast.Expr, right: ast.Expr) -> Iterator[tuple[ast.Name, frozenset[str]]]:
+    """Names that both conditions restrict: one of them holds."""
+    others = list(_required(right))
+    for name, types in _required(left):
+        for other, more in others:
+            if name.name == other.name and isinstance(types, frozenset) and isinstance(more, frozenset):
+                yield name, types | more
 
 
 def _types_of(term: ast.Expr) -> frozenset[str] | None:

@@ -82,6 +82,21 @@ def test_truth_values_of_any_size(elements: int) -> None:
     assert operators(op.And(b, one_other)) == ["And"]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("elements", [1, 64, 5000])
+def test_an_infinity_matches_infinite_constants(elements: int, dtype: str) -> None:
+    rules = "rule least : exact\n    Max(x, -inf)  =>  x\nrule greatest : exact\n    Min(x, inf)  =>  x\n"
+    x = eqsat.input("x", (elements,), dtype)
+    high = np.full(elements, np.inf, dtype)
+    largest = np.full(elements, np.finfo(dtype).max, dtype)
+    for value, applied in ((op.Max(x, -high), [1, 0]), (op.Min(x, high), [0, 1]), (op.Min(x, largest), [0, 0])):
+        saturation = saturated(load(eqsat.graph(value)), rules)
+        assert [s.applied for s in saturation.statistics] == applied
+    mixed = high.copy()
+    mixed[-1] = 0
+    assert [s.applied for s in saturated(load(eqsat.graph(op.Min(x, mixed))), rules).statistics] == [0, 0]
+
+
 def test_a_truth_value_is_no_number() -> None:
     with pytest.raises(RuleError, match=r"operand `B` of `Mul` must be .*; got a tensor\(bool\)"):
         read_text("rule r : exact\n    Mul(x, true)  =>  x\n", "r.rules")

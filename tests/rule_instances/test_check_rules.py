@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from eqsat.check.checked import CheckedRule
 from eqsat.cli import main
 from eqsat.cli.rules import SAMPLES
 from eqsat.rules.reader import read_text
+from eqsat.rules.selection import shipped_rules
 
 
 def check(text: str) -> CheckedRule:
@@ -78,6 +80,12 @@ def test_notes(text: str, note: str) -> None:
     found = check(f"rule r : exact\n    {text}")
     assert found.verdict != "refuted"
     assert any(note in said for said in found.lints), found.lints
+
+
+def test_a_shipped_rule_is_not_implied_by_itself() -> None:
+    path = Path(os.path.relpath(next(p for p in shipped_rules() if Path(p).name == "activations.rules")))
+    (found,) = eqsat.check_rules([path], names=["relu_twice"], samples=4)
+    assert not any("`relu_twice`" in note for note in found.lints)
 
 
 def test_a_rule_of_one_kind_gets_no_note() -> None:

@@ -60,7 +60,9 @@ def transpose(node: Node) -> None:
     inner = [1] * len(perm)
     for i, p in enumerate(perm):
         inner[p] = wish[i]
-    if chance.happens(0.3) and node.shape is None:
+    if chance.happens(0.15) and node.shape is None:
+        inner = [chance.number(2, 3)] * len(perm)
+    elif chance.happens(0.3) and node.shape is None:
         keep = chance.number(0, max(len(perm) - 1, 0))
         inner = [d if i == keep or chance.happens(0.5) else 1 for i, d in enumerate(inner)]
     node.draw(0, tuple(inner))
@@ -235,8 +237,13 @@ def slice_(node: Node) -> None:
     if not node.has(3):
         axes = list(range(len(axes)))
     starts, ends, steps = [], [], []
-    style = chance.number(0, 2)
+    style = chance.weighted({0: 0.33, 1: 0.3, 2: 0.3, 3: 0.07})
     for axis in axes:
+        if style == 3:
+            starts.append(chance.one_of((-1, shape[axis] - 1)))
+            ends.append(chance.one_of((-shape[axis] - 1, 1 - 2**63)))
+            steps.append(-1)
+            continue
         step = 1 if style == 0 or chance.happens(0.6) else chance.one_of((2, -1, 3))
         start = 0 if style == 0 else chance.number(-shape[axis] - 1, shape[axis])
         end = chance.one_of((shape[axis], 2**31 - 1, 2**63 - 1))
