@@ -55,11 +55,11 @@ class _Matrix:
         return [0] * (rank - 2 - own) + strides
 
 
-def _matrix(task: Task, index: int, transpose: str) -> _Matrix:
+def _matrix(task: Task, index: int, transpose: str, name: str) -> _Matrix:
     found = task.inputs[index]
     assert found is not None
     if isinstance(found, View):
-        matrix = _Matrix(f"x{index}", found.shape, found.strides)
+        matrix = _Matrix(name, found.shape, found.strides)
     else:
         matrix = _Matrix("w0", found.shape, dense_strides(found.shape), found)
     return matrix.transposed() if task.attributes.get(transpose, 0) else matrix
@@ -122,8 +122,9 @@ def _addend(task: Task, b: _Matrix) -> _Addend:
     return _Addend(row, tuple(steps))
 
 
-def _generate(task: Task, isa: Isa) -> Kernel:
-    a, b, y = _matrix(task, 0, "transA"), _matrix(task, 1, "transB"), task.output
+def generate(task: Task, isa: Isa, right: str = "x1") -> Kernel:
+    """A kernel of a product, whose views may have any strides; ``right`` is the pointer to a computed right matrix."""
+    a, b, y = _matrix(task, 0, "transA", "x0"), _matrix(task, 1, "transB", right), task.output
     addend = _addend(task, b)
     own = len(task.epilogue.operands)
     pointers = {own + k: "x2" for k, (_, operand) in enumerate(addend.steps) if isinstance(operand, View)}
@@ -204,7 +205,7 @@ register(
         "packed matrix product",
         (OpKey("", "MatMul"), OpKey("", "Gemm"), OpKey("com.microsoft", "FusedMatMul")),
         _accepts,
-        _generate,
+        generate,
         _wants,
         rank=10,
     )

@@ -20,6 +20,7 @@ import onnx_ir as ir
 from eqsat.codegen.isa import Isa
 from eqsat.codegen.kernel import Family, Step, Task, View, Want, Wants
 from eqsat.codegen.kernels import find
+from eqsat.codegen.kernels.shared.registry import families
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels import kernel_cases
 from tests.codegen.kernels.kernel_cases import (
@@ -77,7 +78,7 @@ def place(shape: Sequence[int], want: Want, rng: np.random.Generator | None, *, 
 
 @dataclass
 class Case:
-    """An operator with its data and what must come out."""
+    """An operator with its data and what must come out; ``chosen`` names a family that is not the first choice."""
 
     operator: OpKey
     attributes: Mapping[str, Any]
@@ -89,6 +90,7 @@ class Case:
     operands: Sequence[np.ndarray] = ()
     constant_operands: frozenset[int] = frozenset()
     rank: int = 1
+    chosen: str = ""
     memory: dict[str, Memory] = field(default_factory=dict)
     task: Task | None = None
     family: Family | None = None
@@ -97,7 +99,8 @@ class Case:
         """Find the family by provisional views, then place everything as it wants."""
         result = np.broadcast_to(np.float32(0), self.expected.shape)
         task = task_of(self, result, lambda name, shape, dtype: View.dense(dtype, shape))
-        family = find(task)
+        family = next(f for f in families(self.operator) if f.name == self.chosen) if self.chosen else find(task)
+        assert not self.chosen or (family is not None and family.accepts(task))
         assert family is not None and family.rank >= self.rank, f"{self.operator} {self.attributes}: {family}"
         wants = family.wants(task)
         self.memory, self.family = {}, family
