@@ -95,7 +95,8 @@ rule attention : real
     y: Transpose(Reshape(weights @ vh, [b, h, n, v.shape[3]]), perm=[0, 2, 1, 3])
         =>  Reshape(Attention(ARGUMENTS, q_num_heads=h, kv_num_heads=h), y.shape)
     let flat(t) = Reshape(t, [0, 0, -1])
-    where const(s), s.rank == 0, s.value > 0, q.dtype in floats, k.shape[2] == h, v.shape[2] == h
+    where const(s), s.rank == 0, s.value > 0, q.dtype in floats, k.shape[2] == h, v.shape[2] == h,
+          k.shape[0] == b, v.shape[0] == b
 """
 RIGHT = _ATTENTION.replace("ARGUMENTS", "flat(q), flat(k), flat(v), scale=s.value")
 AS_DOCUMENTED = _ATTENTION.replace("ARGUMENTS", "flat(q), flat(v), flat(k)")
