@@ -53,9 +53,8 @@ from eqsat.stages.extract import Limited, check_objective, extract
 from eqsat.stages.load import Loaded, load
 from eqsat.stages.notes import about_sizes, about_undecided
 from eqsat.stages.options import Objective, SearchOptions
-from eqsat.stages.price import Priced, price
+from eqsat.stages.price import Priced, costs_of, price
 from eqsat.stages.saturate import saturate
-from eqsat.targets.cost import CostModel
 from eqsat.verify.verify import Verifier, switched_off
 
 if TYPE_CHECKING:
@@ -313,7 +312,7 @@ class Search:
         )
         summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
         if self.given is not None and self.given is not self.model:
-            cost, count = cost_before(self.given, _costs(loaded))
+            cost, count = cost_before(self.given, costs_of(loaded))
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
         result = Result(
             model=model,
@@ -334,7 +333,7 @@ class Search:
 
     def _as_it_stands(self, objective: Objective) -> Result:
         """The model itself, on the host."""
-        clock, costs = self.clock, _costs(self.loaded)
+        clock, costs = self.clock, costs_of(self.loaded)
         with clock.stage("price"):
             summary = summarize_untouched(
                 self.model, costs, clock.seconds, objective, self.options.numerics, self.untouched, self.notes
@@ -416,10 +415,6 @@ class Search:
         return False
 
 
-def _costs(loaded: Loaded) -> CostModel:
-    return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
-
-
 def _saturated(
     loaded: Loaded,
     options: SearchOptions,
@@ -446,5 +441,5 @@ def _saturated(
         alternatives=alternatives,
     )
     runtime = Runtime(saturated.snapshot, saturated.saturation.encoding)
-    pricing = Pricing(saturated.snapshot, _costs(loaded), runtime, nested.costs)
+    pricing = Pricing(saturated.snapshot, costs_of(loaded), runtime, nested.costs)
     return price(saturated, pricing, loaded.outputs, clock)

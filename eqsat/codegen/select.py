@@ -27,15 +27,15 @@ from eqsat.partition.plan import Plan
 from eqsat.rules.ast import Alternatives, Composite, Match, Pattern, Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.attributes import op_key
+from eqsat.schema.free_sizes import within
 from eqsat.schema.types import OpKey
 from eqsat.stages.assemble import assemble
 from eqsat.stages.clock import Clock
 from eqsat.stages.extract import extract
 from eqsat.stages.load import prepare
 from eqsat.stages.options import SearchOptions
-from eqsat.stages.price import price
+from eqsat.stages.price import costs_of, price
 from eqsat.stages.saturate import saturate
-from eqsat.targets.cost import CostModel
 
 TIME_LIMIT = 60.0
 """Seconds for a search; networks of the usual sizes take one or two, so that the result does not depend on it."""
@@ -90,13 +90,13 @@ def select_kernels(
         if not loaded.rewriting and choices(host.composites).isdisjoint(op_key(node) for node in loaded.model.graph):
             return None
         clock = Clock(time_limit)
-        saturated = saturate(loaded.model, loaded.rewriting, loaded.targets, clock)
-        pricing = Pricing(saturated.snapshot, CostModel(loaded.targets, bindable=False))
-        priced = price(saturated, pricing, loaded.outputs, clock)
+        with within(loaded.sizes):
+            saturated = saturate(loaded.model, loaded.rewriting, loaded.targets, clock)
+            priced = price(saturated, Pricing(saturated.snapshot, costs_of(loaded)), loaded.outputs, clock)
+            solution = extract(priced.formulation, clock)
+            program = assemble(priced, solution)
     except OptimizationError:
         return None
-    solution = extract(priced.formulation, clock)
-    program = assemble(priced, solution)
     ordered = tuple(program.plan.nodes[i] for region in program.regions for i in region.nodes)
     return replace(program.plan, nodes=ordered), _selection(priced.formulation, solution)
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from eqsat.extract.from_egraph import Formulation, Pricing, formulate
+from eqsat.schema.free_sizes import where_costed
 from eqsat.stages.clock import Clock
+from eqsat.stages.load import Loaded
 from eqsat.stages.saturate import Saturated
+from eqsat.targets.cost import CostModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ class Priced:
     def without(self, forbidden: Container[int]) -> Formulation:
         """The extraction problem without some e-nodes."""
         return _formulation(self.saturated, self.pricing, self.outputs, forbidden)
+
+
+def costs_of(loaded: Loaded) -> CostModel:
+    """The costs on the targets of a search, at the sizes at which they are taken."""
+    return CostModel(loaded.targets, bindable=False, sizes=where_costed(loaded.sizes))
 
 
 def price(

@@ -400,6 +400,17 @@ def test_a_plan_for_another_host_is_searched() -> None:
     assert found.selection is not None and found.selection.stop_reason == "optimal"
 
 
+@pytest.mark.parametrize("name", ["residual", "inception", "excited"])
+def test_a_free_size_is_priced_at_its_typical_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed = generate(model(name), isas=()).selection
+    interface, body = MODELS[name]
+    monkeypatch.setitem(MODELS, name, (interface.replace("[1,", "[n,"), body))
+    one, eight = (generate(model(name), isas=(), dims={"n": (1, 16, n)}).selection for n in (1, 8))
+    assert fixed is not None and one is not None and eight is not None
+    assert one.cost == pytest.approx(fixed.cost, rel=1e-6) and one.kernels == fixed.kernels
+    assert 4 * one.cost < eight.cost < 9 * one.cost
+
+
 def test_unknown_operators_are_still_reported() -> None:
     """What has no C is listed as without a search."""
     text = (
