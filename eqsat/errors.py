@@ -6,6 +6,9 @@ Every public function raises one of these for bad input and nothing else; the co
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 from eqsat.text import name_of
 
 
@@ -46,6 +49,18 @@ def _lines(text: str) -> str:
 def reason(error: Exception) -> str:
     """What an exception that others have raised says, on one line."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
+class Note(UserWarning):
+    """What a user should know although the call succeeds: a warning in Python, a line on stderr of a command."""
+
+
+def note(text: str) -> None:
+    """Warns the caller of eqsat, at the line of the call."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(name_of(text), Note, stacklevel=level)
 
 
 class ArgumentError(EqsatError):

@@ -16,7 +16,6 @@ from eqsat.execute.executor import Executor
 from eqsat.explain.origin import Origin, find
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
-from eqsat.partition.flat import flat as without_functions
 from eqsat.partition.plan import Plan
 from eqsat.report.collect import RegionInfo
 from eqsat.report.measured import with_times
@@ -203,14 +202,13 @@ class Result:
             external_data: Whether the weights are written to a file of their own beside the model: its name, or True
                 for ``<path>.data``. By default they are from one gigabyte on.
             flat: Whether the file has no functions, for tools that know none: regions and composites are inlined, and
-                metadata of nodes say what they were.
+                metadata of nodes say what they were. eqsat reads them back.
 
         Raises:
             ModelError: The file cannot be written, or an operator needs a newer opset than allowed.
         """
         with declared(self.operators):
-            model = without_functions(self.model) if flat else self.model
-            save(model, path, opset=opset, external_data=external_data)
+            save(self.model, path, opset=opset, external_data=external_data, flat=flat)
 
     @checks_arguments
     def explain(self, name: str) -> Origin:

@@ -14,8 +14,10 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -32,7 +34,7 @@ from eqsat.cli.quantize import quantize
 from eqsat.cli.rules import rules
 from eqsat.cli.run import run
 from eqsat.cli.targets import targets
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, Note
 from eqsat.version import __version__
 
 
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     never_fail()
     try:
-        with _ending_well():
+        with _ending_well(), _saying_notes({"-q", "--quiet"}.isdisjoint(arguments)):
             return cli.main(arguments, prog_name="eqsat", standalone_mode=False, obj=tuple(arguments)) or 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -144,6 +146,25 @@ def _ending_well() -> Iterator[None]:
     finally:
         for number in changed:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _saying_notes(wanted: bool) -> Iterator[None]:
+    """Warnings that are meant for users are lines on stderr, each once; all others stay as Python prints them."""
+    shown = warnings.showwarning
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if not issubclass(category, Note):
+            shown(message, category, *where)
+        elif wanted and str(message) not in said:
+            said.add(str(message))
+            _say(f"note: {message}", "yellow")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Note)
+        warnings.showwarning = show
+        yield
 
 
 def _first_line(error: Exception) -> str:

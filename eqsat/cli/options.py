@@ -159,7 +159,8 @@ def flat_option(command: _Command) -> _Command:
     return click.option(
         "--flat",
         is_flag=True,
-        help="Write regions and composites as plain nodes with metadata, for tools that know no functions.",
+        help="Write regions and composites as plain nodes with metadata, for tools that know no functions. eqsat reads "
+        "them back.",
     )(command)
 
 

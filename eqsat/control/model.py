@@ -14,7 +14,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError, OptimizationError
 from eqsat.model.load import load
 from eqsat.model.names import unused
-from eqsat.partition.subgraphs import defined_names
+from eqsat.model.shadowing import defined_names
 from eqsat.simplify.site import Site
 
 _ATTEMPTS = 8

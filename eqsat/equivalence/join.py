@@ -13,10 +13,10 @@ from eqsat.errors import ModelError
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import rename_symbols
-from eqsat.partition.emit import is_ours
 from eqsat.partition.saved import inline
 from eqsat.rules.location import rules_dir
 from eqsat.schema.functions import declared
+from eqsat.schema.metadata import is_own_domain
 from eqsat.schema.types import TensorType, type_of
 from eqsat.stages.load import Loaded, load
 from eqsat.stages.options import SearchOptions
@@ -83,7 +83,7 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
 
 def _plain(loaded: Loaded) -> Loaded:
     """Without eqsat's own operators: what they mean is proven, and not how they are called."""
-    if not any(is_ours(node.domain) for node in ir.traversal.RecursiveGraphIterator(loaded.model.graph)):
+    if not any(is_own_domain(node.domain) for node in ir.traversal.RecursiveGraphIterator(loaded.model.graph)):
         return loaded
     return replace(loaded, model=load_model(inline(loaded.model)))
 

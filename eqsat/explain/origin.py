@@ -6,15 +6,14 @@ part of the graph, and it stays when functions are inlined.
 
 from __future__ import annotations
 
-import base64
 import difflib
 import json
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.errors import ModelError
+from eqsat.schema.packed import packed, unpacked
 
 ORIGINS = "eqsat.origins"
 """Metadata key of a model: the packed origins of its nodes."""
@@ -112,7 +111,7 @@ def _packed(origins: Mapping[str, Origin]) -> str:
         constants = [[c.name, c.sources] for c in origin.constants]
         rows.append([origin.name, origin.op, origin.sources, steps, constants, origin.body])
     text = json.dumps([list(rules), rows], separators=(",", ":"), ensure_ascii=False)
-    return base64.b85encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
+    return packed(text.encode("utf-8", "surrogatepass"))
 
 
 def unpack(text: str) -> dict[str, Origin]:
@@ -122,13 +121,9 @@ def unpack(text: str) -> dict[str, Origin]:
         ModelError: The text is something else.
     """
     try:
-        inflater = zlib.decompressobj()
-        data = inflater.decompress(base64.b85decode(text), _MOST)
-        if not inflater.eof:
-            raise ValueError("the end is missing")
-        rules, rows = json.loads(data.decode("utf-8", "surrogatepass"))
+        rules, rows = json.loads(unpacked(text, _MOST).decode("utf-8", "surrogatepass"))
         return by_name(_origin(rules, *row) for row in rows)
-    except (ValueError, TypeError, IndexError, RecursionError, zlib.error) as error:
+    except (ValueError, TypeError, IndexError, RecursionError) as error:
         raise ModelError(
             f"metadata `{ORIGINS}` as eqsat writes them are required",
             actual=f"{type(error).__name__} while reading {len(text):,} characters",

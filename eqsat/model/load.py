@@ -1,7 +1,7 @@
 """Loading: turns any source of a model into a checked ``onnx_ir.Model`` in normal form.
 
-The steps: read and set the weights aside, check, inline foreign functions, upgrade to the pinned opset, tidy up
-the graph, bind dimensions, infer types.
+The steps: read and set the weights aside, give a file without functions its own back, check, inline foreign functions,
+upgrade to the pinned opset, tidy up the graph, bind dimensions, infer types.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from eqsat.model.inference.annotate import annotate
 from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind, name_dims
+from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
@@ -70,6 +71,7 @@ def load(source: Source, *, dims: Mapping[str, int] | None = None, values: Mappi
 def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None) -> ir.Model:
     """All steps after reading: check, upgrade, normalise."""
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
+    restore_functions(source)
     set_aside(source)
     check(source)
     use_declarations(source)

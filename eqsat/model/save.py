@@ -13,6 +13,7 @@ from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.files import is_stream, reason, staged
 from eqsat.model.write.concise import is_concise, make_concise
+from eqsat.model.write.flat import flat as without_functions
 from eqsat.model.write.functions import with_definitions
 from eqsat.model.write.older import with_source_opset
 from eqsat.model.write.runnable import with_runnable
@@ -38,6 +39,7 @@ def save(
     external_from: int = EXTERNAL_FROM,
     opset: int | None = None,
     external_data: bool | str | None = None,
+    flat: bool = False,
 ) -> None:
     """Writes a model; a reader sees the old file or the new one, never a part. A device or a pipe gets it as one piece.
 
@@ -49,6 +51,7 @@ def save(
             ``<path>.data``. By default, ``external_from`` decides.
         opset: The newest opset to write. The model's is that of its input, or the least newer one that its operators
             need.
+        flat: Whether functions are inlined, for tools that know none; :func:`load` restores them.
 
     Raises:
         ArgumentError: ``model`` is no onnx_ir model.
@@ -67,7 +70,9 @@ def save(
     if not is_concise(model):
         model = model.clone()
         make_concise(model)
-    model = with_source_opset(model, opset)
+    model = with_source_opset(model, opset, flat=flat)
+    if flat:
+        model = without_functions(model)
     weights = _tensors(model)
     size = sum(t.nbytes for t in weights)
     apart = size >= external_from if external_data is None else external_data is not False

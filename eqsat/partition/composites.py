@@ -21,10 +21,11 @@ from eqsat.ops.operators import has, operator
 from eqsat.ops.traits import Trait
 from eqsat.partition.bodies import body_function, word
 from eqsat.partition.calls import is_function
-from eqsat.partition.emit import COMPOSITE, OPERANDS, TARGET, composite_domain, has_subgraphs
+from eqsat.partition.emit import composite_domain, has_subgraphs
 from eqsat.partition.names import Namer
 from eqsat.schema.attributes import PARAMETERS, from_attrs
 from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.metadata import COMPOSITE, OPERANDS, TARGET
 from eqsat.schema.types import OpKey
 
 _Skeleton = tuple[object, ...]

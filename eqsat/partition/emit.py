@@ -12,33 +12,14 @@ from eqsat.model.write.concise import concise
 from eqsat.partition.subgraphs import bind_graph
 from eqsat.schema import opset
 from eqsat.schema.attributes import from_attrs
+from eqsat.schema.metadata import CALL as CALL
+from eqsat.schema.metadata import COMPOSITE as COMPOSITE
+from eqsat.schema.metadata import INPUTS as INPUTS
+from eqsat.schema.metadata import OUTPUTS as OUTPUTS
+from eqsat.schema.metadata import REGION as REGION
+from eqsat.schema.metadata import TARGET as TARGET
+from eqsat.schema.metadata import TRUSTED_CALL as TRUSTED_CALL
 from eqsat.schema.types import Attrs, GraphAttr, OpKey, TensorType
-
-TARGET = "eqsat.target"
-"""Metadata key: name of the target that runs a node or a function."""
-TARGETS = "eqsat.targets"
-"""Metadata key of a model: names of the targets that it was optimized for, the host first."""
-REGION = "eqsat.region"
-"""Metadata key: name of the region, on the nodes of the main graph and on a region's function."""
-COMPOSITE = "eqsat.composite"
-"""Metadata key: name of the composite, on its calls and its function."""
-KERNEL = "eqsat.kernel"
-"""Metadata key in a model without functions: name of the call that a node was part of, as a composite."""
-CALL = "eqsat.call"
-"""Metadata key: C call of a kernel, with ``{0}``, ``{1}``, ... for its operands and ``{result}`` for its result; on the
-call of a region's function the C call of the region."""
-NAME, INPUTS, OUTPUTS = "{name}", "{inputs}", "{outputs}"
-"""Holes in the C call of a region: its name, its operands and its results, in the order of the region's function."""
-TRUSTED_CALL = "eqsat.trusted_call"
-"""Key of a node's ``meta``, which is not saved: the same call, known to come from a target file that was read here."""
-FAMILY = "eqsat.family"
-"""Metadata key: family of kernels of generated code that computes a node."""
-OPERANDS = "eqsat.operands"
-"""Metadata key on a composite's function: which operands of the composite its inputs are (absent ones are left out)."""
-RULE = "eqsat.rule"
-"""Metadata key: name of the rule that made a node."""
-COST = "eqsat.cost"
-"""Metadata key: seconds that the target needs for a node."""
 
 
 def function_domain(target: str) -> str:
@@ -49,11 +30,6 @@ def function_domain(target: str) -> str:
 def composite_domain(target: str) -> str:
     """Domain of the composites of a target; another one than that of regions, so that names never clash."""
     return f"{opset.EQSAT}.{target}.composite"
-
-
-def is_ours(domain: str) -> bool:
-    """Whether functions of this domain are defined by eqsat."""
-    return domain == opset.EQSAT or domain.startswith(f"{opset.EQSAT}.")
 
 
 def make_value(name: str, known: TensorType | None = None) -> ir.Value:

@@ -21,16 +21,6 @@ from eqsat.model.outputs import required_outputs
 from eqsat.partition.calls import add_called_functions, inner_nodes
 from eqsat.partition.composites import Composites
 from eqsat.partition.emit import (
-    CALL,
-    COMPOSITE,
-    COST,
-    FAMILY,
-    NAME,
-    REGION,
-    RULE,
-    TARGET,
-    TARGETS,
-    TRUSTED_CALL,
     function_domain,
     is_optional_output,
     make_attributes,
@@ -44,6 +34,7 @@ from eqsat.partition.plan import Plan, PlanNode, Region
 from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
+from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, NAME, REGION, RULE, TARGET, TARGETS, TRUSTED_CALL
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.version import __version__
 

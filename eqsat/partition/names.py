@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from eqsat.model.shadowing import defined_names
 from eqsat.partition.plan import Plan
-from eqsat.partition.subgraphs import defined_names
 from eqsat.schema.types import GraphAttr
 
 

@@ -9,10 +9,10 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
+from eqsat.model.shadowing import unshadow
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.partition.emit import REGION, TARGET, is_ours
-from eqsat.partition.subgraphs import unshadow
+from eqsat.schema.metadata import REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET
 
 _PREFIX = "eqsat."
@@ -60,7 +60,7 @@ def read_regions(model: ir.Model) -> list[SavedRegion]:
             flush()
             marks = function.metadata_props
             result.append(SavedRegion(marks[REGION], marks.get(TARGET, ""), function, tuple(function), node))
-        elif function is None and is_ours(node.domain):
+        elif function is None and is_own_domain(node.domain):
             raise ModelError(
                 "every function that is called must be part of the model",
                 place=f"node {node.name!r}",
@@ -96,7 +96,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         result = model.clone()
 
     def goes(function: ir.Function) -> bool:
-        return is_ours(function.domain) if operators else _is_piece(function)
+        return is_own_domain(function.domain) if operators else _is_piece(function)
 
     InlinePass(criteria=goes)(result)
     for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
@@ -105,7 +105,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     scopes: list[ir.Graph | ir.Function] = [result.graph, *result.functions.values()]
     for scope in scopes:
         used = {node.domain for node in _all_nodes(scope)}
-        for domain in [d for d in scope.opset_imports if is_ours(d) and d not in used]:
+        for domain in [d for d in scope.opset_imports if is_own_domain(d) and d not in used]:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
             for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
@@ -117,7 +117,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
 
 def _is_piece(function: ir.Function) -> bool:
     """Whether the function is a region or a composite."""
-    return is_ours(function.domain) and TARGET in function.metadata_props
+    return is_own_domain(function.domain) and TARGET in function.metadata_props
 
 
 def _all_nodes(scope: ir.Graph | ir.Function) -> Iterator[ir.Node]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.errors import OptimizationError
+from eqsat.model.shadowing import defined_values, rename_defined
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.schema.attributes import subgraphs
 from eqsat.schema.types import Attrs, AttrValue, GraphAttr
@@ -75,21 +76,6 @@ def reads(plan: Plan, node: PlanNode) -> tuple[int, ...]:
     return tuple(dict.fromkeys(v for v in ids if v is not None))
 
 
-def defined_values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Values that a graph and the graphs inside it define."""
-    yield from graph.inputs
-    yield from graph.initializers.values()
-    for node in graph:
-        yield from node.outputs
-        for body in subgraphs(node):
-            yield from defined_values(body)
-
-
-def defined_names(graph: ir.Graph) -> tuple[str, ...]:
-    """Names that a graph and the graphs inside it define, each once."""
-    return tuple(dict.fromkeys(v.name for v in defined_values(graph) if v.name))
-
-
 def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: AbstractSet[str]) -> ir.Graph:
     """A copy of a body that reads its captured values from elsewhere.
 
@@ -108,30 +94,8 @@ def bind_graph(graph: ir.Graph, captured: Mapping[str, ir.Value], outer: Abstrac
     return copy
 
 
-def rename_defined(graph: ir.Graph, outer: AbstractSet[str]) -> None:
-    """Renames, in place, what a body defines under a name of an enclosing scope."""
-    own = list(dict.fromkeys(defined_values(graph)))
-    inner = {v.name for v in own if v.name}
-    for value in own:
-        if value.name and value.name in outer:
-            k = 1
-            while (name := f"{value.name}_{k}") in outer or name in inner:
-                k += 1
-            value.name = name
-            inner.add(name)
-
-
 def _all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     for node in graph:
         yield node
         for body in subgraphs(node):
             yield from _all_nodes(body)
-
-
-def unshadow(graph: ir.Graph) -> None:
-    """Renames values in the bodies of control flow that clash with names of inlined functions."""
-    outer = {v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name}
-    outer.update(v.name for node in graph for v in node.outputs if v.name)
-    for node in graph:
-        for body in subgraphs(node):
-            rename_defined(body, outer)

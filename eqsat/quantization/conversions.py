@@ -17,9 +17,9 @@ import networkx as nx
 import onnx_ir as ir
 
 from eqsat.model.write.functions import with_definitions
-from eqsat.partition.emit import COST
 from eqsat.partition.loadable import spell_for_function
 from eqsat.schema import opset
+from eqsat.schema.metadata import COST
 
 DOMAIN = f"{opset.EQSAT}.quantized"
 PARTS = ("prefix", "core", "suffix")

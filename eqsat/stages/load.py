@@ -15,7 +15,6 @@ from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.dims import split as split_dims
-from eqsat.partition.emit import TARGETS
 from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import place, split
 from eqsat.partition.saved import inline, is_partitioned
@@ -25,6 +24,7 @@ from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
 from eqsat.schema.free_sizes import FreeSizes
 from eqsat.schema.functions import Operator, declared, declared_here
+from eqsat.schema.metadata import TARGETS
 from eqsat.stages.domains import domains, makes_only, writes_only
 from eqsat.stages.options import SearchOptions
 from eqsat.targets.registry import load_targets, target_files

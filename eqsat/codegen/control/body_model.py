@@ -11,8 +11,9 @@ from eqsat.codegen.program import Operand, Tensor
 from eqsat.codegen.shape_values import elements, is_sizes
 from eqsat.model.load import load
 from eqsat.model.names import unused
+from eqsat.model.shadowing import defined_names, defined_values
 from eqsat.partition.emit import CALL
-from eqsat.partition.subgraphs import bind_graph, defined_names, defined_values
+from eqsat.partition.subgraphs import bind_graph
 from eqsat.schema.attributes import subgraphs, tensor_of
 from eqsat.schema.size import bounds
 from eqsat.schema.size_questions import as_dim

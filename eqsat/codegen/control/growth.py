@@ -19,7 +19,7 @@ from eqsat.codegen.found_sizes import Unbounded
 from eqsat.codegen.program import Operand, Program, Tensor
 from eqsat.codegen.value_ranges import Range
 from eqsat.model.names import unused
-from eqsat.partition.subgraphs import defined_values
+from eqsat.model.shadowing import defined_values
 from eqsat.schema.free_sizes import FreeSize
 from eqsat.schema.size import LARGEST, bounds, symbol
 from eqsat.schema.size_questions import greatest, is_free, substituted, symbols

@@ -25,7 +25,8 @@ from eqsat.schema.versions import BECAME_INPUT, SOURCE_OPSET, history, ir_versio
 
 OLDEST = 7
 """The oldest opset that is written; ONNX Runtime loads none that is older."""
-_FUNCTIONS_IR = 8
+FUNCTIONS_IR = 8
+"""The IR version from which on models have functions."""
 _OWN_INITIALIZERS_IR = 4
 
 
@@ -53,12 +54,13 @@ def source_versions(model: ir.Model) -> tuple[int, int]:
     return min(versions[0], opset.PINNED_OPSET), min(versions[1], opset.IR_VERSION)
 
 
-def with_source_opset(model: ir.Model, bound: int | None = None) -> ir.Model:
+def with_source_opset(model: ir.Model, bound: int | None = None, *, flat: bool = False) -> ir.Model:
     """The model at the opset of its source, or at the least newer one that its operators need.
 
     Args:
         model: At the pinned opset; not changed.
         bound: The newest opset to write. Operators that are newer are replaced by their definitions.
+        flat: Whether functions will be inlined, so that the IR version need not know any.
 
     Raises:
         ModelError: An operator needs a newer opset than the bound and has no definition.
@@ -88,7 +90,7 @@ def with_source_opset(model: ir.Model, bound: int | None = None) -> ir.Model:
         if "" in imports:
             imports[""] = version
     least = ir_version_of(dict(model.opset_imports))
-    model.ir_version = max(ir_version, least, _FUNCTIONS_IR if model.functions else _OWN_INITIALIZERS_IR)
+    model.ir_version = max(ir_version, least, FUNCTIONS_IR if model.functions and not flat else _OWN_INITIALIZERS_IR)
     return model
 
 

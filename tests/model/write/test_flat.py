@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from benchmarks.models import light
 from eqsat.cli import main
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.partition.flat import flat
+from eqsat.model.write.flat import flat
 from eqsat.partition.saved import read_regions
 from eqsat.result import Result
 from tests.fuzz.check import ort_outputs
@@ -40,7 +41,7 @@ g (bool[1] q, float[8, 8] x) => (float[8, 8] y) {
 }"""
 
 
-def _saved(result: Result, path: Path, **options: int) -> onnx.ModelProto:
+def _saved(result: Result, path: Path, **options: Any) -> onnx.ModelProto:
     result.save(path, flat=True, **options)
     onnx.checker.check_model(path, full_check=True)
     proto = onnx.load(path)

@@ -1,0 +1,64 @@
+"""A model without functions, for tools that know none: regions and composites are inlined, metadata say what was one.
+
+Each node says on which target and in which region it runs. The nodes of a composite also name it and the kernel: the
+call that they replace. Tensors and nodes keep their names; of the kernels of one composite, all but the first get names
+with numbers where they would clash. The functions themselves are kept as a record among the model's metadata, from
+which :mod:`eqsat.model.read.flattened` makes the same model again.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from eqsat.model.shadowing import unshadow
+from eqsat.model.write.record import record_of
+from eqsat.schema.attributes import op_key
+from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, FUNCTIONS, KERNEL, RULE, is_own_domain
+
+_OF_CALL = (CALL, FAMILY)
+"""What is true of a composite or a region as a whole, and of no node of it."""
+_OF_ROOT = (COST, RULE)
+"""What is said once for each kernel: with its last node."""
+
+
+def flat(model: ir.Model) -> ir.Model:
+    """The model without functions; not changed itself, tensors are shared.
+
+    Args:
+        model: Each function that it calls is part of it.
+    """
+    record = record_of(model) if model.functions else ""
+    model = model.clone()
+    inline_functions(model)
+    if record:
+        model.metadata_props[FUNCTIONS] = record
+    return model
+
+
+def inline_functions(model: ir.Model) -> None:
+    """Inlines all functions in place, and leaves metadata of the nodes that say what they were part of."""
+    scopes: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for scope in scopes:
+        for node in ir.traversal.RecursiveGraphIterator(scope):
+            if node.op_identifier() not in model.functions:
+                continue
+            # Inlined nodes inherit what the call says.
+            for key in _OF_CALL:
+                node.metadata_props.pop(key, None)
+            if COMPOSITE in node.metadata_props:
+                node.metadata_props[KERNEL] = node.name or node.outputs[0].name or ""
+    InlinePass()(model)
+    unshadow(model.graph)
+    last: dict[str, ir.Node] = {}
+    for node in model.graph:
+        kernel = node.metadata_props.get(KERNEL)
+        if kernel is None:
+            continue
+        if kernel in last:
+            for key in _OF_ROOT:
+                last[kernel].metadata_props.pop(key, None)
+        last[kernel] = node
+    used = {op_key(node).domain for node in ir.traversal.RecursiveGraphIterator(model.graph)}
+    for domain in [d for d in model.graph.opset_imports if is_own_domain(d) and d not in used]:
+        del model.graph.opset_imports[domain]

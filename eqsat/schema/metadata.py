@@ -1,0 +1,41 @@
+"""Metadata by which eqsat says in a file what nodes and functions are: names of keys, and of the domains of functions.
+
+``docs/partitioned-model.md`` explains them to readers of such files.
+"""
+
+from __future__ import annotations
+
+from eqsat.schema.opset import EQSAT
+
+TARGET = "eqsat.target"
+"""Metadata key: name of the target that runs a node or a function."""
+TARGETS = "eqsat.targets"
+"""Metadata key of a model: names of the targets that it was optimized for, the host first."""
+REGION = "eqsat.region"
+"""Metadata key: name of the region, on the nodes of the main graph and on a region's function."""
+COMPOSITE = "eqsat.composite"
+"""Metadata key: name of the composite, on its calls and its function."""
+FUNCTIONS = "eqsat.functions"
+"""Metadata key of a model without functions: the nodes and functions that it was made from, packed."""
+KERNEL = "eqsat.kernel"
+"""Metadata key in a model without functions: name of the call that a node was part of, as a composite."""
+CALL = "eqsat.call"
+"""Metadata key: C call of a kernel, with ``{0}``, ``{1}``, ... for its operands and ``{result}`` for its result; on the
+call of a region's function the C call of the region."""
+NAME, INPUTS, OUTPUTS = "{name}", "{inputs}", "{outputs}"
+"""Holes in the C call of a region: its name, its operands and its results, in the order of the region's function."""
+TRUSTED_CALL = "eqsat.trusted_call"
+"""Key of a node's ``meta``, which is not saved: the same call, known to come from a target file that was read here."""
+FAMILY = "eqsat.family"
+"""Metadata key: family of kernels of generated code that computes a node."""
+OPERANDS = "eqsat.operands"
+"""Metadata key on a composite's function: which operands of the composite its inputs are (absent ones are left out)."""
+RULE = "eqsat.rule"
+"""Metadata key: name of the rule that made a node."""
+COST = "eqsat.cost"
+"""Metadata key: seconds that the target needs for a node."""
+
+
+def is_own_domain(domain: str) -> bool:
+    """Whether eqsat defines the functions of this domain."""
+    return domain == EQSAT or domain.startswith(f"{EQSAT}.")
