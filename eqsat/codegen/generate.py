@@ -20,7 +20,8 @@ from eqsat.codegen.sharing import Sharing
 from eqsat.errors import CodegenError
 from eqsat.execute.settle import settled
 from eqsat.model.load import load
-from eqsat.model.read.dims import Size, by_known_names, free_sizes, split, symbols
+from eqsat.model.read.dims import Size, free_sizes, split
+from eqsat.model.symbols import by_known_names, symbols
 from eqsat.rules.ast import Target
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import FreeSize
@@ -73,7 +74,7 @@ def generate(
     check_threads(threads)
     bound, ranges = split(dims)
     known = simplified(settled(load(model, dims=bound) if bound else model))
-    ranges = by_known_names(ranges, symbols(known))
+    ranges = by_known_names(ranges, known)
     limits = Limits({name: size.most for name, size in ranges.items() if name not in symbols(known) and size.most})
     sizes = received_sizes(known, {name: size for name, size in ranges.items() if name not in limits.most})
     # What backends execute has fixed sizes.

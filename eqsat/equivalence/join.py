@@ -12,7 +12,7 @@ import onnx_ir as ir
 from eqsat.errors import ModelError
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
-from eqsat.model.read.dims import rename_symbols
+from eqsat.model.symbols import rename_symbols
 from eqsat.partition.saved import inline
 from eqsat.rules.location import rules_dir
 from eqsat.schema.functions import declared

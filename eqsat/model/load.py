@@ -18,7 +18,7 @@ from eqsat.errors import ModelError
 from eqsat.model.inference.annotate import annotate
 from eqsat.model.read.ahead import set_aside, take_back
 from eqsat.model.read.declared import use_declarations
-from eqsat.model.read.dims import bind, name_dims
+from eqsat.model.read.dims import bind
 from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.recognize import recognize
 from eqsat.model.read.sources import ModelSource, read
@@ -26,6 +26,7 @@ from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
 from eqsat.model.read.upgrade import inline_foreign, opset_of, upgrade
 from eqsat.model.read.values import bind_values
+from eqsat.model.symbols import name_dims
 from eqsat.model.validate.model import check, validate
 from eqsat.schema import opset
 from eqsat.schema.versions import SOURCE_OPSET

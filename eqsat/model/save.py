@@ -12,6 +12,7 @@ from onnx.serialization import registry
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ArgumentError, ModelError
 from eqsat.files import is_stream, reason, staged
+from eqsat.model.symbols import write_symbols
 from eqsat.model.write.concise import is_concise, make_concise
 from eqsat.model.write.flat import flat as without_functions
 from eqsat.model.write.functions import with_definitions
@@ -71,6 +72,7 @@ def save(
         model = model.clone()
         make_concise(model)
     model = with_source_opset(model, opset, flat=flat)
+    write_symbols(model)
     if flat:
         model = without_functions(model)
     weights = _tensors(model)

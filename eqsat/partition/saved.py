@@ -10,6 +10,7 @@ from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
 from eqsat.model.shadowing import unshadow
+from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
 from eqsat.schema.metadata import REGION, TARGET, is_own_domain
@@ -110,7 +111,7 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         for node in _all_nodes(scope):
             for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
                 del node.metadata_props[key]
-    for key in [k for k in result.metadata_props if k.startswith(_PREFIX) and k != SOURCE_OPSET]:
+    for key in [k for k in result.metadata_props if k.startswith(_PREFIX) and k not in (SOURCE_OPSET, WRITTEN_SYMBOLS)]:
         del result.metadata_props[key]
     return result
 

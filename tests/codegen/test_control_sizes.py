@@ -17,7 +17,7 @@ from eqsat.codegen.generate import generate
 from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.model.load import load
-from eqsat.model.read.dims import symbols
+from eqsat.model.symbols import symbols
 from tests.codegen.ways import SANITIZERS, WAYS
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>\n'

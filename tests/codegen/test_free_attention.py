@@ -11,7 +11,7 @@ from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError
 from eqsat.execute.executor import Executor
 from eqsat.model.load import load
-from eqsat.model.read.dims import symbols
+from eqsat.model.symbols import symbols
 from tests.codegen.ways import WAYS
 
 HEAD = '<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>\n'

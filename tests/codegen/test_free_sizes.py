@@ -22,7 +22,7 @@ from eqsat.codegen.runtime import CModel
 from eqsat.errors import CodegenError, ExecutionError
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import load
-from eqsat.model.read.dims import symbols
+from eqsat.model.symbols import symbols
 from eqsat.schema.types import OpKey
 from tests.codegen.kernels.vectors.harness import runnable
 from tests.codegen.ways import SANITIZERS

@@ -1,99 +1,21 @@
-"""Symbolic dimensions: names unnamed ones, and binds sizes that the caller gives."""
+"""Binds symbolic dimensions to the sizes that the caller gives, and says what is known of those that stay free."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
 
 from eqsat.errors import ModelError, OptimizationError
+from eqsat.model.symbols import by_known_names, shaped_values, symbols
 from eqsat.schema.free_sizes import TYPICAL, FreeSize
 from eqsat.schema.opset import did_you_mean
 from eqsat.schema.types import tensor_type
-
-_T = TypeVar("_T")
-
-
-def name_dims(model: ir.Model) -> None:
-    """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
-
-    Symbols that are not names (``batch size``, ``0``, ``D.0``) become names (``batch_size``); different symbols stay
-    different. A symbol without a letter or digit (``?``) means a dimension without a name, which need not equal others
-    that are written so.
-    """
-    written = {name for value in _values(model) for d in value.shape or () for name in _written_names(d)}
-    names = {name: name for name in written if name.isidentifier()}
-    for name in sorted(written - set(names)):
-        new = _identifier(name)
-        while new in names.values():
-            new += "_"
-        names[name] = new
-    for value in _values(model):
-        if value.shape is not None and not all(isinstance(d, int) and d >= 0 for d in value.shape):
-            value.shape = ir.Shape([_readable(d, names) for d in value.shape])
-    taken = set(symbols(model))
-    for value in model.graph.inputs:
-        if value.shape is None or not any(_is_unnamed(d) for d in value.shape):
-            continue
-        dims: list[int | str | None] = []
-        for axis, d in enumerate(value.shape):
-            if isinstance(d, int) or d.value is not None:
-                dims.append(d if isinstance(d, int) else d.value)
-                continue
-            name = _identifier(f"{value.name or 'input'}_{axis}")
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            dims.append(name)
-        value.shape = ir.Shape(dims)
-
-
-def _written_names(d: int | ir.SymbolicDim) -> Collection[str]:
-    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text."""
-    if isinstance(d, int) or d.value is None or not re.search(r"\w", d.value):
-        return ()
-    try:
-        return d.free_symbols() or (d.value,)
-    except ValueError:
-        return (d.value,)
-
-
-def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
-    """The dimension, its symbols under other names where they are no names; negative numbers mean unknown."""
-    if isinstance(d, int):
-        return d if d >= 0 else None
-    text = d.value
-    for name in sorted(_written_names(d), key=len, reverse=True):
-        if text is not None and names[name] != name:
-            text = names[text] if text in names else re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.])", names[name], text)
-    return text if _written_names(d) else None
-
-
-def _identifier(text: str) -> str:
-    name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    return name if name[0].isalpha() else f"dim_{name}"
-
-
-def by_known_names(given: Mapping[str, _T], known: Collection[str]) -> dict[str, _T]:
-    """What is given by symbols, which may be written as in the file, by the names that loading gave them."""
-    read = {name: _identifier(name) for name in given if name and name not in known}
-    return {read[name] if read.get(name) in known else name: value for name, value in given.items()}
-
-
-def symbols(model: ir.Model) -> tuple[str, ...]:
-    """The symbols in the shapes of the model's inputs, in order of first use."""
-    found: dict[str, None] = {}
-    for value in model.graph.inputs:
-        for d in value.shape or ():
-            if not isinstance(d, int) and d.value is not None:
-                found.update(dict.fromkeys(sorted(d.free_symbols())))
-    return tuple(found)
 
 
 def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
@@ -113,13 +35,13 @@ def bind(model: ir.Model, dims: Mapping[str, int], place: str = "") -> bool:
     if not dims:
         return False
     known = symbols(model)
-    dims = by_known_names(dims, known)
+    dims = by_known_names(dims, model)
     for name, size in dims.items():
         _require_known(name, known, place)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise ModelError(f"a size for the dimension `{name}` is required", place=place, actual=repr(size))
     inputs = set(model.graph.inputs)
-    for value in _values(model):
+    for value in shaped_values(model):
         if value.shape is None or all(isinstance(d, int) for d in value.shape):
             continue
         bound = value.shape.evaluate(dims)
@@ -217,7 +139,7 @@ def free_sizes(model: ir.Model, ranges: Mapping[str, FreeSize], place: str = "")
         ModelError: A range is given for what is no symbol of the inputs.
     """
     known = symbols(model)
-    ranges = by_known_names(ranges, known)
+    ranges = by_known_names(ranges, model)
     for name in ranges:
         _require_known(name, known, place)
     found: dict[str, FreeSize] = {}
@@ -309,41 +231,3 @@ def _require_known(name: str, known: Sequence[str], place: str) -> None:
     if name not in known:
         hint = did_you_mean(name, known) or f"its symbols: {', '.join(known) or 'none, all inputs are of fixed shape'}"
         raise ModelError("a symbolic dimension of the inputs is required", place=place, actual=f"`{name}`", hint=hint)
-
-
-def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
-    return not isinstance(d, int) and d.value is None
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """Every value of the model that may have a declared shape."""
-    yield from model.graph.inputs
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        yield from node.outputs
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH and not attribute.ref_attr_name:
-                yield from attribute.as_graph().inputs
-    for function in model.functions.values():
-        for node in function:
-            yield from node.outputs
-
-
-def rename_symbols(model: ir.Model, names: Mapping[str, str]) -> None:
-    """Gives symbols other names, in the graph, its subgraphs and its functions.
-
-    Args:
-        model: As loaded, changed in place.
-        names: By symbol its new name; they may be swapped.
-    """
-    if not names:
-        return
-    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-
-    def renamed(d: int | ir.SymbolicDim) -> int | str | None:
-        if isinstance(d, int):
-            return d
-        return None if d.value is None else pattern.sub(lambda match: names[match[0]], d.value)
-
-    for value in _values(model):
-        if value.shape is not None and not value.shape.is_static():
-            value.shape = ir.Shape([renamed(d) for d in value.shape])

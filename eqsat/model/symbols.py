@@ -1,0 +1,174 @@
+"""Names of symbolic dimensions: in memory they are identifiers, in files what the author of the model called them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
+
+import onnx_ir as ir
+
+_T = TypeVar("_T")
+
+WRITTEN_SYMBOLS = "eqsat.symbols"
+"""Metadata of a model in memory: as JSON, by symbol the name in the file, for those that have another one there."""
+_IN_EXPRESSIONS = re.compile(r"[A-Za-z_][\w.]*")
+"""Names that can be part of an expression, so that it can be read again."""
+
+
+def name_dims(model: ir.Model) -> None:
+    """Names the unnamed dimensions of the inputs after them: ``x_0`` is the first of ``x``.
+
+    Symbols that are not names (``batch size``, ``0``, ``D.0``) become names (``batch_size``); different symbols stay
+    different. A symbol without a letter or digit (``?``) means a dimension without a name, which need not equal others
+    that are written so.
+    """
+    written = {name for value in shaped_values(model) for d in value.shape or () for name in _written_names(d)}
+    names = {name: name for name in written if name.isidentifier()}
+    for name in sorted(written - set(names)):
+        new = _identifier(name)
+        while new in names.values():
+            new += "_"
+        names[name] = new
+    renamed = {names[name]: name for name in written if names[name] != name}
+    if renamed:
+        kept = {**written_symbols(model), **renamed}
+        model.metadata_props[WRITTEN_SYMBOLS] = json.dumps(kept, sort_keys=True)
+    for value in shaped_values(model):
+        if value.shape is not None and not all(isinstance(d, int) and d >= 0 for d in value.shape):
+            value.shape = ir.Shape([_readable(d, names) for d in value.shape])
+    taken = set(symbols(model))
+    for value in model.graph.inputs:
+        if value.shape is None or not any(_is_unnamed(d) for d in value.shape):
+            continue
+        dims: list[int | str | None] = []
+        for axis, d in enumerate(value.shape):
+            if isinstance(d, int) or d.value is not None:
+                dims.append(d if isinstance(d, int) else d.value)
+                continue
+            name = _identifier(f"{value.name or 'input'}_{axis}")
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            dims.append(name)
+        value.shape = ir.Shape(dims)
+
+
+def _written_names(d: int | ir.SymbolicDim) -> Collection[str]:
+    """The symbols of a dimension as the file writes them: those of an expression, otherwise its whole text."""
+    if isinstance(d, int) or d.value is None or not re.search(r"\w", d.value):
+        return ()
+    try:
+        return d.free_symbols() or (d.value,)
+    except ValueError:
+        return (d.value,)
+
+
+def _readable(d: int | ir.SymbolicDim, names: Mapping[str, str]) -> int | str | None:
+    """The dimension, its symbols under other names where they are no names; negative numbers mean unknown."""
+    if isinstance(d, int):
+        return d if d >= 0 else None
+    text = d.value
+    for name in sorted(_written_names(d), key=len, reverse=True):
+        if text is not None and names[name] != name:
+            text = names[text] if text in names else re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.])", names[name], text)
+    return text if _written_names(d) else None
+
+
+def _identifier(text: str) -> str:
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return name if name[0].isalpha() else f"dim_{name}"
+
+
+def by_known_names(given: Mapping[str, _T], model: ir.Model) -> dict[str, _T]:
+    """What is given by symbols, which may be written as in the file, by the names that loading gave them."""
+    known = set(symbols(model))
+    read = {written: name for name, written in written_symbols(model).items()}
+    read = {name: read.get(name) or _identifier(name) for name in given if name and name not in known}
+    return {read[name] if read.get(name) in known else name: value for name, value in given.items()}
+
+
+def written_symbols(model: ir.Model) -> dict[str, str]:
+    """By symbol its name in the file, for those that have another one there."""
+    try:
+        found = json.loads(model.metadata_props.get(WRITTEN_SYMBOLS, "{}"))
+    except ValueError:
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {k: v for k, v in pairs if k.isidentifier() and isinstance(v, str) and not v.isidentifier()}
+
+
+def write_symbols(model: ir.Model) -> None:
+    """Gives the symbols the names that they had in the file.
+
+    An expression has no place for some of these names, such as one with a space; a dimension with such an expression
+    has no name then.
+
+    Args:
+        model: Changed in place.
+    """
+    names = written_symbols(model)
+    model.metadata_props.pop(WRITTEN_SYMBOLS, None)
+
+    def renamed(d: int | ir.SymbolicDim) -> int | str | None:
+        if isinstance(d, int) or d.value is None or d.value in names:
+            return d if isinstance(d, int) else names.get(d.value or "")
+        inside = {name: names[name] for name in _written_names(d) if name in names}
+        fits = all(_IN_EXPRESSIONS.fullmatch(written) for written in inside.values())
+        return _substituted(d.value, inside) if fits else None
+
+    if names:
+        _rename(model, renamed)
+
+
+def symbols(model: ir.Model) -> tuple[str, ...]:
+    """The symbols in the shapes of the model's inputs, in order of first use."""
+    found: dict[str, None] = {}
+    for value in model.graph.inputs:
+        for d in value.shape or ():
+            if not isinstance(d, int) and d.value is not None:
+                found.update(dict.fromkeys(sorted(d.free_symbols())))
+    return tuple(found)
+
+
+def _is_unnamed(d: int | ir.SymbolicDim) -> bool:
+    return not isinstance(d, int) and d.value is None
+
+
+def shaped_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value of the model that may have a declared shape."""
+    yield from model.graph.inputs
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        yield from node.outputs
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH and not attribute.ref_attr_name:
+                yield from attribute.as_graph().inputs
+    for function in model.functions.values():
+        yield from function.inputs
+        for node in function:
+            yield from node.outputs
+
+
+def rename_symbols(model: ir.Model, names: Mapping[str, str]) -> None:
+    """Gives symbols other names, in the graph, its subgraphs and its functions.
+
+    Args:
+        model: As loaded, changed in place.
+        names: By symbol its new name; they may be swapped.
+    """
+    if names:
+        _rename(model, lambda d: d if isinstance(d, int) else d.value and _substituted(d.value, names))
+
+
+def _substituted(text: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return text
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+    return pattern.sub(lambda match: names[match[0]], text)
+
+
+def _rename(model: ir.Model, renamed: Callable[[int | ir.SymbolicDim], int | str | None]) -> None:
+    for value in shaped_values(model):
+        if value.shape is not None and not value.shape.is_static():
+            value.shape = ir.Shape([renamed(d) for d in value.shape])
