@@ -34,5 +34,5 @@ def optimized(
         from eqsat.equivalence.translation import prove_result
 
         proof = prove_result(source, result.model, options, seed=seed, progress=progress)
-    made = provenance(source, search.given or search.model, search.loaded)
+    made = provenance(source, search.loaded.given, search.loaded)
     return replace(result, summary=replace(result.summary, audit=report, proof=proof, made=made))

@@ -43,7 +43,6 @@ from eqsat.report.summary import Totals
 from eqsat.report.untouched import summarize_untouched
 from eqsat.result import Result
 from eqsat.rules.ast import Target
-from eqsat.rules.location import is_shipped
 from eqsat.schema.free_sizes import where_costed, within
 from eqsat.schema.functions import declared
 from eqsat.stages.assemble import assemble, export
@@ -77,7 +76,7 @@ class Search:
         untouched: Why it is: ``"size limit"`` or ``"time limit"``; empty where it is not.
         notes: What was left out, a sentence each.
         nested: The searches of the bodies of control flow.
-        given: The model before its control flow was made simpler; None if it is the same.
+        given: The model before its control flow was made simpler, once rules were carried out on it.
         alternatives: Other programs of its loops.
     """
 
@@ -128,7 +127,7 @@ class Search:
         clock = Clock(options.time_limit, progress)
         with clock.stage("load"):
             loaded = load(source, options)
-        strange = [] if options.trust else [rule for rule in loaded.rewriting if not is_shipped(rule.place.file)]
+        strange = [] if options.trust else loaded.strange
         if strange:
             from eqsat.check.gate import require_believed
 
@@ -190,7 +189,7 @@ class Search:
                     f"the model is left unchanged: the time limit of {options.time_limit:g} s was reached too early"
                 )
         if untouched:
-            nested, loaded, alternatives = Nested(), replace(loaded, model=given), ()
+            nested, loaded, alternatives = Nested(), replace(loaded, model=loaded.given, carried_out=()), ()
         if untouched and approximations:
             raise OptimizationError(
                 "a model that can be searched within the limits is required for quantization",
@@ -297,7 +296,7 @@ class Search:
             add_functions(model, functions)
             if every:
                 drop_unread(model.graph)
-            origins = add_origins(model, priced, program, inner)
+            origins = add_origins(model, priced, program, inner, loaded.carried_out)
         solution = solution_with_bodies(solution, program, priced.pricing, inner)
         summary = collect(
             loaded,
@@ -311,8 +310,8 @@ class Search:
             notes=(*self.notes, *about_undecided(self.saturation.statistics)),
         )
         summary = summary_with_bodies(summary, inner, bodies_of_input(every, self.model))
-        if self.given is not None and self.given is not self.model:
-            cost, count = cost_before(self.given, costs_of(loaded))
+        if loaded.given is not self.model:
+            cost, count = cost_before(loaded.given, costs_of(loaded))
             summary = replace(summary, before=Totals(cost, count, 0, 0, count))
         result = Result(
             model=model,
@@ -369,10 +368,11 @@ class Search:
                     body.checked(seed)
             return replace(result, summary=replace(summary, verification=switched_off("rounding is measured instead")))
         with self.clock.stage("verify"):
-            if self.given is not None and self.given is not self.model:
-                require_equal(self.given, self.model, self.loaded.sizes, seed)
+            changed = self.loaded.given is not self.model
+            skipped = require_equal(self.loaded, self.model, seed) if changed else ()
             inner = [body.checked(seed) for body in found.inner]
             seen = verification_with_bodies(self.verifier(result.plan, result.model, seed).run(), inner)
+            seen = replace(seen, skipped=(*skipped, *seen.skipped))
         return verified(result, seen, self.clock.seconds)
 
     def verifier(self, plan: Plan, result: ir.Model, seed: int = 0, *, blame: bool = True) -> Verifier:
@@ -388,7 +388,7 @@ class Search:
             self.outputs,
             self.options.numerics,
             {
-                **{rule.name: rule.numerics.kind for rule in self.loaded.rules if rule.name in applied},
+                **{rule.name: rule.numerics.kind for rule in self.loaded.every_rule if rule.name in applied},
                 **{alternative.name: alternative.numerics for alternative in self.alternatives},
             },
             seed,
@@ -399,7 +399,7 @@ class Search:
     def _fails(self, model: onnx.ModelProto, rules: Container[str]) -> bool:
         """Whether some of the rules alone change what a model computes."""
         try:
-            suspects = [r for r in self.loaded.rules if r.name in rules]
+            suspects = [r for r in self.loaded.every_rule if r.name in rules]
             search = Search.run(
                 model,
                 SearchOptions(rules=suspects, default_rules=False, numerics=self.options.numerics, free_sizes=True),

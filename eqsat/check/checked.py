@@ -19,8 +19,7 @@ from eqsat.rules.ast import Rule
 from eqsat.rules.expand import expand
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
-from eqsat.rules.reader import read_files
-from eqsat.rules.selection import select_rules
+from eqsat.rules.selection import rules_in, select_rules
 from eqsat.schema.functions import declared
 from eqsat.schema.opset import did_you_mean
 
@@ -125,7 +124,7 @@ def check_rules(
 
 
 def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: int, seed: int) -> list[CheckedRule]:
-    rules = _rules(sources)
+    rules = rules_in(sources)
     known = list(dict.fromkeys(name for rule in rules for name in (rule.name, rule.name.removesuffix(".reverse"))))
     for name in names:
         if name not in known:
@@ -137,13 +136,6 @@ def _check(sources: Sequence[str | Path | Rule], names: Sequence[str], samples: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing and the like
         return [_checked(rule, [*rules, *shipped], samples, seed) for rule in chosen]
-
-
-def _rules(sources: Sequence[str | Path | Rule]) -> list[Rule]:
-    files = read_files([Path(s) for s in sources if not isinstance(s, Rule)])
-    further = list(dict.fromkeys(path for file in files for target in file.targets for path in target.rules))
-    read = [*files, *(read_files(further) if further else ())]
-    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]
 
 
 def _checked(rule: Rule, others: Sequence[Rule], samples: int, seed: int) -> CheckedRule:

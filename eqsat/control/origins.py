@@ -8,8 +8,10 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from eqsat.control.nested import Inner
+from eqsat.explain.carried_out import from_input
 from eqsat.explain.explain import explain
 from eqsat.explain.origin import ORIGINS, Origin, by_name, pack
+from eqsat.partition.place import CarriedOut
 from eqsat.schema.attributes import op_key
 from eqsat.stages.assemble import Program
 from eqsat.stages.price import Priced
@@ -22,7 +24,9 @@ LEAST = 4096
 """Characters that they may have in any model, however small."""
 
 
-def add_origins(model: ir.Model, priced: Priced, program: Program, inner: Sequence[Inner]) -> dict[str, Origin]:
+def add_origins(
+    model: ir.Model, priced: Priced, program: Program, inner: Sequence[Inner], changes: Sequence[CarriedOut] = ()
+) -> dict[str, Origin]:
     """Where each node of a program comes from; the model keeps it as metadata.
 
     Args:
@@ -30,9 +34,10 @@ def add_origins(model: ir.Model, priced: Priced, program: Program, inner: Sequen
         priced: What it was chosen from.
         program: The chosen one.
         inner: The programs of its bodies.
+        changes: What rules changed before the search.
     """
     saturated = priced.saturated
-    own = explain(saturated.saturation, saturated.snapshot, program.assembled)
+    own = from_input(explain(saturated.saturation, saturated.snapshot, program.assembled), changes)
     origins = by_name([*own.values(), *_inside(inner)])
     model.metadata_props[ORIGINS] = pack(origins, max(LEAST, _characters(model) // SHARE))
     return origins

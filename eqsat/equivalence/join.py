@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx_ir as ir
 
@@ -13,8 +14,12 @@ from eqsat.errors import ModelError
 from eqsat.model.load import Source
 from eqsat.model.load import load as load_model
 from eqsat.model.symbols import rename_symbols
+from eqsat.ops.functions import ANNOTATIONS
+from eqsat.partition.place import places_annotations
 from eqsat.partition.saved import inline
+from eqsat.rules.ast import Build, Rule
 from eqsat.rules.location import rules_dir
+from eqsat.rules.tree import replaced
 from eqsat.schema.functions import declared
 from eqsat.schema.metadata import is_own_domain
 from eqsat.schema.types import TensorType, type_of
@@ -34,6 +39,7 @@ class Joined:
     Attributes:
         first: The first one, with the rules.
         second: The second one; its free sizes have the names of the first one's.
+        rules: What may prove them equal; rules that the search carries out are equalities here, like all others.
         inputs: Which belong together.
         outputs: Which belong together.
         notes: What was assumed, a sentence each.
@@ -41,6 +47,7 @@ class Joined:
 
     first: Loaded
     second: Loaded
+    rules: tuple[Rule, ...]
     inputs: Pairs
     outputs: Pairs
     notes: tuple[str, ...] = ()
@@ -78,14 +85,29 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
     for pair in inputs:
         _require_same_type(first.model, second.model, pair)
     outputs, more = _paired(list(first.model.graph.outputs), list(second.model.graph.outputs), "output")
-    return Joined(first, second, inputs, outputs, (*said, *more))
+    rules = tuple(map(_without_annotations, first.every_rule))
+    return Joined(first, second, rules, inputs, outputs, (*said, *more))
 
 
 def _plain(loaded: Loaded) -> Loaded:
-    """Without eqsat's own operators: what they mean is proven, and not how they are called."""
-    if not any(is_own_domain(node.domain) for node in ir.traversal.RecursiveGraphIterator(loaded.model.graph)):
-        return loaded
-    return replace(loaded, model=load_model(inline(loaded.model)))
+    """As it was given, before rules were carried out on it, and without eqsat's own operators: what they mean is
+    proven, and not how they are called.
+    """
+    given = loaded.given
+    if any(is_own_domain(node.domain) for node in ir.traversal.RecursiveGraphIterator(given.graph)):
+        given = load_model(inline(given))
+    return replace(loaded, given=given, model=given)
+
+
+def _without_annotations(rule: Rule) -> Rule:
+    """What a rule claims of values: the annotations that it makes are identities."""
+
+    def bare(node: Any) -> Any:
+        if not isinstance(node, Build) or node.op not in ANNOTATIONS or node.name is not None:
+            return None
+        return replaced(node.args[0], bare)
+
+    return rule if not places_annotations(rule) else replace(rule, right=replaced(rule.right, bare))
 
 
 def _inputs(model: ir.Model) -> list[ir.Value]:

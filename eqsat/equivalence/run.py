@@ -23,7 +23,6 @@ from eqsat.execute.difference import compare_values, is_integer
 from eqsat.execute.executor import Executor
 from eqsat.execute.inputs import complete_inputs
 from eqsat.model.load import Source
-from eqsat.rules.location import is_shipped
 from eqsat.rules.selection import NumericsClass
 from eqsat.schema.free_sizes import samples as sizes_of
 from eqsat.schema.free_sizes import within
@@ -71,7 +70,7 @@ def equivalence(
     with clock.stage("load"):
         both = join(a, b, options)
     notes = both.notes
-    strange = [] if options.trust else [rule for rule in both.first.rewriting if not is_shipped(rule.place.file)]
+    strange = [] if options.trust else both.first.strange
     if strange:
         with clock.paused(), clock.stage("check"), declared(both.first.operators):
             notes = (*notes, *require_believed(strange))
@@ -93,13 +92,13 @@ def _compared(both: Joined, options: SearchOptions, clock: Clock, count: int, se
     cuts = {k: number for number, group in enumerate(grouped) for k in group}
     alike = [pair for pair in ends if difference is None or (pair[0] in cuts and cuts[pair[0]] == cuts.get(pair[1]))]
     with clock.stage("prove"):
-        proof = Prover(tensors, grouped, alike, both.first.rewriting, clock).run()
+        proof = Prover(tensors, grouped, alike, both.rules, clock).run()
     proven = [tensors.joined.same(*pair) for pair in ends]
     apart = [pair for pair, done in zip(ends, proven, strict=True) if not done]
     differing = [pair for pair in apart if pair not in alike]
     places = first_apart(tensors, differing or apart, cuts if differing else {})
     verdict = "equal" if all(proven) else "different" if difference is not None else "not proven"
-    numbers = {rule.name: rule.numerics.kind for rule in both.first.rules}
+    numbers = {rule.name: rule.numerics.kind for rule in both.rules}
     if difference is not None and verdict == "equal":
         wrong = refuted(proof, ends, (difference.inputs, _for_second(both, difference.inputs)))
         if wrong is None:

@@ -23,15 +23,20 @@ def explain(saturation: Saturation, snapshot: Snapshot, assembled: Assembled) ->
 
     Where the time is over, the chain is left out: the last rule and the tensors that the node computes stay.
     """
-    return _Explanation(saturation, snapshot, assembled).origins()
+    return _OfProgram(saturation, snapshot, assembled).origins()
 
 
-class _Explanation:
-    def __init__(self, saturation: Saturation, snapshot: Snapshot, assembled: Assembled) -> None:
+class Explanation:
+    """What is known of the e-nodes of one e-graph.
+
+    Args:
+        saturation: Finished.
+        snapshot: What was read of it.
+    """
+
+    def __init__(self, saturation: Saturation, snapshot: Snapshot) -> None:
         self.saturation = saturation
         self.snapshot = snapshot
-        self.plan = assembled.plan
-        self.enodes = assembled.enodes
         self.terms = Terms(snapshot)
         self._places = {s.name: s.place for s in saturation.statistics}
 
@@ -40,7 +45,7 @@ class _Explanation:
         return Derivations(self.saturation, self.snapshot)
 
     @cached_property
-    def _own(self) -> dict[int, dict[str, None]]:
+    def own(self) -> dict[int, dict[str, None]]:
         """For each e-node of the input the nodes that it stands for."""
         snapshot, encoding = self.snapshot, self.saturation.encoding
         own: dict[int, dict[str, None]] = {}
@@ -61,6 +66,27 @@ class _Explanation:
     def _index(self) -> Mapping[object, int]:
         return {key_of(node): n for n, node in enumerate(self.snapshot.nodes)}
 
+    def step(self, match: Match) -> Step:
+        """The application of a rule."""
+        assert match.clause is not None
+        definition = match.clause.definition
+        is_rule = isinstance(definition, Rule)
+        name = definition.name if is_rule else f"{match.clause.target}.{definition.name}"
+        numerics = str(definition.numerics) if is_rule else ""
+        before, after = self.terms.before(match), self.terms.after(match)
+        return Step(name, short_place(definition.place), numerics, before, after)
+
+    def bare(self, rule: str) -> Step:
+        """The same where nothing else is known of it."""
+        return Step(rule, short_place(self._places.get(rule, "")), "", "", "")
+
+
+class _OfProgram(Explanation):
+    def __init__(self, saturation: Saturation, snapshot: Snapshot, assembled: Assembled) -> None:
+        super().__init__(saturation, snapshot)
+        self.plan = assembled.plan
+        self.enodes = assembled.enodes
+
     @cached_property
     def _numbers(self) -> dict[int, int]:
         return {id(node): n for n, node in enumerate(self.snapshot.nodes)}
@@ -69,10 +95,10 @@ class _Explanation:
     def _computes(self) -> dict[int, list[int]]:
         """For each class the e-nodes of the input in it; the class of a tuple has them by its outputs as well."""
         computes: dict[int, list[int]] = {}
-        for n in self._own:
+        for n in self.own:
             computes.setdefault(self.snapshot.nodes[n].eclass, []).append(n)
         for n, node in enumerate(self.snapshot.nodes):
-            if node.kind == "part" and any(h in self._own for h in self.snapshot.classes[node.children[0] or 0]):
+            if node.kind == "part" and any(h in self.own for h in self.snapshot.classes[node.children[0] or 0]):
                 computes.setdefault(node.eclass, []).append(n)
         return computes
 
@@ -105,15 +131,15 @@ class _Explanation:
         matches = dict.fromkeys(chains.get(n, ()))
         matches.update(dict.fromkeys(self._others(n, results, matches)))
         reached = dict.fromkeys([n, *(s for m in matches for s in m.sites)])
-        sources = dict.fromkeys(tensor for s in reached for tensor in self._own.get(s, ()))
+        sources = dict.fromkeys(tensor for s in reached for tensor in self.own.get(s, ()))
         rules = [m for m in matches if m.clause is not None]
-        steps = [self._step(m) for m in rules]
+        steps = [self.step(m) for m in rules]
         made = {b for m in rules for b in m.built}
         for s in dict.fromkeys([*reached]):
             node = self.snapshot.nodes[s] if s >= 0 else enode
             if node.rule > 1 and s not in made:
                 # Nothing was matched: other programs of loops, roundings, and what there was no time for.
-                steps.insert(0, self._bare(self.snapshot.rules[node.rule]))
+                steps.insert(0, self.bare(self.snapshot.rules[node.rule]))
                 sources.update(dict.fromkeys(self._tensors(node, results)))
         constants = self._constants(enode, rules, names)
         return Origin(name, str(enode.op), tuple(sources), tuple(dict.fromkeys(steps)), constants)
@@ -142,23 +168,11 @@ class _Explanation:
         members = self.snapshot.classes[eclass]
         return next((m for m in members if self.snapshot.nodes[m].children == (holder,)), None)
 
-    def _step(self, match: Match) -> Step:
-        assert match.clause is not None
-        definition = match.clause.definition
-        is_rule = isinstance(definition, Rule)
-        name = definition.name if is_rule else f"{match.clause.target}.{definition.name}"
-        numerics = str(definition.numerics) if is_rule else ""
-        before, after = self.terms.before(match), self.terms.after(match)
-        return Step(name, short_place(definition.place), numerics, before, after)
-
-    def _bare(self, rule: str) -> Step:
-        return Step(rule, short_place(self._places.get(rule, "")), "", "", "")
-
     def _tensors(self, node: ENode, results: Sequence[int]) -> Iterable[str]:
         """What the class of an e-node, or else its operands, are in the input."""
         for classes in ((node.eclass, *results), node.children):
             found = [
-                n for c in classes if c is not None for m in self._computes.get(c, ()) for n in self._own.get(m, ())
+                n for c in classes if c is not None for m in self._computes.get(c, ()) for n in self.own.get(m, ())
             ]
             if found:
                 return found

@@ -9,7 +9,8 @@ different, and no composite reaches across. An annotation that a value already h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import onnx_ir as ir
@@ -62,37 +63,79 @@ def _matched(pattern: ast.Pattern | None) -> int:
     return _annotates(pattern) + sum(map(_matched, pattern.args)) if isinstance(pattern, ast.Match) else 0
 
 
-def place(model: ir.Model, rules: Sequence[Rule]) -> tuple[ir.Model, list[RuleStatistics]]:
-    """Applies rules that place annotations.
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What rules changed in a model.
+
+    Attributes:
+        saturation: The e-graph of the model and of these rules.
+        egraph: Its e-nodes.
+        made: For each node that was made, by its first result, the number of its e-node.
+        renamed: For each other node whose first result has another name now, what its name was.
+    """
+
+    saturation: Saturation
+    egraph: Snapshot
+    made: Mapping[str, int]
+    renamed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A model on which rules were carried out.
+
+    Attributes:
+        model: The given one if nothing changed, otherwise a new one, loaded as well.
+        statistics: Of each rule.
+        carried_out: What changed; None for nothing.
+    """
+
+    model: ir.Model
+    statistics: tuple[RuleStatistics, ...] = ()
+    carried_out: CarriedOut | None = None
+
+
+def place(model: ir.Model, rules: Sequence[Rule]) -> Placed:
+    """Applies rules that place annotations, or that prepare a model.
 
     Args:
         model: Loaded; not changed.
         rules: All of them are applied, in their order if several match one value.
-
-    Returns:
-        The annotated model, loaded as well, and the statistics of each rule.
     """
     if not rules:
-        return model, []
+        return Placed(model)
     result = model.clone()
     saturation = Saturation(result, rules, (), Limits(iterations=1, nodes=_ALL_MATCHES, matches=_ALL_MATCHES))
     saturation.run()
+    statistics = tuple(saturation.statistics)
     writer = _Writer(result, snapshot(saturation))
-    for node in list(result.graph):
+    own = {node: _name(node) for node in result.graph}
+    for node in own:
         for value in node.outputs:
             writer.place(value)
-    return load(result), saturation.statistics
+    made = {_name(node): number for node, number in writer.made_nodes.items() if node.graph is not None}
+    if not made:
+        return Placed(model, statistics)
+    renamed = {_name(node): name for node, name in own.items() if _name(node) != name}
+    return Placed(load(result), statistics, CarriedOut(saturation, writer.egraph, made, renamed))
+
+
+def _name(node: ir.Node) -> str:
+    return next((value.name for value in node.outputs if value.name), "")
 
 
 class _Writer:
     def __init__(self, model: ir.Model, egraph: Snapshot) -> None:
         self.graph = model.graph
         self.egraph = egraph
+        self.numbers = {id(enode): number for number, enode in enumerate(egraph.nodes)}
         everywhere = ir.traversal.RecursiveGraphIterator(model.graph)
         leaves = (*self.graph.inputs, *self.graph.initializers.values())
         self.namer = Namer(v.name for v in (*leaves, *(o for n in everywhere for o in n.outputs)) if v.name)
         self.current: dict[int, ir.Value] = {}
         """Class -> the value that stands for it, annotations included; for all values defined so far."""
+        self.made_nodes: dict[ir.Node, int] = {}
+        """For each node that was made the number of its e-node."""
         for value in leaves:
             if value in egraph.refs:
                 self.current[egraph.refs[value]] = value
@@ -140,6 +183,7 @@ class _Writer:
             return
         nodes = built.nodes
         self.graph.insert_after(producer, nodes)
+        self.made_nodes.update(zip(nodes, built.numbers, strict=True))
         survives = False
         for reader, index in list(old.uses()):
             if reader in nodes:
@@ -182,6 +226,7 @@ class _Built:
         self.writer = writer
         self.open = open_
         self.nodes: list[ir.Node] = []
+        self.numbers: list[int] = []
         self.found: dict[int, ir.Value] = {}
         self.tuples: dict[int, ir.Node] = {}
 
@@ -220,6 +265,7 @@ class _Built:
         outputs = [ir.Value(name=writer.namer.keep(enode.op.name.lower())) for _ in range(max(enode.outputs, 1))]
         set_type(outputs[index], writer.egraph.types[eclass])
         self.nodes.append(make_node(enode.op, make_attributes(enode.op, enode.attrs), inputs, outputs))
+        self.numbers.append(writer.numbers[id(enode)])
         writer.graph.opset_imports.setdefault(enode.op.domain, opset.opset_version(enode.op.domain))
         return outputs[index]
 

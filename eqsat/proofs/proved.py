@@ -18,7 +18,6 @@ from eqsat.rules import kept
 from eqsat.rules.ast import Rule
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
-from eqsat.rules.reader import read_files
 from eqsat.rules.verdicts import Trust, content_of
 from eqsat.schema.opset import did_you_mean
 
@@ -118,12 +117,12 @@ def prove_rules(
     Raises:
         RuleError: A file cannot be read, there is no rule of a name, or the solver is not installed.
     """
-    from eqsat.rules.selection import shipped_rules
+    from eqsat.rules.selection import rules_in, shipped_rules
 
     given = shipped_rules() if sources is None else [sources] if isinstance(sources, str | Path | Rule) else sources
     _require_solver()
     with declaring(*declarations):
-        rules = _rules(given)
+        rules = rules_in(given)
         known = list(dict.fromkeys(n for r in rules for n in (r.name, r.name.removesuffix(".reverse"))))
         for name in names:
             if name not in known:
@@ -190,13 +189,6 @@ def _executed(rule: Rule) -> Outcome | str:
             return check_rule(rule, instances=INSTANCES, attempts=ATTEMPTS, pointed=True)
         except Exception as error:  # functions of users are among what is executed
             return f"it cannot be executed: {reason(error)}"
-
-
-def _rules(sources: Sequence[str | Path | Rule]) -> list[Rule]:
-    files = read_files([Path(s) for s in sources if not isinstance(s, Rule)])
-    further = list(dict.fromkeys(path for file in files for target in file.targets for path in target.rules))
-    read = [*files, *(read_files([Path(p) for p in further]) if further else ())]
-    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]
 
 
 def _require_solver() -> None:

@@ -145,7 +145,7 @@ def _typed(name: str, kind: TensorType | None) -> str:
 
 
 def _rule_texts(loaded: Loaded, used: Iterable[str]) -> tuple[RuleText, ...]:
-    rules = {rule.name: rule for rule in loaded.rules}
+    rules = {rule.name: rule for rule in loaded.every_rule}
     composites = {f"{t.name}.{c.name}": c for t in loaded.targets for c in t.composites}
     known = {name: found for name in used if (found := rules.get(name) or composites.get(name)) is not None}
     texts = texts_of(list(known.values()))

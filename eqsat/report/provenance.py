@@ -75,7 +75,7 @@ def provenance(source: Source, model: ir.Model, loaded: Loaded | None) -> Proven
     """
     files = [_source(source), *_weights(model)]
     if loaded is not None:
-        files += _definitions("rules", [rule.place.file for rule in loaded.rules])
+        files += _definitions("rules", [rule.place.file for rule in loaded.every_rule])
         files += _definitions("target", [target.place.file for target in loaded.targets])
     return Provenance(tuple(files), _versions(), date=_date())
 

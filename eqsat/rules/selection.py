@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Numerics, Rule
 from eqsat.rules.location import rules_dir
-from eqsat.rules.reader import read_unchanged
+from eqsat.rules.reader import read_files, read_unchanged
 
 NumericsClass = Literal["exact", "lsb", "real", "approximate"]
 """From strict to loose; each allows all before it."""
@@ -63,3 +63,16 @@ def select_rules(
     rules = [rule for file in read for rule in file.rules] + [s for s in sources if isinstance(s, Rule)]
     egg = tuple(file.egg for file in read if file.egg is not None)
     return Selection(tuple(rule for rule in rules if allowed(rule.numerics, numerics)), egg)
+
+
+def rules_in(sources: Sequence[str | Path | Rule]) -> list[Rule]:
+    """The rules of files and of the files that their targets name, then single rules.
+
+    Raises:
+        RuleError, TargetError: A file cannot be read.
+    """
+    files = read_files([Path(s) for s in sources if not isinstance(s, Rule)])
+    targets = [target for file in files for target in file.targets]
+    further = dict.fromkeys(path for target in targets for path in (*target.prepare, *target.rules))
+    read = [*files, *(read_files([Path(path) for path in further]) if further else ())]
+    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]

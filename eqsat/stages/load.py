@@ -16,9 +16,10 @@ from eqsat.model.load import load as load_model
 from eqsat.model.read.dims import free_sizes, require_bound, require_ranks
 from eqsat.model.read.dims import split as split_dims
 from eqsat.partition.partition_functions import check_names
-from eqsat.partition.place import place, split
+from eqsat.partition.place import CarriedOut, Placed, place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.location import is_shipped
 from eqsat.rules.operators import operators_of
 from eqsat.rules.reader import read_operators
 from eqsat.rules.selection import NumericsClass, allowed, select_rules
@@ -38,23 +39,29 @@ class Loaded:
     """The input of the search.
 
     Attributes:
-        model: Checked, normalised, with annotations that rules placed.
+        given: Checked and normalised, before any rule was carried out on it.
+        model: The same once those rules were carried out that prepare it or place annotations.
         targets: The host first.
-        rules: All that were selected.
+        preparing: Rules of the targets that were carried out on the model before all others.
+        rules: All others that were selected.
         rewriting: Those of them that add equal programs.
         egg: Commands of the user for egglog itself.
-        placed: Statistics of the rules that place annotations.
+        placed: Statistics of the rules that were carried out.
+        carried_out: What they changed, step by step.
         notes: What was left out, a sentence each.
         operators: All that the options, the targets and the rules declare.
         sizes: Of the inputs, as far as they stay free.
     """
 
+    given: ir.Model
     model: ir.Model
     targets: tuple[Target, ...]
+    preparing: tuple[Rule, ...]
     rules: tuple[Rule, ...]
     rewriting: tuple[Rule, ...]
     egg: tuple[str, ...]
     placed: tuple[RuleStatistics, ...]
+    carried_out: tuple[CarriedOut, ...] = ()
     notes: tuple[str, ...] = ()
     operators: tuple[Operator, ...] = ()
     sizes: FreeSizes = field(default_factory=dict)
@@ -62,6 +69,16 @@ class Loaded:
     @property
     def outputs(self) -> list[ir.Value]:
         return list(self.model.graph.outputs)
+
+    @property
+    def every_rule(self) -> tuple[Rule, ...]:
+        """All rules that a result may rest on."""
+        return (*self.preparing, *self.rules)
+
+    @property
+    def strange(self) -> list[Rule]:
+        """Those of them that do not ship with eqsat."""
+        return [rule for rule in self.every_rule if not is_shipped(rule.place.file)]
 
 
 def load(source: Source, options: SearchOptions) -> Loaded:
@@ -103,26 +120,30 @@ def _loaded(source: Callable[[], ir.Model], options: SearchOptions) -> Loaded:
     notes = [
         _left_out(*pair, options.numerics) for pair in zip(available, permitted, strict=True) if pair[0] != pair[1]
     ]
+    notes += _unchecked(options.rules)
     with declared(known):
         model = source()
         if is_partitioned(model) or TARGETS in model.metadata_props:
             model = load_model(inline(model, operators=False))
-        model = settled(model)
+        given = settled(model)
         placing, rewriting = split(rules)
-        model, prepared = place(model, before)
-        model, placed = place(model, placing)
-        placed = [*prepared, *placed]
+        prepared = place(given, before)
+        placed = place(prepared.model, placing)
+        model = placed.model
     require_ranks(model.graph.inputs)
     sizes = free_sizes(model, ranges)
     if not options.free_sizes:
         require_bound(model.graph.inputs, sizes)
     return Loaded(
+        given,
         model,
         tuple(targets),
+        before,
         tuple(rules),
         tuple(rewriting),
         tuple(selected.egg),
-        tuple(placed),
+        (*prepared.statistics, *placed.statistics),
+        _changes(prepared, placed),
         tuple(filter(None, notes)),
         known,
         sizes,
@@ -139,12 +160,26 @@ def inside(loaded: Loaded, body: ir.Model) -> Loaded:
     Raises:
         OptimizationError: An input is not a tensor of known rank.
     """
-    model = settled(body)
+    given = settled(body)
     placing, rewriting = split(loaded.rules)
-    model, placed = place(model, placing)
-    require_ranks(model.graph.inputs)
-    sizes = {name: loaded.sizes.get(name, size) for name, size in free_sizes(model, {}).items()}
-    return replace(loaded, model=model, rewriting=tuple(rewriting), placed=tuple(placed), notes=(), sizes=sizes)
+    prepared = place(given, loaded.preparing)
+    placed = place(prepared.model, placing)
+    require_ranks(placed.model.graph.inputs)
+    sizes = {name: loaded.sizes.get(name, size) for name, size in free_sizes(placed.model, {}).items()}
+    return replace(
+        loaded,
+        given=given,
+        model=placed.model,
+        rewriting=tuple(rewriting),
+        placed=(*prepared.statistics, *placed.statistics),
+        carried_out=_changes(prepared, placed),
+        notes=(),
+        sizes=sizes,
+    )
+
+
+def _changes(*placed: Placed) -> tuple[CarriedOut, ...]:
+    return tuple(step.carried_out for step in placed if step.carried_out is not None)
 
 
 def operators_of_options(options: SearchOptions) -> tuple[Operator, ...]:
@@ -180,6 +215,12 @@ def _left_out(declared: Target, target: Target, numerics: NumericsClass) -> str:
     shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
     subject, verb = ("composite", "is") if len(names) == 1 else ("composites", "are")
     return f"{len(names)} {subject} of {declared.name} {verb} left out, beyond the numerics class {numerics!r}: {shown}"
+
+
+def _unchecked(sources: Sequence[str | Path | Rule]) -> list[str]:
+    """The note on files of the user for egglog itself."""
+    files = [Path(s).name for s in sources if not isinstance(s, Rule) and Path(s).suffix == ".egg"]
+    return [f"used unchecked, since only egglog understands them: {', '.join(files)}"] if files else []
 
 
 def _files(targets: Sequence[Target], which: Literal["rules", "prepare"]) -> list[str]:
