@@ -7,9 +7,10 @@ with the answer to its signature also those of the right side.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from eqsat.egraph.compile import CompiledClause
-from eqsat.egraph.language import Constructor
+from eqsat.egraph.language import COMMUTED, Constructor
 from eqsat.egraph.query import Site
 from eqsat.egraph.right_side import BuildStep, ConstantStep, Layout, Operand
 from eqsat.egraph.snapshot import ENode, Snapshot
@@ -96,12 +97,49 @@ class MatchedNodes:
         if root.variable is not None:
             eclass = classes.get(root.variable)
             members = [] if eclass is None else [n for n in self.snapshot.classes[eclass] if n != left]
-            return min(members, key=lambda n: (self.snapshot.nodes[n].rule, n), default=None)
+            return min(members, key=self._precedence, default=None)
         assert root.step is not None
         found, step = built[root.step], layout.steps[root.step]
         if found is not None and isinstance(step, BuildStep) and step.constructor.outputs:
             return self.index.get(("part", self.snapshot.nodes[found].eclass, root.output))
         return found
+
+    def _precedence(self, n: int) -> tuple[bool, int, int, int]:
+        """The lower of two e-nodes of a class is what the other one was made equal to by leaving operators out."""
+        node = self.snapshot.nodes[n]
+        return node.rule > COMMUTED, self._heights.get(n, len(self.snapshot.nodes)), node.rule, n
+
+    @cached_property
+    def _heights(self) -> dict[int, int]:
+        """How many operators lie between an e-node and the leaves at least."""
+        nodes = self.snapshot.nodes
+        of_class: dict[int, int] = {}
+        heights: dict[int, int] = {}
+        readers: dict[int, list[int]] = {}
+        missing: dict[int, int] = {}
+        level: list[int] = []
+        for n, node in enumerate(nodes):
+            children = {c for c in node.children if c is not None}
+            missing[n] = len(children)
+            for child in children:
+                readers.setdefault(child, []).append(n)
+            if not children:
+                level.append(n)
+        height = 0
+        while level:
+            further: list[int] = []
+            for n in level:
+                heights[n] = height
+                eclass = nodes[n].eclass
+                if eclass in of_class:
+                    continue
+                of_class[eclass] = height
+                for reader in readers.get(eclass, ()):
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        further.append(reader)
+            level, height = further, height + 1
+        return heights
 
     def composite(
         self, clause: CompiledClause, classes: dict[str, int | None], answer: Answer, result: int

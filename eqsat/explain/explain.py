@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 
+from eqsat.egraph.encode import EncodedNode
 from eqsat.egraph.engine import TimeUp
 from eqsat.egraph.matched import key, key_of
 from eqsat.egraph.saturate import Saturation
@@ -47,20 +48,31 @@ class Explanation:
     @cached_property
     def own(self) -> dict[int, dict[str, None]]:
         """For each e-node of the input the nodes that it stands for."""
-        snapshot, encoding = self.snapshot, self.saturation.encoding
-        own: dict[int, dict[str, None]] = {}
-        classes = [snapshot.refs[v] for v in encoding.values]
-        for node in encoding.nodes:
-            results = [encoding.values[k] for k in node.results]
-            name = next((v.name for v in results if v.name), "")
-            children = [None if o is None else classes[o] for o in node.operands]
+        return {n: dict.fromkeys(map(self.name, nodes)) for n, nodes in self.nodes.items()}
+
+    @cached_property
+    def nodes(self) -> dict[int, list[EncodedNode]]:
+        """The same, as the input has them."""
+        found: dict[int, list[EncodedNode]] = {}
+        for node in self.saturation.encoding.nodes:
+            children = [None if o is None else self.classes[o] for o in node.operands]
             c = node.constructor
             # The first output of several may also be computed alone.
             for outputs in dict.fromkeys((c.outputs, 0)):
-                found = self._index.get(key("op", c.op, node.attrs, children, outputs))
-                if found is not None:
-                    own.setdefault(found, {})[name] = None
-        return own
+                n = self._index.get(key("op", c.op, node.attrs, children, outputs))
+                if n is not None:
+                    found.setdefault(n, []).append(node)
+        return found
+
+    @cached_property
+    def classes(self) -> list[int]:
+        """The class of each value of the input."""
+        return [self.snapshot.refs[v] for v in self.saturation.encoding.values]
+
+    def name(self, node: EncodedNode) -> str:
+        """Of a node of the input: that of its first result."""
+        values = self.saturation.encoding.values
+        return next((name for k in node.results if (name := values[k].name)), "")
 
     @cached_property
     def _index(self) -> Mapping[object, int]:
@@ -117,6 +129,10 @@ class _OfProgram(Explanation):
             name = next((names[v] for v in results), "")
             if name:
                 found[name] = self._origin(name, enode, results, chains, names)
+        for eclass, value in self.plan.outputs:
+            k = self.saturation.encoding.number.get(value)
+            if k is not None and value.name and self._is_leaf(eclass) and k in self._producers:
+                found[value.name] = self._of_leaf(value.name, eclass, self._producers[k])
         return found
 
     def _origin(
@@ -131,9 +147,14 @@ class _OfProgram(Explanation):
         matches = dict.fromkeys(chains.get(n, ()))
         matches.update(dict.fromkeys(self._others(n, results, matches)))
         reached = dict.fromkeys([n, *(s for m in matches for s in m.sites)])
+        below = dict.fromkeys(m for way in self._below(enode, reached) for m in self._to_leaf(*way))
+        matches = {**below, **matches}
+        reached.update(dict.fromkeys(s for m in below for s in m.sites))
         sources = dict.fromkeys(tensor for s in reached for tensor in self.own.get(s, ()))
         rules = [m for m in matches if m.clause is not None]
-        steps = [self.step(m) for m in rules]
+        steps = list(self._steps(matches))
+        for eclass, _ in self._below(enode, reached):
+            steps = [*self._to_constant(eclass), *steps]
         made = {b for m in rules for b in m.built}
         for s in dict.fromkeys([*reached]):
             node = self.snapshot.nodes[s] if s >= 0 else enode
@@ -143,6 +164,9 @@ class _OfProgram(Explanation):
                 sources.update(dict.fromkeys(self._tensors(node, results)))
         constants = self._constants(enode, rules, names)
         return Origin(name, str(enode.op), tuple(sources), tuple(dict.fromkeys(steps)), constants)
+
+    def _steps(self, matches: Iterable[Match]) -> tuple[Step, ...]:
+        return tuple(dict.fromkeys(self.step(m) for m in matches if m.clause is not None))
 
     def _others(self, n: int, results: Sequence[int], known: Mapping[Match, None]) -> Iterable[Match]:
         """The matches that unite an e-node with the nodes of the input whose results it computes as well."""
@@ -162,6 +186,85 @@ class _OfProgram(Explanation):
                     return
                 yield from dict.fromkeys(m for s in sites for m in before[s])
                 yield from way
+
+    def _below(self, enode: ENode, reached: Iterable[int]) -> Iterable[tuple[int, list[EncodedNode]]]:
+        """The leaves that an e-node reads where its nodes of the input read the results of these nodes."""
+        for eclass in dict.fromkeys(c for c in enode.children if c is not None and self._is_leaf(c)):
+            for n in reached:
+                ways = [self._computed(node, eclass) for node in self.nodes.get(n, ())]
+                if ways and all(ways):
+                    yield eclass, ways[0]
+
+    def _of_leaf(self, name: str, eclass: int, node: EncodedNode) -> Origin:
+        """The origin of an output that is an input of the result, or a constant."""
+        matches = list(self._to_leaf(eclass, [node])) if self._moves(node) else []
+        sources = {self.name(node): None, **{t: None for m in matches for s in m.sites for t in self.own.get(s, ())}}
+        steps = self._steps(matches) or tuple(self._to_constant(eclass) if self._moves(node) else ())
+        return Origin(name, "Identity", tuple(sources), steps)
+
+    def _to_constant(self, eclass: int) -> Iterable[Step]:
+        """The rules that may have made a class a constant. Its e-nodes match no more, so that all are named."""
+        ops = {self.snapshot.nodes[n].op for n in self.snapshot.classes[eclass]}
+        if not self.snapshot.constant[eclass]:
+            return
+        for clause, _ in self.saturation.answered():
+            roots = {site.constructor.op for site in clause.query.sites if site.value in clause.query.roots}
+            if roots & ops and self.saturation.statistics[clause.number - 2].applied:
+                yield self.bare(self.snapshot.rules[clause.number])
+
+    def _is_leaf(self, eclass: int) -> bool:
+        return eclass in self._leaf and (eclass in self._given or eclass in self.plan.constants)
+
+    @cached_property
+    def _given(self) -> frozenset[int]:
+        return frozenset(eclass for eclass, _ in self.plan.inputs)
+
+    @cached_property
+    def _leaf(self) -> dict[int, int]:
+        """By class its graph input or constant."""
+        return {node.eclass: n for n, node in enumerate(self.snapshot.nodes) if node.kind in ("input", "const")}
+
+    def _moves(self, node: EncodedNode) -> bool:
+        """Whether a node of the input is no constant expression."""
+        return any(k in self._moving for k in node.results)
+
+    @cached_property
+    def _moving(self) -> frozenset[int]:
+        encoding = self.saturation.encoding
+        found = {encoding.number[value] for value in encoding.inputs}
+        for node in encoding.nodes:
+            if any(k in found for k in node.operands):
+                found.update(node.results)
+        return frozenset(found)
+
+    @cached_property
+    def _producers(self) -> dict[int, EncodedNode]:
+        """The node of the input that computes a value."""
+        return {k: node for node in self.saturation.encoding.nodes for k in node.results}
+
+    def _computed(self, node: EncodedNode, eclass: int) -> list[EncodedNode]:
+        """What computes those operands of a node that are in a class, unless they are constant expressions."""
+        inside = [k for k in node.operands if k is not None and self.classes[k] == eclass]
+        found = [self._producers[k] for k in inside if k in self._producers]
+        return [one for one in found if self._moves(one)]
+
+    def _to_leaf(self, eclass: int, nodes: Sequence[EncodedNode]) -> Iterable[Match]:
+        """The matches that unite the results of nodes of the input with the leaf of their class."""
+        wanted = {id(node) for node in nodes}
+        goals = (g for g in self.snapshot.classes[eclass] if self._stands_for(g, wanted))
+        try:
+            for goal in goals:
+                way = self.derivations.chain(self._leaf[eclass], goal)
+                before = self.derivations.of([s for m in way for s in m.sites])
+                yield from dict.fromkeys(m for matches in before.values() for m in matches)
+                yield from reversed(way)
+        except TimeUp:
+            return
+
+    def _stands_for(self, n: int, wanted: Set[int]) -> bool:
+        node = self.snapshot.nodes[n]
+        holders = self.snapshot.classes[node.children[0] or 0] if node.kind == "part" else (n,)
+        return any(id(one) in wanted for holder in holders for one in self.nodes.get(holder, ()))
 
     def _projection(self, n: int, eclass: int) -> int | None:
         holder = self.snapshot.nodes[n].eclass

@@ -37,16 +37,18 @@ class Terms:
         text = ", ".join(self._term(n, within, DEEPEST) for n in dict.fromkeys(roots) if n >= 0)
         return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
-    def _term(self, n: int, within: dict[int, int], depth: int) -> str:
+    def _term(self, n: int, within: dict[int, int], depth: int, above: frozenset[int] = frozenset()) -> str:
+        """An e-node over what was matched, where no class is written out within itself."""
         node = self.snapshot.nodes[n]
+        above |= {node.eclass}
         if node.kind in ("input", "const"):
             return self._name(node.eclass)
         operands = []
         for eclass in node.children:
             if eclass is None:
                 operands.append("-")
-            elif eclass in within and within[eclass] != n and depth:
-                operands.append(self._term(within[eclass], within, depth - 1))
+            elif eclass in within and eclass not in above and depth:
+                operands.append(self._term(within[eclass], within, depth - 1, above))
             else:
                 operands.append(self._name(eclass))
         return f"{operands[0]}[{node.number}]" if node.kind == "part" else f"{node.op}({', '.join(operands)})"

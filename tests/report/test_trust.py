@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 import eqsat
 from eqsat import op
+from eqsat.explain.origin import Origin
 from eqsat.report.table import as_text
 
 RULES = """
@@ -48,3 +50,42 @@ def test_composites_alone_need_no_rule() -> None:
     result = eqsat.optimize(eqsat.graph(op.Relu(op.Conv(x, w))), targets=["dnnl"])
     assert result.summary.trust is not None and result.summary.trust.rules == ()
     assert "weakest class" not in as_text(result.summary)
+
+
+def _applied(model: ir.Model, rules: Path) -> tuple[tuple[str, ...], dict[str, Origin]]:
+    result = eqsat.optimize(model, rules=[rules])
+    assert result.summary.trust is not None
+    return result.summary.trust.rules, dict(result.origins)
+
+
+def test_a_rule_that_leaves_nothing_but_an_input_is_trusted_and_explained(tmp_path: Path) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(RULES)
+    x = eqsat.input("x", (2, 8))
+    same = op.Sinh(op.Asinh(x))
+    rules, origins = _applied(eqsat.graph(op.Exp(same)), file)
+    assert rules == ("sinh_of_asinh",)
+    assert set(origins["output"].sources) == {"output", "asinh", "sinh"}
+    assert [(s.before, s.after) for s in origins["output"].steps] == [("Sinh(Asinh(x))", "x")]
+    # An output that is the input itself has no operator of its own.
+    rules, origins = _applied(eqsat.graph(same), file)
+    assert rules == ("sinh_of_asinh",) and set(origins["output"].sources) == {"output", "asinh"}
+    # A reader of the input alone does not rest on the rule.
+    rules, origins = _applied(eqsat.graph(op.Log(x) + op.Exp(same)), file)
+    assert origins["log"].steps == () and [s.rule for s in origins["exp"].steps] == ["sinh_of_asinh"]
+    # Nor does a rule stay unnamed that another rule met the input by.
+    rules, origins = _applied(eqsat.graph(op.Relu(op.Relu(same))), file)
+    assert rules == ("relu_twice", "sinh_of_asinh")
+
+
+def test_a_rule_that_leaves_nothing_but_a_constant_is_trusted(tmp_path: Path) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(
+        "rule between : real\n    Max(Min(x, 1.0), 2.0)  =>  Expand(tensor(2.0, float32), x.shape)\n"
+        "    where x.dtype == float32\n"
+    )
+    x, y = eqsat.input("x", (2, 8)), eqsat.input("y", (2, 8))
+    bound = op.Max(op.Min(x, np.float32(1)), np.float32(2))
+    for model in (eqsat.graph(op.Exp(y) + bound), eqsat.graph(bound)):
+        rules, _ = _applied(model, file)
+        assert "between" in rules
