@@ -76,8 +76,8 @@ class Outcome:
 
     @property
     def fires(self) -> bool:
-        """Whether any instance was found."""
-        return self.instances > 0 or bool(self.counterexamples)
+        """Whether both sides of any instance were compared."""
+        return self.instances > 0 or any(c.kind != "silent" for c in self.counterexamples)
 
     @property
     def holds(self) -> bool:

@@ -18,6 +18,7 @@ from eqsat.check.drawing import Drawing
 from eqsat.check.instance import Instance
 from eqsat.check.oracle import Oracle, own_kernels
 from eqsat.check.outcome import Counterexample, Outcome
+from eqsat.errors import LimitError, reason
 from eqsat.execute.difference import Difference
 from eqsat.ops.sampling.chance import Chance, Rejected
 from eqsat.rules.ast import Numerics, Rule
@@ -29,7 +30,7 @@ Observer = Callable[[Instance, Mapping[str, np.ndarray], Claim, np.ndarray], Non
 PATIENCE = 400
 """Attempts for one instance; several times as many for the first of a clause."""
 MISMATCHES = 10
-"""Instances of a clause on which the sides have different types, before it is given up while it has no other."""
+"""Instances of a clause on which the rule was not applied, before it is given up while it has no other."""
 
 
 def check_rule(
@@ -64,6 +65,11 @@ def check_rule(
         return _Check(rule, oracle, seed, bitwise, observe, attempts, pointed).run(max(instances, 1), stop)
 
 
+def strange(error: Exception) -> str:
+    """What is said of an instance that ended with an exception that nobody foresaw."""
+    return f"an instance ended with {type(error).__name__}: {reason(error)}"[:200]
+
+
 class _Check:
     def __init__(
         self,
@@ -84,6 +90,8 @@ class _Check:
         self.attempts = math.inf if attempts is None else attempts
         self.outcome = Outcome(rule)
         self.tolerance = verdict.tolerance_of(rule)
+        self.silent: dict[int, int] = {}
+        """By clause, on how many instances it did not apply although its conditions hold."""
 
     def run(self, instances: int, stop: int) -> Outcome:
         drawings = [Drawing(self.rule, clause, self.pointed) for clause in expand(self.rule.left)]
@@ -92,7 +100,7 @@ class _Check:
         for number in range(max(instances, len(drawings))):
             clause = number % len(drawings)
             self._one(drawings[clause], clause, number)
-            if len(outcome.counterexamples) >= stop:
+            if sum(c.kind != "silent" for c in outcome.counterexamples) >= stop:
                 break
         return outcome
 
@@ -102,7 +110,8 @@ class _Check:
             return  # It was tried long enough.
         patience = PATIENCE * (1 if outcome.clauses[clause] else 10)
         for attempt in range(patience):
-            if outcome.mismatches.get(clause, 0) >= MISMATCHES and not outcome.clauses[clause]:
+            in_vain = outcome.mismatches.get(clause, 0) + self.silent.get(clause, 0)
+            if in_vain >= MISMATCHES and not outcome.clauses[clause]:
                 return
             if outcome.attempts >= self.attempts:
                 return
@@ -114,8 +123,10 @@ class _Check:
                 instance = draw(drawing, chance, mood)
                 self._examine(instance, clause, seed, mood)
                 drawing.learn(instance)
-            except Rejected as reason:
-                text = str(reason)[:200]
+            except LimitError:
+                raise
+            except Exception as error:  # operators of users and others' libraries are among what is executed
+                text = str(error)[:200] if isinstance(error, Rejected) else strange(error)
                 outcome.rejections[text] = outcome.rejections.get(text, 0) + 1
                 continue
             outcome.instances += 1
@@ -139,8 +150,11 @@ class _Check:
         if audit.statistics.misfits and not audit.statistics.applied:
             raise Rejected(f"a constant of the right side is out of range: {audit.statistics.misfit}")
         if not audit.statistics.applied:
-            self._report("silent", instance, "all conditions hold and yet the rule does not apply", seed)
-            return
+            message = "all conditions hold and yet the rule does not apply"
+            if not self.silent:
+                self._report("silent", instance, message, seed)
+            self.silent[clause] = self.silent.get(clause, 0) + 1
+            raise Rejected(message)
         values, claims = audit.execute()
         if not claims:
             if self.observe is not None:  # Both sides are the same program.

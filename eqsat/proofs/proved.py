@@ -152,17 +152,18 @@ def _proven(rule: Rule) -> ProvenRule:
     attempt = _attempted(rule)
     if attempt.proven:
         return ProvenRule(rule, "proven", _HOW[attempt.how])
+    # What is proven within bounds may be wrong beyond them: a counterexample counts more.
+    outcome = _executed(rule)
+    verdict = "undecided" if isinstance(outcome, str) else verdict_of(outcome)
+    if verdict == "refuted" and not isinstance(outcome, str):
+        text = str(outcome.counterexamples[0]).removeprefix(f"{rule.place}: ")
+        return ProvenRule(rule, "refuted", text, instances=outcome.instances)
     within = _bounded(rule)
     if within.bounds is not None:
         count = f"{within.tried:,} combination{'' if within.tried == 1 else 's'} of shapes and attributes"
         return ProvenRule(rule, "bounded", f"{within.bounds}: {count}, {_HOW[within.how]}", attempt.reason)
-    outcome = _executed(rule)
     if isinstance(outcome, str):
         return ProvenRule(rule, "undecided", outcome, attempt.reason)
-    verdict = verdict_of(outcome)
-    if verdict == "refuted":
-        text = str(outcome.counterexamples[0]).removeprefix(f"{rule.place}: ")
-        return ProvenRule(rule, "refuted", text, instances=outcome.instances)
     if verdict == "undecided":
         return ProvenRule(rule, "undecided", why_undecided(outcome), attempt.reason)
     return ProvenRule(rule, "executed", why_not=attempt.reason, instances=outcome.instances)
