@@ -75,10 +75,14 @@ def show(name: str, as_json: bool) -> None:
 def check(files: tuple[str, ...]) -> int:
     """Check target files, shipped ones by name, against the operators' schemas, and report every mistake.
 
+    The operators as which composites of your own are written are executed and compared with the patterns.
+
     Warnings say what is allowed and probably not meant; the exit code is 1 only after an error.
     """
+    from eqsat.check.gate import require_believed
     from eqsat.codegen.family_names import unknown_families
     from eqsat.errors import EqsatError
+    from eqsat.rules.claims import strange_claims
     from eqsat.rules.reader import read_mistakes
     from eqsat.targets.registry import read_target_file, target_path
     from eqsat.targets.validate import doubts, problems
@@ -90,12 +94,14 @@ def check(files: tuple[str, ...]) -> int:
             found: list[EqsatError] = []
             for target in declared:
                 found += [*problems(target), *unknown_families(target)]
+            undecided = () if found else require_believed(strange_claims(declared))
         except EqsatError as error:
+            undecided = ()
             declared, found = (), (read_mistakes([Path(file)], targets=True) if Path(file).is_file() else []) or [error]
         wrong += len(found)
         for problem in found:
             echo(f": {problem}", head="error", colour="red", err=True)
-        for doubt in (text for target in declared for text in doubts(target)):
+        for doubt in (*(text for target in declared for text in doubts(target)), *undecided):
             echo(f": {doubt}", head="warning", colour="yellow", err=True)
         if not found:
             names = ", ".join(_counted(t) for t in declared)

@@ -85,7 +85,7 @@ def join(a: Source, b: Source, options: SearchOptions) -> Joined:
     for pair in inputs:
         _require_same_type(first.model, second.model, pair)
     outputs, more = _paired(list(first.model.graph.outputs), list(second.model.graph.outputs), "output")
-    rules = tuple(map(_without_annotations, first.every_rule))
+    rules = tuple(map(_without_annotations, (*first.every_rule, *first.claims)))
     return Joined(first, second, rules, inputs, outputs, (*said, *more))
 
 

@@ -113,7 +113,7 @@ def collect(
         host_operators=_host_rows(assembled, priced),
         rules=tuple(_rule_row(s, chosen[s.name]) for s in statistics),
         notes=tuple(notes),
-        trust=trust_in(origins, loaded.every_rule),
+        trust=trust_in(origins, (*loaded.every_rule, *loaded.claims)),
         memory=memory_of_plan(plan, pieces, typical(loaded.sizes)),
         graphs=(comparison,),
     )

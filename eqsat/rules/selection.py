@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from eqsat.errors import RuleError
 from eqsat.rules.ast import Numerics, Rule
+from eqsat.rules.claims import claims_of
 from eqsat.rules.location import rules_dir
 from eqsat.rules.reader import read_files, read_unchanged
 
@@ -66,7 +67,7 @@ def select_rules(
 
 
 def rules_in(sources: Sequence[str | Path | Rule]) -> list[Rule]:
-    """The rules of files and of the files that their targets name, then single rules.
+    """The rules of files and of the files that their targets name, what these targets claim, then single rules.
 
     Raises:
         RuleError, TargetError: A file cannot be read.
@@ -75,4 +76,5 @@ def rules_in(sources: Sequence[str | Path | Rule]) -> list[Rule]:
     targets = [target for file in files for target in file.targets]
     further = dict.fromkeys(path for target in targets for path in (*target.prepare, *target.rules))
     read = [*files, *(read_files([Path(path) for path in further]) if further else ())]
-    return [*(rule for file in read for rule in file.rules), *(s for s in sources if isinstance(s, Rule))]
+    own = [rule for file in read for rule in file.rules]
+    return [*own, *claims_of(targets), *(s for s in sources if isinstance(s, Rule))]

@@ -19,6 +19,7 @@ from eqsat.partition.partition_functions import check_names
 from eqsat.partition.place import CarriedOut, Placed, place, split
 from eqsat.partition.saved import inline, is_partitioned
 from eqsat.rules.ast import Rule, Target
+from eqsat.rules.claims import claims_of
 from eqsat.rules.location import is_shipped
 from eqsat.rules.operators import operators_of
 from eqsat.rules.reader import read_operators
@@ -77,8 +78,13 @@ class Loaded:
 
     @property
     def strange(self) -> list[Rule]:
-        """Those of them that do not ship with eqsat."""
-        return [rule for rule in self.every_rule if not is_shipped(rule.place.file)]
+        """Those of them, and of the claims, that do not ship with eqsat."""
+        return [rule for rule in (*self.every_rule, *self.claims) if not is_shipped(rule.place.file)]
+
+    @property
+    def claims(self) -> list[Rule]:
+        """What the targets claim of operators as which their composites are written."""
+        return claims_of(self.targets)
 
 
 def load(source: Source, options: SearchOptions) -> Loaded:

@@ -35,9 +35,8 @@ def test_what_is_proven_within_bounds_is_refuted_by_a_counterexample_beyond_them
 def test_instances_to_which_a_rule_did_not_apply_show_nothing() -> None:
     (rule,) = read_text("rule r : exact\n    Relu(Relu(x))  =>  Relu(x)\n").rules
     outcome = Outcome(rule, attempts=1)
-    outcome.counterexamples.append(
-        Counterexample(rule, "silent", Instance(rule, expand(rule.left)[0], (), (), (), {}), "does not apply")
-    )
+    instance = Instance(rule, expand(rule.left)[0], (), (), (), {})
+    outcome.counterexamples.append(Counterexample(rule, "silent", instance, "does not apply"))
     assert not outcome.fires and verdict_of(outcome) == "undecided"
 
 

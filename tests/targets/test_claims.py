@@ -1,0 +1,78 @@
+"""A composite that is written as an operator claims that the operator computes its pattern; that is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import eqsat
+from eqsat import op
+from eqsat.cli import main
+from eqsat.errors import RuleError
+from eqsat.rules.claims import claims_of
+from eqsat.targets.registry import load_targets
+
+HEAD = """
+target mine
+    peak float32 = 1e12
+    bandwidth = 1e11, launch = 1e-7
+    link bandwidth = 1e11, latency = 1e-7
+
+    supports *
+
+"""
+FUSED = """    composite conv_relu : exact
+        Relu(c: Conv(x, w, b?))
+        where x.dtype == float32
+        as com.microsoft.FusedConv(x, w, b, **c, activation="{}")
+"""
+SKIPPED = """    composite skip : real
+        s = x + y, d = LayerNormalization(s, scale, shift, axis=k)
+        where x.dtype == float32, x.rank == 3, x.shape == y.shape, k == 2, scale.rank == 1, shift.rank == 1
+        as ({}) = com.microsoft.SkipLayerNormalization(x, y, scale, shift, epsilon=d.epsilon)
+"""
+
+
+def _target(folder: Path, composite: str) -> Path:
+    file = folder / "mine.target"
+    file.write_text(HEAD + composite)
+    return file
+
+
+def _model() -> ir.Model:
+    x = eqsat.input("x", (1, 3, 8, 8))
+    return eqsat.graph(op.Relu(op.Conv(x, np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32))))
+
+
+def test_a_wrong_operator_is_refused_wherever_the_target_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = _target(tmp_path, FUSED.format("Tanh"))
+    (found,) = eqsat.check_rules(file)
+    assert (found.rule.name, found.verdict) == ("mine.conv_relu", "refuted")
+    with pytest.raises(RuleError, match=r"mine\.conv_relu"):
+        eqsat.optimize(_model(), targets=[file])
+    assert main(["targets", "check", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "mine.conv_relu" in said and "counterexample" in said
+
+
+def test_a_right_operator_is_used_and_trusted(tmp_path: Path) -> None:
+    file = _target(tmp_path, FUSED.format("Relu"))
+    assert [found.verdict for found in eqsat.check_rules(file)] == ["holds"]
+    assert main(["targets", "check", str(file)]) == 0
+    result = eqsat.optimize(_model(), targets=[file], prove=True)
+    assert result.summary.trust is not None and result.summary.trust.rules == ("mine.conv_relu",)
+    assert result.summary.proof is not None and result.summary.proof.verdict == "equal"
+
+
+def test_each_result_is_compared_with_its_output(tmp_path: Path) -> None:
+    assert [f.verdict for f in eqsat.check_rules(_target(tmp_path, SKIPPED.format("d, _, _, s")))] == ["holds"]
+    assert [f.verdict for f in eqsat.check_rules(_target(tmp_path, SKIPPED.format("s, _, _, d")))] == ["refuted"]
+
+
+def test_only_composites_that_are_written_as_operators_claim_something() -> None:
+    assert not claims_of(load_targets("dnnl"))
