@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from eqsat.check.checked import CheckedRule, Verdict, verdict_of, why_undecided
 from eqsat.check.rule import check_rule
 from eqsat.errors import RuleError, reason
 from eqsat.rules import kept
-from eqsat.rules.ast import Rule, RuleFile
+from eqsat.rules.ast import Rule
 from eqsat.rules.listing import short_place
-from eqsat.rules.stored import to_text
-from eqsat.rules.tree import Span, without_places
+from eqsat.rules.verdicts import content_of, keep_verdict
 
 INSTANCES = 24
 """Of each rule."""
@@ -93,6 +92,7 @@ def judge(rule: Rule) -> Judgement:
         judgement = _executed(rule)
         if key is not None:
             kept.keep_text("checked", key, json.dumps([judgement.verdict, judgement.text]), MOST_KEPT)
+    keep_verdict(rule, "executed" if judgement.verdict == "holds" else judgement.verdict, only_first=True)
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     _known[id(rule)] = (rule, judgement)
@@ -122,11 +122,7 @@ def _defines_operator(rule: Rule) -> bool:
 
 def _key(rule: Rule) -> str | None:
     """The name in the cache; None for rules about operators that are functions of this process."""
-    nowhere = Span(1, 1)
-    bare: Rule = replace(
-        without_places(rule), span=nowhere, doc="", where=tuple(replace(c, span=nowhere) for c in rule.where)
-    )
-    text = to_text([RuleFile("", (without_places(bare),))])
+    text = content_of(rule)
     return None if text is None else kept.key_of([("rule", text)], (INSTANCES, ATTEMPTS), rooms=_ROOMS)
 
 

@@ -42,7 +42,8 @@ def list_(
 ) -> None:
     """List the rules of FILES, or the shipped ones: name, numerics class, proof, place, what they are about.
 
-    The proof is the verdict of ``eqsat rules prove`` on a shipped rule, which was stored; other rules have none.
+    The proof is the verdict of ``eqsat rules prove``. That on shipped rules comes with them; other rules have one once
+    they were proven, or executed before a search used them.
 
     With --on, these rules alone run on MODEL: how often each matched, on how many distinct signatures its conditions
     held, how many e-nodes are its own, how many kernels of the result it made, and the time it took. With --gain, the
@@ -51,7 +52,7 @@ def list_(
     if model is None and (gain or targets):
         raise click.UsageError("--gain and --target need a model: give it with --on")
     from eqsat.rules.listing import short_place
-    from eqsat.rules.verdicts import stored_verdict
+    from eqsat.rules.verdicts import known_verdict
 
     if sets:
         _list_sets(files, as_json)
@@ -67,7 +68,7 @@ def list_(
             {
                 "name": r.name,
                 "numerics": str(r.numerics),
-                "proof": stored_verdict(entry.rules),
+                "proof": known_verdict(entry.rules),
                 "place": short_place(r.place),
                 "doc": r.doc,
             }
@@ -84,7 +85,7 @@ def list_(
             (
                 entry.name,
                 str(entry.rules[0].numerics),
-                stored_verdict(entry.rules) or "-",
+                known_verdict(entry.rules) or "-",
                 short_place(entry.rules[0].place),
                 _remark(entry),
             )

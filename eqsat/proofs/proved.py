@@ -18,7 +18,7 @@ from eqsat.rules import kept
 from eqsat.rules.ast import Rule
 from eqsat.rules.operators import Declaration
 from eqsat.rules.operators import declarations as declaring
-from eqsat.rules.verdicts import Trust, content_of
+from eqsat.rules.verdicts import Trust, content_of, keep_verdict
 from eqsat.schema.opset import did_you_mean
 
 INSTANCES = 40
@@ -133,6 +133,12 @@ def prove_rules(
 
 def prove(rule: Rule) -> ProvenRule:
     """The verdict on one rule, from the cache if it is there."""
+    found = _found(rule)
+    keep_verdict(rule, found.trust)
+    return found
+
+
+def _found(rule: Rule) -> ProvenRule:
     key = _key(rule)
     text = None if key is None else kept.find_text("proven", key)
     if text is not None:

@@ -9,13 +9,13 @@ from typing import TypeVar, get_args
 from eqsat.explain.origin import Origin
 from eqsat.rules.ast import Rule
 from eqsat.rules.selection import NumericsClass
-from eqsat.rules.verdicts import Trust, stored_verdict
+from eqsat.rules.verdicts import Trust, known_verdict
 from eqsat.text import name_of
 
 K = TypeVar("K")
 
 _SHOWN = 3
-_NO_VERDICT = "no stored verdict"
+_NO_VERDICT = "no verdict is known"
 _MEANING = {
     "proven": "proven for all shapes and values",
     "bounded": "proven for all values at bounded shapes",
@@ -34,7 +34,7 @@ class TrustInRules:
         rules: Their names, in the order of the rule files.
         numerics: The weakest numerics class among them; None without rules.
         numerics_by: The rules of that class.
-        proof: The weakest verdict that is stored for them; None if some have none, or without rules.
+        proof: The weakest verdict that is known of them; None if some have none, or without rules.
         proof_by: The rules with that verdict, or without any.
     """
 
@@ -64,7 +64,7 @@ def trust_in(origins: Mapping[str, Origin], rules: Sequence[Rule]) -> TrustInRul
     order: tuple[Trust, ...] = get_args(Trust)
     classes: dict[str, NumericsClass] = {name: same[0].numerics.kind for name, same in found.items()}
     numerics = _last(classes.values(), kinds)
-    verdicts: dict[str, Trust | None] = {name: stored_verdict(same) for name, same in found.items()}
+    verdicts: dict[str, Trust | None] = {name: known_verdict(same) for name, same in found.items()}
     unknown = tuple(name for name, verdict in verdicts.items() if verdict is None)
     known: list[Trust] = [verdict for verdict in verdicts.values() if verdict is not None]
     proof = None if unknown else _last(known, order)

@@ -1,7 +1,8 @@
-"""What is known of the proofs of shipped rules, so that listing rules needs neither the solver nor its time.
+"""What is known of the proofs of rules, so that listing rules needs neither the solver nor its time.
 
 ``rules/verdicts.json`` has the verdict of the prover on each shipped rule, under a hash of what the rule says. A rule
-that is changed has therefore none until ``make verdicts`` is run.
+that is changed has therefore none until ``make verdicts`` is run. Verdicts on other rules are in the user's cache from
+the time when they were proven, or executed before a search used them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
+from eqsat.rules import kept
 from eqsat.rules.ast import Rule, RuleFile
 from eqsat.rules.location import rules_dir
 from eqsat.rules.stored import to_text
@@ -21,6 +23,11 @@ from eqsat.rules.tree import Span, without_places
 
 Trust = Literal["proven", "bounded", "decided", "executed", "undecided", "refuted"]
 """Verdicts of the prover, from the strongest to the weakest."""
+
+_FOLDER = "verdicts"
+_MOST_KEPT = 4_096
+_ROOMS = ("proofs", "check", "egraph", "execute")
+"""Rooms on which verdicts depend."""
 
 
 def verdicts_file() -> Path:
@@ -43,8 +50,38 @@ def key_of(rule: Rule) -> str | None:
 
 
 def stored_verdict(rules: Iterable[Rule]) -> Trust | None:
-    """The weakest stored verdict on some rules; None if one of them has none."""
-    found: list[Trust | None] = [_stored().get(key_of(rule) or "") for rule in rules]
+    """The weakest stored verdict on some shipped rules; None if one of them has none."""
+    return _weakest([_stored().get(key_of(rule) or "") for rule in rules])
+
+
+def known_verdict(rules: Iterable[Rule]) -> Trust | None:
+    """The weakest verdict on some rules, stored or from the cache; None if one of them has none."""
+    return _weakest([stored_verdict([rule]) or _kept(rule) for rule in rules])
+
+
+def keep_verdict(rule: Rule, verdict: Trust, *, only_first: bool = False) -> None:
+    """Keeps a verdict in the user's cache.
+
+    Args:
+        only_first: Leave one that is there.
+    """
+    key = _kept_key(rule)
+    if key is not None and not (only_first and _kept(rule)):
+        kept.keep_text(_FOLDER, key, verdict, _MOST_KEPT)
+
+
+def _kept(rule: Rule) -> Trust | None:
+    key = _kept_key(rule)
+    text = None if key is None else kept.find_text(_FOLDER, key)
+    return next((verdict for verdict in get_args(Trust) if verdict == text), None)
+
+
+def _kept_key(rule: Rule) -> str | None:
+    text = content_of(rule)
+    return None if text is None else kept.key_of([("rule", text)], (), rooms=_ROOMS)
+
+
+def _weakest(found: list[Trust | None]) -> Trust | None:
     known: list[Trust] = [trust for trust in found if trust is not None]
     order: tuple[Trust, ...] = get_args(Trust)
     return max(known, key=lambda trust: order.index(trust)) if known and len(known) == len(found) else None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 import eqsat
 from eqsat import op
+from eqsat.cli import main
 from eqsat.explain.origin import Origin
 from eqsat.report.table import as_text
 
@@ -27,7 +30,10 @@ def test_a_proven_rule_is_the_weakest_link_of_a_result_that_needs_no_other() -> 
     assert found.numerics_by == found.proof_by == ("relu_twice",)
 
 
-def test_a_rule_without_a_verdict_and_one_of_a_weaker_class_are_named(tmp_path: Path) -> None:
+def test_a_rule_without_a_proof_and_one_of_a_weaker_class_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path))
     file = tmp_path / "mine.rules"
     file.write_text(RULES)
     x = eqsat.input("x", (2, 8))
@@ -36,12 +42,31 @@ def test_a_rule_without_a_verdict_and_one_of_a_weaker_class_are_named(tmp_path: 
     assert found is not None
     assert set(found.rules) == {"relu_twice", "sinh_of_asinh"}
     assert (found.numerics, found.numerics_by) == ("real", ("sinh_of_asinh",))
-    assert (found.proof, found.proof_by) == (None, ("sinh_of_asinh",))
+    assert (found.proof, found.proof_by) == ("executed", ("sinh_of_asinh",))
     assert "weakest class: real (sinh_of_asinh)" in as_text(result.summary)
     result.report(tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text())["trust"]["proof_by"] == ["sinh_of_asinh"]
     result.report(tmp_path / "report.html")
     assert "weakest numerics class is real" in (tmp_path / "report.html").read_text()
+
+
+def test_the_verdict_on_a_rule_of_ones_own_is_that_of_its_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "mine.rules"
+    file.write_text("rule negated : exact\n    Neg(Neg(Abs(x)))  =>  Abs(x)\n")
+    model = eqsat.graph(op.Neg(op.Neg(op.Abs(eqsat.input("x", (2, 8))))))
+    own: dict[str, Any] = {"rules": [file], "default_rules": False}
+    unknown = eqsat.optimize(model, trust=True, **own).summary.trust
+    assert unknown is not None and (unknown.proof, unknown.proof_by) == (None, ("negated",))
+    executed = eqsat.optimize(model, **own).summary.trust
+    assert executed is not None and executed.proof == "executed"
+    eqsat.prove_rules(file)
+    proven = eqsat.optimize(model, **own).summary.trust
+    assert proven is not None and proven.proof == "proven"
+    assert main(["rules", "list", str(file)]) == 0
+    assert "proven" in capsys.readouterr().out
 
 
 def test_composites_alone_need_no_rule() -> None:
