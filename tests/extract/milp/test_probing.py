@@ -31,9 +31,12 @@ def test_a_zone_that_cannot_pay_is_dropped(seed: int, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_a_launch_that_cannot_pay_is_not_made() -> None:
     """A launch on oneDNN costs as much as a third of this network in C: fractions of it look cheap everywhere."""
-    formulation = Search.of(onnx.load(SHARED / "tiny_dscnn.qdq_u8s8.onnx"), "dnnl", host="c").formulation
+    path = SHARED / "tiny_dscnn.qdq_u8s8.onnx"
+    if not path.exists():
+        pytest.skip("the model is not there")
+    formulation = Search.of(onnx.load(path), "dnnl", host="c").formulation
     found = solve(formulation.problem, incumbent=formulation.original, time_limit=600)
     assert found.stop_reason == "optimal"
     assert {choice.target for choice in found.choices.values()} == {0}
-    alone = Search.of(onnx.load(SHARED / "tiny_dscnn.qdq_u8s8.onnx"), host="c").formulation
+    alone = Search.of(onnx.load(path), host="c").formulation
     assert found.cost == pytest.approx(solve(alone.problem, incumbent=alone.original).cost)
