@@ -111,7 +111,9 @@ def test_an_operator_of_a_users_domain(tmp_path: object) -> None:
 
 def test_results_that_nothing_reads_are_left_out() -> None:
     (host,) = read_text(
-        f"{TWO}        where x.rank == 3\n        as (d, _, _, s) = {SKIP}(x, y, scale, bias, epsilon=d.epsilon)\n"
+        f"{TWO}        where x.rank == 3, x.shape == y.shape, d.axis == 2, scale.rank == 1,\n"
+        "              not bias.is_present or bias.rank == 1\n"
+        f"        as (d, _, _, s) = {SKIP}(x, y, scale, bias, epsilon=d.epsilon)\n"
     ).targets
     x, y = eqsat.input("x", (1, 4, 8)), eqsat.input("y", (1, 4, 8))
     for read in (False, True):

@@ -24,7 +24,7 @@ HOST = """host h
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    (tmp_path / "before.rules").write_text("rule dear : exact\n    Relu(x)  =>  Exp(Log(Relu(x)))\n", "utf-8")
+    (tmp_path / "before.rules").write_text("rule dear : real\n    Relu(x)  =>  Exp(Log(Relu(x)))\n", "utf-8")
     (tmp_path / "h.target").write_text(HOST, "utf-8")
     return tmp_path / "h.target"
 
