@@ -71,6 +71,8 @@ _SWITCH = Kind(_is_bool, "True or False")
 _PATH = Kind(_is_path, "a path")
 _NUMBER = Kind(_is_number, "a number")
 _COUNT = Kind(_is_count, "a whole number")
+_SEED = Kind(lambda value: _is_count(value) and value >= 0, "a whole number, 0 or more,")
+_NAME = Kind(lambda value: isinstance(value, str), "a name")
 
 KINDS: Mapping[str, Kind] = {
     "inputs": Kind(_is_mapping, "a mapping from input name to array", '{"x": array}'),
@@ -88,17 +90,29 @@ KINDS: Mapping[str, Kind] = {
     "isas": Kind(_is_list_of_names, "a list of instruction sets by name", 'isas=["avx2"]'),
     "ops": Kind(lambda value: isinstance(value, str) or _is_list_of_names(value), "a list of domains", 'ops=["onnx"]'),
     "skip": Kind(_is_list_of_names, "a list of names of nodes", 'skip=["conv_1"]'),
+    "nodes": Kind(_is_list_of_names, "a list of names of nodes", 'nodes=["conv_1"]'),
+    "names": Kind(_is_list_of_names, "a list of names of rules", 'names=["my_rule"]'),
     "operators": Kind(_is_list_of_names, "a list of operators by name", 'operators=["Conv"]'),
     "progress": Kind(callable, "a function of an event", "progress=print"),
+    "sources": Kind(
+        lambda value: _is_path(value) or _is_list(value) or type(value).__name__ == "Rule",
+        "a rule file, a rule, or a list of them",
+        'sources=["my.rules"]',
+    ),
+    "name": _NAME,
+    "seed": _SEED,
     "path": _PATH,
     "folder": _PATH,
     **dict.fromkeys(("percentile", "rtol", "atol"), _NUMBER),
-    **dict.fromkeys(("samples", "noise_samples", "check_samples", "steps", "opset"), _COUNT),
+    **dict.fromkeys(
+        ("samples", "noise_samples", "check_samples", "steps", "opset", "places", "sweep", "size", "variables"),
+        _COUNT,
+    ),
     **dict.fromkeys(
         ("audit", "verify", "default_rules", "winograd", "select", "flat", "symmetric", "per_channel", "balance"),
         _SWITCH,
     ),
-    **dict.fromkeys(("simulate", "trust"), _SWITCH),
+    **dict.fromkeys(("simulate", "trust", "prove"), _SWITCH),
 }
 """By the name of an argument. None is allowed wherever it is the default."""
 
@@ -117,14 +131,22 @@ def checks_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         # What does not fit the signature is Python's own error, raised by the call below.
         given = dict(zip(defaults, args, strict=False)) | kwargs
         for name, value in given.items():
-            kind = KINDS.get(name)
-            if kind is not None and value is not defaults.get(name) and not kind.accepts(value):
-                raise ArgumentError(
-                    f"{kind.wording} is required", place=name, actual=_shown(value), hint=_hint(kind, value)
-                )
+            if name in KINDS and value is not defaults.get(name):
+                require_kind(name, value)
         return function(*args, **kwargs)
 
     return call
+
+
+def require_kind(name: str, value: Any) -> None:
+    """Requires an argument to be of the kind that its name has.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    kind = KINDS[name]
+    if not kind.accepts(value):
+        raise ArgumentError(f"{kind.wording} is required", place=name, actual=_shown(value), hint=_hint(kind, value))
 
 
 def _hint(kind: Kind, value: Any) -> str:

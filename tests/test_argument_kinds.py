@@ -30,6 +30,10 @@ PUBLIC: list[Callable[..., Any]] = [
     eqsat.discover_rules,
     eqsat.explain_placement,
     eqsat.explain_rule,
+    eqsat.check_rules,
+    eqsat.prove_rules,
+    eqsat.prove,
+    eqsat.Result.explain,
     eqsat.Result.run,
     eqsat.Result.save,
     eqsat.Result.codegen,
@@ -70,7 +74,7 @@ def test_messages_of_optimize(arguments: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("given", [X, [X], None, 3])
 def test_inputs_are_a_mapping(given: Any) -> None:
     result = eqsat.optimize(_TEXT)
-    for function in (result.run, lambda x: eqsat.run(_TEXT, x)):
+    for function in (result.run, lambda x: eqsat.run(_TEXT, x), eqsat.compile(_TEXT).run):
         with pytest.raises(ArgumentError, match="inputs: a mapping from input name to array is required"):
             function(given)
 
@@ -81,6 +85,13 @@ def test_inputs_are_a_mapping(given: Any) -> None:
 def test_messages_of_quantize(given: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=f"{next(iter(given))}: .* is required"):
         eqsat.quantize(_TEXT, SAMPLES, **given)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 0.5, "0", True])
+def test_seeds(seed: Any) -> None:
+    for function in (eqsat.compare, eqsat.prove):
+        with pytest.raises(ArgumentError, match="seed: a whole number, 0 or more, is required; got"):
+            function(_TEXT, _TEXT, seed=seed)
 
 
 def test_arguments_that_are_right_pass() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from eqsat.arguments import checks_arguments
 from eqsat.check import lints
 from eqsat.check.domain import Domain
 from eqsat.check.instance import show
@@ -89,6 +90,7 @@ class CheckedRule:
         }
 
 
+@checks_arguments
 def check_rules(
     sources: str | Path | Rule | Sequence[str | Path | Rule],
     *,
@@ -115,9 +117,8 @@ def check_rules(
     Raises:
         RuleError, TargetError: A file cannot be read, there is no rule of a name, or a number is out of range.
     """
-    for number, what, least in ((samples, "samples", 1), (seed, "seed", 0)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise RuleError(f"a whole number, {least} or more, is required", place=what, actual=repr(number))
+    if samples < 1:
+        raise RuleError("a whole number, 1 or more, is required", place="samples", actual=repr(samples))
     given = [sources] if isinstance(sources, str | Path | Rule) else list(sources)
     with declaring(*declarations):
         return _check(given, names, samples, seed)

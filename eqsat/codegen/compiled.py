@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 import numpy as np
 import onnx_ir as ir
 
+from eqsat.arguments import require_kind
 from eqsat.codegen.options import Options
 from eqsat.codegen.profile import Profile, measure
 from eqsat.codegen.runtime import CModel
@@ -105,9 +106,12 @@ class CompiledModel:
             Arrays by output name.
 
         Raises:
+            ArgumentError: The inputs are no mapping.
             ExecutionError: As for a call.
             LimitError: The working memory is larger than the memory limit.
         """
+        if type(inputs) is not dict:  # which takes least time in the usual case
+            require_kind("inputs", inputs)
         return self._open().run(inputs, out)
 
     def profile(self, inputs: Mapping[str, Any] | np.ndarray, *, repeat: int = 10) -> Profile:

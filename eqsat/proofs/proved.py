@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eqsat.arguments import checks_arguments
 from eqsat.check.checked import verdict_of, why_undecided
 from eqsat.check.outcome import Outcome
 from eqsat.check.rule import check_rule
@@ -95,6 +96,7 @@ class ProvenRule:
         }
 
 
+@checks_arguments
 def prove_rules(
     sources: str | Path | Rule | Sequence[str | Path | Rule] | None = None,
     *,
