@@ -24,6 +24,7 @@ from eqsat.cli.options import (
     vendors_option,
 )
 from eqsat.cli.search_options import numerics_option
+from eqsat.cli.streams import FolderPath
 from eqsat.cli.threads import threads_option
 from eqsat.text import name_of
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     help="The folder to write to; it is created if it does not exist.",
 )
 @click.option("--name", default="model", show_default=True, help="The name of files and functions.")

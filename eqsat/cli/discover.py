@@ -9,8 +9,9 @@ import click
 from eqsat.cli.console import echo, echo_json
 from eqsat.cli.options import MODEL, debug_option, json_option, quiet_option, seed_option
 from eqsat.cli.progress import showing_progress
+from eqsat.cli.streams import InputPath
 
-_FILES = click.Path(path_type=Path)
+_FILES = InputPath()
 
 
 @click.command(short_help="Find rules that nobody wrote.")
@@ -23,7 +24,7 @@ _FILES = click.Path(path_type=Path)
 @click.option("--rules", "rules", multiple=True, type=_FILES, metavar="FILE", help="Rules that are known as well.")
 @click.option("--no-default-rules", is_flag=True, help="Do not take the shipped rules as known.")
 @seed_option("the samples")
-@click.option("-o", "--output", type=_FILES, metavar="FILE", help="Where to write the rules.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write the rules.")
 @json_option()
 @quiet_option()
 @debug_option

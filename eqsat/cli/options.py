@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from eqsat.cli.streams import ModelPath, OutputPath
+from eqsat.cli.streams import InputPath, OutputPath
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-MODEL = ModelPath()
+MODEL = InputPath()
 
 EXECUTION_SECONDS = 60.0
 """How long a model may be executed where nothing else is said."""

@@ -12,11 +12,12 @@ from eqsat.cli.discover import discover
 from eqsat.cli.options import MODEL, debug_option, declarations_option, json_option, seed_option
 from eqsat.cli.rules_why import why
 from eqsat.cli.search_options import targets_option
+from eqsat.cli.streams import InputPath
 
 if TYPE_CHECKING:
     from eqsat.rules.listing import Listed
 
-_FILES = click.Path(path_type=Path)
+_FILES = InputPath()
 SAMPLES = 40
 """As in ``eqsat.check.checked``, which takes long to import; a test compares."""
 _TRUST_COLOURS = {"proven": "green", "bounded": "green", "decided": "green", "refuted": "red"}

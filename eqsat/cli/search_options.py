@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,6 +18,7 @@ from eqsat.cli.options import (
     stacked,
     values_option,
 )
+from eqsat.cli.streams import InputPath
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -77,7 +77,7 @@ def rules_options(command: _Command) -> _Command:
             "--rules",
             "rule_files",
             multiple=True,
-            type=click.Path(path_type=Path),
+            type=InputPath(),
             help="A file of rules to use in addition to the shipped ones. May be repeated.",
         ),
         click.option(

@@ -10,7 +10,7 @@ import click
 STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 
 
-class ModelPath(click.Path):
+class InputPath(click.Path):
     """A file to read, or ``-``; the function that reads it says whether it exists and has the right format."""
 
     def __init__(self) -> None:
@@ -28,6 +28,18 @@ class OutputPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return STDOUT if value == "-" else super().convert(value, param, ctx)
+
+
+class FolderPath(click.Path):
+    """A folder to write to. Standard output is none: ``-`` would become a folder of that name."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("several files are written: the name of a folder is required, not `-`", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def check_output(output: Path | None, as_json: bool) -> bool:

@@ -246,6 +246,21 @@ def test_commands_are_parts_of_a_pipe() -> None:
     onnx.checker.check_model(onnx.load_from_string(Path("out.bin").read_bytes()))
 
 
+@pytest.mark.slow
+def test_rules_come_from_a_pipe() -> None:
+    rule = "'rule twice : exact  Relu(Relu(x)) => Relu(x)'"
+    done = eqsat_in_shell(f"echo {rule} | eqsat rules check -")
+    assert done.returncode == 0 and b"rules: 1, holds: 1" in done.stdout, done.stderr
+    done = eqsat_in_shell(f"echo {rule} | eqsat optimize net.onnx -r - -o out.onnx")
+    assert done.returncode == 0, done.stderr
+
+
+def test_c_is_not_written_to_standard_output(capsys: Capture) -> None:
+    assert main(["codegen", "net.onnx", "-o", "-"]) == 2
+    assert "the name of a folder is required, not `-`" in capsys.readouterr().err
+    assert not Path("-").exists()
+
+
 def test_standard_output_holds_one_thing(capsys: Capture) -> None:
     assert main(["optimize", "net.onnx", "-o", "-", "--json"]) == 2
     assert "both the model and JSON" in capsys.readouterr().err
