@@ -13,7 +13,7 @@ import onnx_ir as ir
 from eqsat.arguments import checks_arguments
 from eqsat.errors import ExecutionError, ModelError
 from eqsat.execute.executor import Executor
-from eqsat.explain.origin import Origin, find
+from eqsat.explain.origin import Origin, Origins, find
 from eqsat.extract.problem import Choice
 from eqsat.model.save import save
 from eqsat.partition.plan import Plan
@@ -98,7 +98,7 @@ class Result:
     choices: Mapping[int, Choice] = field(repr=False)
     operators: tuple[Operator, ...] = field(default=(), repr=False, kw_only=True)
     sizes: FreeSizes = field(default_factory=dict, repr=False, kw_only=True)
-    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, kw_only=True)
+    origins: Origins = field(default_factory=Origins, repr=False, kw_only=True)
 
     @property
     def gap(self) -> float:
@@ -215,13 +215,13 @@ class Result:
         """Where a node comes from: the nodes of the input, and every rule on the way.
 
         Args:
-            name: Of the node, which is that of its first result.
+            name: Of the node, or of its first result.
 
         Raises:
             ModelError: The result has no such node; the hint names those that were made from a node of the input.
         """
         found = find(self.origins, name, self.summary.model)
-        if name in self.origins:
+        if name in self.origins or self.origins.nodes.get(name) in self.origins:
             return found[0]
         raise ModelError(
             "the name of a node of the result is required",

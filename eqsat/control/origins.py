@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -10,7 +10,8 @@ import onnx_ir as ir
 from eqsat.control.nested import Inner
 from eqsat.explain.carried_out import from_input
 from eqsat.explain.explain import explain
-from eqsat.explain.origin import ORIGINS, Origin, by_name, pack
+from eqsat.explain.origin import ORIGINS, Origin, Origins, pack
+from eqsat.model.write.runnable import scopes
 from eqsat.partition.place import CarriedOut
 from eqsat.schema.attributes import op_key
 from eqsat.stages.assemble import Program
@@ -26,7 +27,7 @@ LEAST = 4096
 
 def add_origins(
     model: ir.Model, priced: Priced, program: Program, inner: Sequence[Inner], changes: Sequence[CarriedOut] = ()
-) -> dict[str, Origin]:
+) -> Origins:
     """Where each node of a program comes from; the model keeps it as metadata.
 
     Args:
@@ -38,15 +39,29 @@ def add_origins(
     """
     saturated = priced.saturated
     own = from_input(explain(saturated.saturation, saturated.snapshot, program.assembled), changes)
-    origins = by_name([*own.values(), *_inside(inner)])
+    nodes = _results(value.producer() for value in saturated.saturation.encoding.values)
+    for one in inner:
+        nodes.update(one.found.result.origins.nodes)
+    nodes.update(_results(node for scope in scopes(model) for node in scope))
+    origins = Origins([*own.values(), *_inside(inner)], nodes)
     model.metadata_props[ORIGINS] = pack(origins, max(LEAST, _characters(model) // SHARE))
     return origins
 
 
-def origins_of_input(model: ir.Model) -> dict[str, Origin]:
+def origins_of_input(model: ir.Model) -> Origins:
     """The same of a model that is left unchanged."""
-    names = ((node, next((v.name for v in node.outputs if v.name), "")) for node in model.graph)
-    return by_name(Origin(name, str(op_key(node)), (name,)) for node, name in names)
+    names = [(node, _first(node)) for node in model.graph]
+    return Origins((Origin(name, str(op_key(node)), (name,)) for node, name in names), _results(model.graph))
+
+
+def _results(nodes: Iterable[ir.Node | None]) -> dict[str, str]:
+    """By the name of a node that of its first result, where they differ."""
+    named = {node.name: _first(node) for node in nodes if node is not None and node.name}
+    return {name: result for name, result in named.items() if result and name != result}
+
+
+def _first(node: ir.Node) -> str:
+    return next((v.name for v in node.outputs if v.name), "")
 
 
 def _inside(inner: Sequence[Inner]) -> Iterator[Origin]:

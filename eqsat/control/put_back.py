@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from eqsat.partition.calls import inner_nodes
 from eqsat.partition.names import Namer
+from eqsat.partition.remarks import parameters
 from eqsat.simplify.site import Site
 
 _Id = tuple[str, str, str]
@@ -102,7 +103,8 @@ def add_functions(model: ir.Model, functions: Sequence[ir.Function]) -> None:
 def drop_unread(graph: ir.Graph) -> None:
     """Removes constants that only the bodies of the input have read."""
     unread = [name for name, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]
-    for name in unread:
+    kept = parameters(graph)
+    for name in (name for name in unread if name not in kept):
         graph.initializers.pop(name)
 
 

@@ -86,43 +86,57 @@ class Origin:
         return "\n".join(lines)
 
 
-def pack(origins: Mapping[str, Origin], most: int) -> str:
+class Origins(dict[str, Origin]):
+    """The origins of all nodes, by the name of the first result.
+
+    Attributes:
+        nodes: By the name of a node, of the result or of the input, the name of its first result, where that differs.
+    """
+
+    def __init__(self, origins: Iterable[Origin] = (), nodes: Mapping[str, str] | None = None) -> None:
+        """Lists origins; a name that several bodies have is followed by the body."""
+        super().__init__()
+        for origin in origins:
+            self.setdefault(f"{origin.name} in the {origin.body}" if origin.name in self else origin.name, origin)
+        self.nodes = dict(nodes or {})
+
+
+def pack(origins: Origins, most: int) -> str:
     """The origins as one short text.
 
     Args:
+        origins: All of a model.
         most: Characters from which the terms of the steps are left out, so that only the rules' names remain.
     """
     text = _packed(origins)
     if len(text) <= most:
         return text
-    return _packed(
-        {
-            name: replace(origin, steps=tuple(replace(step, before="", after="") for step in origin.steps))
-            for name, origin in origins.items()
-        }
-    )
+    short = (replace(o, steps=tuple(replace(s, before="", after="") for s in o.steps)) for o in origins.values())
+    return _packed(Origins(short, origins.nodes))
 
 
-def _packed(origins: Mapping[str, Origin]) -> str:
+def _packed(origins: Origins) -> str:
     rules: dict[tuple[str, str, str], int] = {}
     rows: list[Any] = []
     for origin in origins.values():
         steps = [[rules.setdefault((s.rule, s.place, s.numerics), len(rules)), s.before, s.after] for s in origin.steps]
         constants = [[c.name, c.sources] for c in origin.constants]
         rows.append([origin.name, origin.op, origin.sources, steps, constants, origin.body])
-    text = json.dumps([list(rules), rows], separators=(",", ":"), ensure_ascii=False)
+    nodes = sorted(origins.nodes.items())
+    text = json.dumps([list(rules), rows, nodes], separators=(",", ":"), ensure_ascii=False)
     return packed(text.encode("utf-8", "surrogatepass"))
 
 
-def unpack(text: str) -> dict[str, Origin]:
+def unpack(text: str) -> Origins:
     """The origins that :func:`pack` wrote.
 
     Raises:
         ModelError: The text is something else.
     """
     try:
-        rules, rows = json.loads(unpacked(text, _MOST).decode("utf-8", "surrogatepass"))
-        return by_name(_origin(rules, *row) for row in rows)
+        rules, rows, *rest = json.loads(unpacked(text, _MOST).decode("utf-8", "surrogatepass"))
+        nodes = {str(node): str(result) for node, result in (rest[0] if rest else ())}
+        return Origins((_origin(rules, *row) for row in rows), nodes)
     except (ValueError, TypeError, IndexError, RecursionError) as error:
         raise ModelError(
             f"metadata `{ORIGINS}` as eqsat writes them are required",
@@ -131,32 +145,30 @@ def unpack(text: str) -> dict[str, Origin]:
         ) from error
 
 
-def by_name(origins: Iterable[Origin]) -> dict[str, Origin]:
-    """The origins by the names of the nodes; a name that several bodies have is followed by the body."""
-    found: dict[str, Origin] = {}
-    for origin in origins:
-        found.setdefault(f"{origin.name} in the {origin.body}" if origin.name in found else origin.name, origin)
-    return found
-
-
-def find(origins: Mapping[str, Origin], name: str, place: str = "") -> tuple[Origin, ...]:
+def find(origins: Origins, name: str, place: str = "") -> tuple[Origin, ...]:
     """The origin of a node of the result, or, for a node of the input, all that were made from it.
+
+    Args:
+        origins: Of the result.
+        name: Of the node, or of its first result.
+        place: The model, for messages.
 
     Raises:
         ModelError: There is no such node.
     """
-    if name in origins:
-        return (origins[name],)
-    made = tuple(origin for origin in origins.values() if name in origin.sources)
-    if made:
-        return made
-    known = dict.fromkeys([*origins, *(source for origin in origins.values() for source in origin.sources)])
-    near = difflib.get_close_matches(name, known, 3)
+    for key in dict.fromkeys((name, origins.nodes.get(name, name))):
+        if key in origins:
+            return (origins[key],)
+        made = tuple(origin for origin in origins.values() if key in origin.sources)
+        if made:
+            return made
+    sources = (source for origin in origins.values() for source in origin.sources)
+    near = difflib.get_close_matches(name, dict.fromkeys([*origins, *sources, *origins.nodes]), 3)
     raise ModelError(
         "the name of a node of the result, or of a node of the input that is part of one, is required",
         place=place,
         actual=repr(name),
-        hint=f"similar names: {', '.join(near)}" if near else "nodes have the name of their first result",
+        hint=f"similar names: {', '.join(near)}" if near else "nodes are known by their name and by their first result",
     )
 
 

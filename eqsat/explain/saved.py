@@ -5,10 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from eqsat.errors import ModelError
-from eqsat.explain.origin import ORIGINS, Origin, unpack
+from eqsat.explain.origin import ORIGINS, Origins, unpack
 
 
-def read_origins(model: ir.Model, place: str = "") -> dict[str, Origin]:
+def read_origins(model: ir.Model, place: str = "") -> Origins:
     """The origins of a model's nodes, by the names of their first results.
 
     Raises:

@@ -21,6 +21,7 @@ from eqsat.model.read.declared import use_declarations
 from eqsat.model.read.dims import bind
 from eqsat.model.read.flattened import restore_functions
 from eqsat.model.read.recognize import recognize
+from eqsat.model.read.remarks import put_back, remarks_of
 from eqsat.model.read.sources import ModelSource, read
 from eqsat.model.read.sources import Source as _Read
 from eqsat.model.read.tidy import tidy
@@ -73,6 +74,7 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping
     """All steps after reading: check, upgrade, normalise."""
     versions = f"{opset_of(source.proto)},{source.proto.ir_version}"
     restore_functions(source)
+    remarks = remarks_of(source.proto)
     set_aside(source)
     check(source)
     use_declarations(source)
@@ -90,11 +92,12 @@ def finish(source: _Read, dims: Mapping[str, int] | None = None, values: Mapping
     model.metadata_props.setdefault(SOURCE_OPSET, versions)
     model.graph.opset_imports.setdefault("", opset.PINNED_OPSET)
     recognize(model)
-    tidy(model, source.weights)
+    tidy(model, source.weights, remarks.parameters)
     bind_values(model, values or {}, source.place)
     name_dims(model)
     bound = bind(model, dims or {}, source.place)
     annotate(model, source.place, outputs_may_change=bound or bool(values))
+    put_back(model, remarks)
     return model
 
 

@@ -18,6 +18,7 @@ from eqsat.extract.from_egraph import Formulation, Pricing
 from eqsat.extract.problem import Choice
 from eqsat.ops.evaluate import evaluate
 from eqsat.ops.functions import LAYOUTS
+from eqsat.partition.inherited import Heritage
 from eqsat.partition.plan import Plan, PlanNode
 from eqsat.partition.vendor_calls import vendor_call
 from eqsat.partition.written_operators import written_operator
@@ -96,10 +97,11 @@ def assemble(
         if value.name and (eclass not in names):
             names[eclass] = value.name
     _name_both_layouts(names, snapshot)
+    heritage = Heritage(snapshot, encoding, names)
     plan = Plan(
         targets=formulation.problem.targets,
         dispatch=tuple(float(d) for d in formulation.problem.dispatch),
-        nodes=tuple(nodes),
+        nodes=tuple(heritage.given(node, enode) for node, enode in zip(nodes, enodes, strict=True)),
         inputs=tuple((snapshot.refs[v], v) for v in encoding.inputs),
         outputs=tuple((snapshot.refs[v], v) for v in outputs),
         constants=constants.found,

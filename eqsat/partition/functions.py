@@ -10,6 +10,7 @@ that it calls, and must return neither an input nor a value twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -28,13 +29,28 @@ from eqsat.partition.emit import (
     make_value,
     set_type,
 )
+from eqsat.partition.inherited import own_metadata
 from eqsat.partition.loadable import spell_for_function
 from eqsat.partition.names import Namer, output_name, value_names
 from eqsat.partition.plan import Plan, PlanNode, Region
+from eqsat.partition.remarks import keep_remarks
 from eqsat.partition.subgraphs import captured_values, operands, reads
 from eqsat.schema import opset
 from eqsat.schema.attributes import tensor_of
-from eqsat.schema.metadata import CALL, COMPOSITE, COST, FAMILY, NAME, REGION, RULE, TARGET, TARGETS, TRUSTED_CALL
+from eqsat.schema.metadata import (
+    CALL,
+    COMPOSITE,
+    COST,
+    FAMILY,
+    NAME,
+    NODES,
+    REGION,
+    RULE,
+    TARGET,
+    TARGETS,
+    TRUSTED_CALL,
+    VERSION,
+)
 from eqsat.schema.types import OpKey, TensorType
 from eqsat.version import __version__
 
@@ -78,6 +94,7 @@ class _Writer:
         self.names = value_names(plan)
         self.outer_names = {*self.names.of.values(), *(output_name(plan, i) for i in range(len(plan.outputs)))}
         self.node_namer = Namer()
+        self.labels = _labels(plan, self.node_namer)
         self.composites = Composites(
             (plan.targets[node.target], node.op.name, node.body, _present(node))
             for node in plan.nodes
@@ -126,17 +143,19 @@ class _Writer:
             name=original.graph.name or "graph",
             metadata_props=dict(original.graph.metadata_props),
         )
-        return ir.Model(
+        model = ir.Model(
             graph,
             ir_version=opset.IR_VERSION,
-            producer_name="eqsat",
-            producer_version=__version__,
+            producer_name=original.producer_name or "eqsat",
+            producer_version=original.producer_version if original.producer_name else __version__,
             domain=original.domain,
             model_version=original.model_version,
             doc_string=original.doc_string,
             functions=functions,
-            metadata_props={**original.metadata_props, TARGETS: ",".join(plan.targets)},
+            metadata_props={**original.metadata_props, TARGETS: ",".join(plan.targets), VERSION: __version__},
         )
+        keep_remarks(model, original.graph)
+        return model
 
     # ---- the main graph ---------------------------------------------------------------------------
 
@@ -177,7 +196,7 @@ class _Writer:
             node = self.plan.nodes[index]
             for vid in reads(self.plan, node):
                 self._read(vid)
-            self.nodes.append(self._kernel(node, self.scope, marks))
+            self.nodes.append(self._kernel(index, self.scope, marks))
 
     def _outputs(self) -> list[ir.Value]:
         """The graph outputs, with an Identity on the host for those that no node produces."""
@@ -222,11 +241,11 @@ class _Writer:
             )
             formal.append(scope[vid])
             actual.append(outer)
-        for node in nodes:
-            for vid in node.outputs:
+        for index in region.nodes:
+            for vid in self.plan.nodes[index].outputs:
                 if vid is not None:
                     scope[vid] = make_value(self.names.of[vid], self.plan.types.get(vid))
-            body.append(self._kernel(node, scope, {}))
+            body.append(self._kernel(index, scope, {}))
         op = OpKey(function_domain(target), region.name)
         domains = dict.fromkeys(("", *(n.domain for top in body for n in (top, *inner_nodes(top)))))
         graph = ir.Graph(
@@ -259,9 +278,10 @@ class _Writer:
         attribute = ir.AttrTensor("value", tensor_of(tensor.numpy(), tensor.dtype))
         return make_node(_CONSTANT, [attribute], [], [value], name=self.node_namer.keep(value.name or ""))
 
-    def _kernel(self, node: PlanNode, scope: _Scope, marks: dict[str, str]) -> ir.Node:
+    def _kernel(self, index: int, scope: _Scope, marks: dict[str, str]) -> ir.Node:
         """One kernel: a plain operator, or the call of a composite's function."""
-        metadata = dict(marks)
+        node = self.plan.nodes[index]
+        metadata = {**({} if node.source is None else own_metadata(node.source)), **marks}
         used = {i for i, v in enumerate(node.outputs) if v is not None}
         required = required_outputs(node.op, node.attrs, len(node.inputs), used) if node.body is None else used
         count = max(len(node.outputs), *(i + 1 for i in required), 0)
@@ -273,6 +293,8 @@ class _Writer:
             op, attributes = call.op, list(call.attributes)
             inputs = tuple(inputs[i] for i in call.operands)
             metadata[COMPOSITE] = node.op.name
+            if node.inner:
+                metadata[NODES] = json.dumps(node.inner, ensure_ascii=False)
         else:
             op = node.op
             captured = {name: scope[vid] for name, vid in captured_values(self.plan, node).items()}
@@ -290,9 +312,10 @@ class _Writer:
             attributes,
             [None if v is None else scope[v] for v in inputs],
             outputs,
-            name=self.node_namer.keep(label),
+            name=self.labels.get(index) or self.node_namer.keep(label),
             metadata=metadata,
         )
+        made.doc_string = None if node.source is None else node.source.doc_string
         if CALL in metadata:
             made.meta[TRUSTED_CALL] = metadata[CALL]
         return made
@@ -317,16 +340,20 @@ class _Writer:
         return inferred[body.results[index]]
 
 
+def _labels(plan: Plan, namer: Namer) -> dict[int, str]:
+    """The names that kernels have from nodes of the input, each once: first those of kernels that are such nodes."""
+    labels: dict[int, str] = {}
+    for index in sorted(range(len(plan.nodes)), key=lambda i: plan.nodes[i].source is None):
+        name = plan.nodes[index].name
+        if name and name not in namer.taken:
+            labels[index] = namer.keep(name)
+    return labels
+
+
 def _present(node: PlanNode) -> tuple[bool, ...]:
     return tuple(v is not None for v in node.inputs)
 
 
 def _declaration(value: ir.Value, name: str) -> ir.Value:
     """A graph input or output declared as in the original."""
-    return ir.Value(
-        name=name,
-        type=value.type,
-        shape=value.shape.copy() if value.shape is not None else None,
-        doc_string=value.doc_string,
-        metadata_props=dict(value.metadata_props),
-    )
+    return ir.Value(name=name, type=value.type, shape=value.shape.copy() if value.shape is not None else None)

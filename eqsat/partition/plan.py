@@ -26,8 +26,11 @@ class PlanNode:
         rule: Name of the rule that made it, empty for an operator of the input model.
         call: C call of a composite, see :mod:`eqsat.partition.vendor_calls`; empty without one.
         family: Family of kernels of generated code that computes it; empty if the target names none.
-        name: Of the node in the model that the plan was read from; empty in a new plan, whose nodes are named after
-            their first result.
+        name: Of the node in the model that the plan was read from. In a new plan it is that of a node of the input
+            with the same result, so two may have the same; empty if there is none.
+        source: The node of the input that it is: the same operator with the same result; None if it is none.
+        inner: Of a composite: by operator of its definition the name of the node of the input that it is; empty if it
+            is none of them.
     """
 
     op: OpKey
@@ -41,6 +44,8 @@ class PlanNode:
     call: str = ""
     family: str = ""
     name: str = ""
+    source: ir.Node | None = None
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from eqsat.errors import ModelError
+from eqsat.model.inlined_names import name_inlined, prepare_names
 from eqsat.model.shadowing import unshadow
 from eqsat.model.symbols import WRITTEN_SYMBOLS
 from eqsat.model.write.functions import with_definitions
 from eqsat.partition.calls import inner_nodes
-from eqsat.schema.metadata import REGION, TARGET, is_own_domain
+from eqsat.schema.metadata import PREFIX, REGION, TARGET, is_own_domain
 from eqsat.schema.versions import SOURCE_OPSET
-
-_PREFIX = "eqsat."
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,9 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
     def goes(function: ir.Function) -> bool:
         return is_own_domain(function.domain) if operators else _is_piece(function)
 
+    prepare_names(result)
     InlinePass(criteria=goes)(result)
+    name_inlined(result.graph)
     for identifier in [f.identifier() for f in result.functions.values() if goes(f)]:
         del result.functions[identifier]
     unshadow(result.graph)
@@ -109,9 +110,9 @@ def inline(model: ir.Model, *, operators: bool = True) -> ir.Model:
         for domain in [d for d in scope.opset_imports if is_own_domain(d) and d not in used]:
             del scope.opset_imports[domain]
         for node in _all_nodes(scope):
-            for key in [k for k in node.metadata_props if k.startswith(_PREFIX)]:
+            for key in [k for k in node.metadata_props if k.startswith(PREFIX)]:
                 del node.metadata_props[key]
-    for key in [k for k in result.metadata_props if k.startswith(_PREFIX) and k not in (SOURCE_OPSET, WRITTEN_SYMBOLS)]:
+    for key in [k for k in result.metadata_props if k.startswith(PREFIX) and k not in (SOURCE_OPSET, WRITTEN_SYMBOLS)]:
         del result.metadata_props[key]
     return result
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from eqsat.schema.opset import EQSAT
 
+PREFIX = "eqsat."
+"""Of all keys."""
 TARGET = "eqsat.target"
 """Metadata key: name of the target that runs a node or a function."""
 TARGETS = "eqsat.targets"
@@ -26,8 +28,14 @@ NAME, INPUTS, OUTPUTS = "{name}", "{inputs}", "{outputs}"
 """Holes in the C call of a region: its name, its operands and its results, in the order of the region's function."""
 TRUSTED_CALL = "eqsat.trusted_call"
 """Key of a node's ``meta``, which is not saved: the same call, known to come from a target file that was read here."""
+QUANTIZATION = "quant_parameter_tensor_names"
+"""Key of a value's ``meta`` under which onnx_ir keeps its quantization annotation: names of tensors, by their role."""
 FAMILY = "eqsat.family"
 """Metadata key: family of kernels of generated code that computes a node."""
+NODES = "eqsat.nodes"
+"""Metadata key on the call of a composite: names of the nodes of the input that its function's nodes are, as JSON."""
+VERSION = "eqsat.version"
+"""Metadata key of a model: the version of eqsat that wrote it."""
 OPERANDS = "eqsat.operands"
 """Metadata key on a composite's function: which operands of the composite its inputs are (absent ones are left out)."""
 RULE = "eqsat.rule"

@@ -14,7 +14,7 @@ from eqsat import op
 from eqsat.api import load
 from eqsat.cli import main
 from eqsat.errors import ModelError
-from eqsat.explain.origin import ORIGINS, Folded, Origin, Step, by_name, find, pack, unpack
+from eqsat.explain.origin import ORIGINS, Folded, Origin, Origins, Step, find, pack, unpack
 from eqsat.explain.saved import read_origins
 
 STEP = Step("r", "a.rules:1", "exact", "Relu(Relu(x))", "Relu(x)")
@@ -30,23 +30,25 @@ def network():
 
 
 def test_packed_origins_are_read_back() -> None:
-    origins = by_name(
+    origins = Origins(
         [
             Origin("a", "Relu", ("a",)),
             Origin("b \ud800\n", "t.k", ("a", "b"), (STEP, STEP), (Folded("c", ("d", "e")),)),
             Origin("a", "Relu", ("a",), body="body of `loop`"),
-        ]
+        ],
+        {"/layer/Relu": "a"},
     )
     assert list(origins) == ["a", "b \ud800\n", "a in the body of `loop`"]
-    assert unpack(pack(origins, 1 << 20)) == origins
+    read = unpack(pack(origins, 1 << 20))
+    assert read == origins and read.nodes == origins.nodes
 
 
 def test_terms_are_left_out_where_they_are_too_long() -> None:
-    (origin,) = unpack(pack({"a": Origin("a", "Relu", ("b",), (STEP,))}, 10)).values()
+    (origin,) = unpack(pack(Origins([Origin("a", "Relu", ("b",), (STEP,))]), 10)).values()
     assert origin.steps == (Step("r", "a.rules:1", "exact", "", ""),)
 
 
-@pytest.mark.parametrize("text", ("", "abc", "§", pack({}, 99)[:-4]))
+@pytest.mark.parametrize("text", ("", "abc", "§", pack(Origins(), 99)[:-4]))
 def test_damaged_metadata_are_an_error(text: str) -> None:
     with pytest.raises(ModelError, match=r"metadata `eqsat\.origins` as eqsat writes them are required"):
         unpack(text)

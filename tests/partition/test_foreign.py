@@ -19,6 +19,7 @@ from eqsat.partition.saved import inline
 from eqsat.schema import functions, opset
 from eqsat.schema.body import Body, BodyNode
 from eqsat.schema.types import OpKey
+from eqsat.version import __version__
 from tests.partition.checks import accelerate, parsed, same
 from tests.partition.plans import body, constant, plan_of, random_feeds, run_ort
 
@@ -149,4 +150,5 @@ def test_model_documentation_is_kept():
     proto = ir.to_proto(to_model(plan, regions(plan), original))
     assert (proto.doc_string, proto.model_version, proto.graph.name) == ("doc", 7, "g")
     assert (proto.graph.doc_string, proto.graph.input[0].doc_string) == ("graph doc", "an input")
-    assert {p.key: p.value for p in proto.metadata_props} == {"author": "me", "eqsat.targets": "cpu,dnnl,npu"}
+    said = {p.key: p.value for p in proto.metadata_props}
+    assert said == {"author": "me", "eqsat.targets": "cpu,dnnl,npu", "eqsat.version": __version__}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -14,12 +14,13 @@ from eqsat.schema.attributes import op_key, tensor_of, to_attrs
 from eqsat.schema.types import OpKey
 
 
-def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
+def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol], needed: Container[str] = ()) -> None:
     """Tidies the main graph; subgraphs and functions are not changed.
 
     Args:
         model: The model, changed in place.
         weights: Tensors that reading has set aside: inputs that become initializers again.
+        needed: Names of constants that stay although no node reads them.
     """
     graph = model.graph
     for value in list(graph.inputs):
@@ -36,12 +37,15 @@ def tidy(model: ir.Model, weights: Mapping[str, ir.TensorProtocol]) -> None:
     for node in graph:
         _trim(node)
     named = _required_names(model.graph)
+    kept = [value for name, value in graph.initializers.items() if name in needed]
     RemoveUnusedNodesPass()(model)
+    graph.initializers.update({value.name or "": value for value in kept})
     for node, index, name in named:
         # The pass removes unused optional outputs, even those that go with a used one.
         node.resize_outputs(max(len(node.outputs), index + 1))
         node.outputs[index].name = name
-    for name in [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]:
+    unread = [n for n, v in graph.initializers.items() if not v.uses() and not v.is_graph_output() and n not in needed]
+    for name in unread:
         graph.initializers.pop(name)
     for value in graph.initializers.values():
         if value.const_value is not None:

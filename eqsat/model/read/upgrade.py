@@ -17,11 +17,9 @@ from eqsat.errors import ModelError
 from eqsat.model.read.converted import drop_leftovers, element_types, flattened, give_types, keep_empty, needs_types
 from eqsat.model.read.sources import Source
 from eqsat.schema import opset
+from eqsat.schema.metadata import PREFIX
 from eqsat.schema.types import OpKey
 from eqsat.schema.versions import BECAME_INPUT, added_attributes, means_same
-
-METADATA = "eqsat."
-"""Prefix of the metadata keys by which eqsat knows its own functions."""
 
 
 def upgrade(source: Source) -> None:
@@ -86,7 +84,7 @@ def _is_default(attribute: onnx.AttributeProto, default: onnx.AttributeProto) ->
 def is_own(function: onnx.FunctionProto) -> bool:
     """Whether eqsat wrote the function: a composite or a region of an optimized model, or an operator of eqsat."""
     own_domain = function.domain == opset.EQSAT or function.domain.startswith(opset.EQSAT + ".")
-    return own_domain or any(entry.key.startswith(METADATA) for entry in function.metadata_props)
+    return own_domain or any(entry.key.startswith(PREFIX) for entry in function.metadata_props)
 
 
 def inline_foreign(source: Source) -> None:
@@ -114,7 +112,6 @@ def inline_foreign(source: Source) -> None:
     _check_function_opsets(source, foreign)
     for function in foreign:
         _move_up(function, opset_of(model))
-    metadata = _metadata(model)
     try:
         if len(foreign) == len(model.functions):
             source.proto = inliner.inline_local_functions(model, convert_version=True)
@@ -124,7 +121,6 @@ def inline_foreign(source: Source) -> None:
         names = ", ".join(sorted({f"{f.domain}.{f.name}" for f in foreign}))
         message = "model-local functions that can be inlined are required"
         raise ModelError(message, place=source.place, actual=f"{names}: {_reason(error)}") from error
-    _restore(source.proto, metadata)
     gone = {f.domain for f in foreign} - {f.domain for f in source.proto.functions}
     used = {op.domain for op in _operators(source.proto)}
     kept = [e for e in source.proto.opset_import if e.domain in used or e.domain not in gone]
@@ -191,8 +187,6 @@ def _check_function_opsets(source: Source, foreign: list[onnx.FunctionProto]) ->
 
 
 def _convert(source: Source, version: int, changed: list[str], target: int = opset.PINNED_OPSET) -> None:
-    metadata = _metadata(source.proto)
-    graph_metadata = list(source.proto.graph.metadata_props)
     if version < 7:
         _spread_slopes(source.proto)
     types = element_types(source.proto) if version < 11 and needs_types(source.proto) else {}
@@ -210,8 +204,6 @@ def _convert(source: Source, version: int, changed: list[str], target: int = ops
     keep_empty(converted, on_matrices)
     if version < 11:
         drop_leftovers(converted.graph)
-    _restore(converted, metadata)
-    converted.graph.metadata_props.extend(graph_metadata)
     source.proto = converted
 
 
@@ -226,21 +218,6 @@ def _told(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
         return value.name in foreign or any(d.dim_param for d in dims)
 
     return [v for v in model.graph.value_info if says_more(v)]
-
-
-def _metadata(model: onnx.ModelProto) -> dict[tuple[str, str], onnx.NodeProto]:
-    nodes = model.graph.node
-    return {(n.op_type, n.output[0]): n for n in nodes if n.output and (n.metadata_props or n.doc_string)}
-
-
-def _restore(model: onnx.ModelProto, metadata: dict[tuple[str, str], onnx.NodeProto]) -> None:
-    if not metadata:
-        return
-    for node in model.graph.node:
-        original = metadata.get((node.op_type, node.output[0])) if node.output else None
-        if original is not None and not node.metadata_props:
-            node.metadata_props.extend(original.metadata_props)
-            node.doc_string = node.doc_string or original.doc_string
 
 
 def _spread_slopes(model: onnx.ModelProto) -> None:

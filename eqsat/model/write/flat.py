@@ -11,6 +11,7 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from eqsat.model.inlined_names import name_inlined, prepare_names
 from eqsat.model.shadowing import unshadow
 from eqsat.model.write.record import record_of
 from eqsat.schema.attributes import op_key
@@ -48,8 +49,10 @@ def inline_functions(model: ir.Model) -> None:
                 node.metadata_props.pop(key, None)
             if COMPOSITE in node.metadata_props:
                 node.metadata_props[KERNEL] = node.name or node.outputs[0].name or ""
+    prepare_names(model)
     InlinePass()(model)
     unshadow(model.graph)
+    name_inlined(model.graph)
     last: dict[str, ir.Node] = {}
     for node in model.graph:
         kernel = node.metadata_props.get(KERNEL)

@@ -251,13 +251,14 @@ def _instead(node: ir.Node, inner: _Inner) -> Body | None:
 
 
 def _names(model: ir.Model) -> set[str]:
-    """Names of all values: those of subgraphs must differ from those around them."""
+    """Names of all values and nodes: those of subgraphs must differ from those around them."""
     found: set[str] = set()
     for scope in scopes(model):
         found |= {v.name or "" for v in scope.inputs}
         if isinstance(scope, ir.Graph):
             found |= set(scope.initializers)
         found |= {v.name or "" for node in scope for v in node.outputs}
+        found |= {node.name or "" for node in scope}
     return found
 
 
@@ -290,6 +291,9 @@ def _replace(node: ir.Node, body: Body, inner: _Inner, taken: set[str]) -> list[
         new.name, new.type, new.shape = old.name, old.type, old.shape
         new.metadata_props.update(old.metadata_props)
         new.doc_string = old.doc_string
+    last = results[0].producer() if results else None
+    if last is not None and node.name:
+        last.name = node.name
     kept = list(node.outputs[: len(results)])
     scope = node.graph
     assert scope is not None
