@@ -7,22 +7,25 @@ these would clash.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import onnx_ir as ir
 
+from eqsat.ops.functions import ANNOTATIONS
+from eqsat.schema.attributes import op_key
 from eqsat.schema.metadata import NODES, REGION
 
 _PLACE = "eqsat.place"
-"""Key of a node's ``meta``: which node of its function it is."""
+"""Key of a node's ``meta``: which node of its function it is, and the name that it has there."""
 
 
 def prepare_names(model: ir.Model) -> None:
     """Marks calls and the nodes of functions, in place; inlining keeps the marks."""
     for function in model.functions.values():
         for place, node in enumerate(function):
-            node.meta[_PLACE] = place
+            node.meta[_PLACE] = (place, node.name)
     for scope in (model.graph, *model.functions.values()):
         for node in ir.traversal.RecursiveGraphIterator(scope):
             function = model.functions.get(node.op_identifier())
@@ -34,25 +37,44 @@ def _inside(function: ir.Function, call: ir.Node) -> list[str]:
     known = dict(enumerate(_names(call.metadata_props.get(NODES))))
     names = [known.get(place, "") for place in range(len(function))]
     last = function.outputs[0].producer() if function.outputs else None
+    while last is not None and op_key(last) in ANNOTATIONS:  # which are no work: the call's name is that of the work
+        last = None if last.inputs[0] is None else last.inputs[0].producer()
     if last is not None:
-        names[last.meta[_PLACE]] = names[last.meta[_PLACE]] or call.name or ""
+        names[last.meta[_PLACE][0]] = names[last.meta[_PLACE][0]] or call.name or ""
     return names
 
 
 def name_inlined(graph: ir.Graph) -> None:
-    """Names the nodes that have been inlined, and removes the marks; no name is given twice."""
+    """Names the nodes that have been inlined, and removes the marks; no name is given twice.
+
+    What calls say comes before what functions say: else the name of a call could be one that its function happens to
+    use, and would change each time that the model is saved and loaded.
+    """
     nodes = list(ir.traversal.RecursiveGraphIterator(graph))
-    taken = {node.name for node in nodes}
-    for node in nodes:
-        place = node.meta.pop(_PLACE, None)
-        name = _at(place, _names(node.metadata_props.pop(NODES, None)))
+    places = [node.meta.pop(_PLACE, None) for node in nodes]
+    said = [_at(p, _names(node.metadata_props.pop(NODES, None))) for p, node in zip(places, nodes, strict=True)]
+    taken = {node.name for place, node in zip(places, nodes, strict=True) if place is None}
+    others: list[tuple[str | None, ir.Node]] = []
+    for place, name, node in zip(places, said, nodes, strict=True):
         if name and name not in taken:
             taken.add(name)
             node.name = name
+        elif place is not None:
+            others.append((place[1], node))
+    for own, node in others:
+        if own:
+            node.name = _free(own, taken)
+            taken.add(node.name)
 
 
-def _at(place: int | None, names: Sequence[str]) -> str:
-    return names[place] if place is not None and place < len(names) else ""
+def _free(name: str, taken: Collection[str | None]) -> str:
+    if name not in taken:
+        return name
+    return next(found for k in itertools.count(1) if (found := f"{name}_{k}") not in taken)
+
+
+def _at(place: tuple[int, str | None] | None, names: Sequence[str]) -> str:
+    return names[place[0]] if place is not None and place[0] < len(names) else ""
 
 
 def _names(said: str | None) -> list[str]:

@@ -209,7 +209,7 @@ class _Editor:
             results = tuple(self._behind(v, chain) for v, chain in zip(node.outputs, found.results, strict=True))
             inputs = tuple(self._before(v, chain) for v, chain in zip(node.inputs, found.operands, strict=True))
             body = _annotated(node.body, found)
-            self.nodes[i] = replace(node, body=body, inputs=inputs, outputs=results)
+            self.nodes[i] = replace(node, body=body, inner=(), inputs=inputs, outputs=results)
         kept = [k for k, node in enumerate(self.nodes) if node is not None]
         nodes = tuple(node for node in self.nodes if node is not None)
         plan: Plan = replace(self.assembled.plan, nodes=nodes)
