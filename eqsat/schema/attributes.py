@@ -59,12 +59,19 @@ def to_attrs(node: ir.Node) -> Attrs:
     return tuple(sorted(values.items(), key=lambda pair: pair[0]))
 
 
+_ELEMENT_TYPES = frozenset(
+    {"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"}
+)
+"""Attributes of ONNX's operators, and of eqsat's, that stand for an element type; they accept any of its names."""
+
+
 def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attrs:
     """The canonical bundle of attributes given as Python values, checked against the operator's schema.
 
     Args:
         op: The operator.
-        values: Numbers, strings, sequences of them, numpy arrays, ``ir.DataType`` and graphs. None means not given.
+        values: Numbers, strings, sequences of them, numpy arrays, ``ir.DataType`` and graphs; for element types also
+            their names and numpy's types. None means not given.
         place: For messages; the operator's name by default.
 
     Raises:
@@ -86,9 +93,9 @@ def make_attrs(op: OpKey, values: Mapping[str, Any], *, place: str = "") -> Attr
                 actual=f"`{name}`",
                 hint=opset.did_you_mean(name, known) or f"its attributes: {', '.join(known) or 'none'}",
             )
-        if function is not None and name == "dtype":
-            # Operators of eqsat use this name for an element type, and accept any of its names.
-            value = value if isinstance(value, int) else to_dtype(value, place=place)
+        named = name in _ELEMENT_TYPES if found is not None else function is not None and name == "dtype"
+        if named and not isinstance(value, int | np.integer):
+            value = to_dtype(value, place=f"{place}, attribute `{name}`")
         try:
             result[name] = _coerce(value, kinds.get(name))
         except (TypeError, ValueError) as error:

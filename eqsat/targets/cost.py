@@ -30,7 +30,7 @@ from eqsat.targets.families import family_entry, rates
 from eqsat.targets.names import ABSENT, bind_operands
 from eqsat.targets.refusal import refusal
 from eqsat.targets.sizes import UNKNOWN_ELEMENTS, size_in_bytes, static
-from eqsat.targets.work import Work, work_of
+from eqsat.targets.work import Work, read_of, work_of
 
 Types = Sequence[TensorType | None]
 
@@ -132,7 +132,8 @@ class CostModel:
                 count = _macs(node.op, node.attrs, types, results, exact)
             else:
                 count = self._macs_of_body(body, facts, exact)
-            found.append(self._symbols(target, count, [None if f is None else f.type for f in facts], results))
+            read = read_of(body, [None if f is None else f.type for f in facts], results)
+            found.append(self._symbols(target, count, read, results))
         return work_of(found)
 
     def launch(self, target: int) -> float:

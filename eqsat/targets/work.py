@@ -7,6 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from eqsat.ops.operators import has
+from eqsat.ops.traits import Trait
+from eqsat.schema.body import Body, BodyNode
+from eqsat.schema.types import TensorType
+from eqsat.targets.sizes import size_in_bytes
+
 Limit = Literal["compute", "memory", "launch", "nothing"]
 
 
@@ -16,7 +22,8 @@ class Work:
 
     Attributes:
         macs: Multiply-accumulate operations.
-        bytes: Of the tensors that cross the kernel's border, weights included.
+        bytes: That cross the kernel's border, weights included. Of a tensor out of which elements are only picked, as
+            by Gather and Slice, as many count as the result has: an embedding table is not read for one row.
         compute: Seconds at the target's peak.
         memory: Seconds at the target's bandwidth.
         launch: Seconds to start it.
@@ -37,6 +44,25 @@ class Work:
         if self.launch == most:
             return "launch"
         return "compute" if self.compute == most else "memory"
+
+
+def read_of(
+    body: Body, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
+) -> list[TensorType | None]:
+    """The operands of a kernel, of each no more than is read."""
+    read = list(inputs)
+    result = next((t for t in outputs if t is not None), None)
+    for i, given in enumerate(inputs):
+        if given is None or result is None or size_in_bytes(result) >= size_in_bytes(given):
+            continue
+        readers = [(k, node) for k, node in enumerate(body.nodes) if i in node.inputs]
+        if [k for k, _ in readers] == [len(body.nodes) - 1] and _picks(readers[0][1], i, len(outputs)):
+            read[i] = result
+    return read
+
+
+def _picks(node: BodyNode, value: int, results: int) -> bool:
+    return has(node.op, Trait.MOVES) and node.inputs[0] == value and node.inputs.count(value) == 1 and results == 1
 
 
 def work_of(symbols: Sequence[Mapping[str, float]]) -> Work:

@@ -352,3 +352,12 @@ def test_attributes_on_which_inference_would_end_the_process() -> None:
     x, i = eqsat.input("x", (4, 1, 3)), eqsat.input("i", (1,), "int64")
     with pytest.raises(ModelError, match="`batch_dims` of 0 or more is required; got -6"):
         op.GatherND(x, i, batch_dims=-6)
+
+
+@pytest.mark.parametrize("name", ["int32", "INT32", np.int32, np.dtype("int32"), ir.DataType.INT32, 6])
+def test_attributes_that_are_element_types_have_any_of_their_names(name: Any) -> None:
+    x = eqsat.input("x", (2, 3))
+    assert [op.Cast(x, to=name).dtype, op.EyeLike(x, dtype=name).dtype] == [np.int32, np.int32]
+    assert op.RandomNormalLike(x, dtype="float64").dtype == np.float64
+    with pytest.raises(ModelError, match="Cast, attribute `to`: an element type of ONNX is required; got 'int33'"):
+        op.Cast(x, to="int33")

@@ -55,6 +55,20 @@ def test_what_limits_a_kernel_and_how_much_of_that_it_attains() -> None:
     assert _row(compute, 0.0).attained is None
 
 
+@pytest.mark.parametrize("picked", ["Gather", "Slice", "Gather(Cast)"])
+def test_what_is_not_read_does_not_count(picked: str) -> None:
+    table = np.ones((20_000, 64), np.float32)
+    i = eqsat.input("i", (3,), "int64")
+    if picked == "Slice":
+        y = op.Slice(eqsat.input("x", (20_000, 64)), np.array([5]), np.array([8]), np.array([0]))
+    else:
+        y = op.Gather(table, op.Cast(i, to="int32") if "Cast" in picked else i, axis=0)
+    summary = eqsat.optimize(eqsat.graph(y), host="c" if "Cast" in picked else "cpu", verify=False).summary
+    row = next(kernel for kernel in summary.kernels if picked[:5] in "".join(kernel.operators))
+    assert row.work is not None
+    assert row.work.bytes < 4 * 3 * 64 * 4
+
+
 def test_launches_have_a_row_of_their_own_unless_a_kernel_is_cheaper() -> None:
     work = Work(1e6, 1e3, compute=9e-6, memory=2e-6, launch=1e-6)
     rows = (_row(work, 1e-5), _row(work, 2e-5), _row(work, 5e-7))
