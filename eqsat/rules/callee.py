@@ -186,6 +186,8 @@ def _unknown(name: str, place: Place, context: Context, frame: Frame | None) -> 
     if name in FACTS:
         hint = f"a fact of a tensor stands behind a dot: `x.{name}`"
     usual = operator_hint(name)
+    if usual == f"did you mean `{name[:1].upper()}{name[1:]}`?":
+        hint = usual  # An operator but for the first letter is meant rather than a function of a similar name.
     if "." in name and not usual.startswith("did you mean"):
         # As other frameworks write it: nn.ReLU, tf.nn.softmax.
         near = operator_hint(name.rpartition(".")[2])

@@ -120,7 +120,7 @@ def explain(error: UnexpectedInput, text: str) -> Explained:
             f"a bracket is not closed: `{text[before.bracket]}` at {':'.join(map(str, _at(text, before.bracket)))}"
         )
     if is_end:
-        wrong = _wrong_word(text, before, expected)
+        wrong = _wrong_word(text, before, expected) or _wrong_sign(text, expected)
         hint = unclosed or _end_hint(before, expected)
         return wrong or Explained(*_at(text, before.end), requirement, "the end of the file", hint)
     special = _united(text, before, token) or _wrong_name(text, before, token) or _wrong_word(text, before, expected)
@@ -156,9 +156,32 @@ def _end_hint(before: _Before, expected: set[str]) -> str:
         return "something follows each comma: go on with it, or remove the comma"
     if "ARROW" in expected:
         return "a rule needs `=>` and a right side"
+    if expected == {"ELSE"}:
+        return "conditions follow the word `where`; a value that depends on one is `a if condition else b`"
     if "LET" in expected:
         return "a pattern follows the header of a rule or composite"
     return f"go on behind `{before.word}`, or remove it" if before.word else ""
+
+
+def _wrong_sign(text: str, expected: set[str]) -> Explained | None:
+    """The error of a rule whose sides are separated by ``=`` or ``==``, where its end lacks the right sign."""
+    if "ARROW" not in expected:
+        return None
+    header = [m for m in _HEADER.finditer(text) if m[1] == "rule"]
+    start = text.find("\n", header[-1].end()) if header else -1
+    code = STRING_OR_COMMENT.sub(lambda m: " " * len(m[0]), text[start:]) if start >= 0 else ""
+    depth = 0
+    for sign in re.finditer(r"[(\[)\]]|(?<![=<>!])==?(?![=>])|^\s*let\b.*$", code, re.MULTILINE):
+        if sign[0] in "([":
+            depth += 1
+        elif sign[0] in ")]":
+            depth -= 1
+        elif depth <= 0 and sign[0] in ("=", "=="):
+            place = _at(text, start + sign.start())
+            return Explained(
+                *place, "`=>` or `<=>` is required", f"`{sign[0]}`", "a rule's sides are separated by `=>`"
+            )
+    return None
 
 
 def _wrong_name(text: str, before: _Before, token: Token) -> Explained | None:
@@ -240,7 +263,13 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
         return f"`{before.word}` has no `=`"
     if token.type in ("SQUARE", "SQUARE_LINE", "PAREN", "PAREN_LINE") and "STAR" in expected and "NAME" in expected:
         return "names are listed without brackets, separated by commas"
-    if token.type == "IF":
+    if token.type == "FLOOR":
+        return "`#` begins a comment"
+    if token.type == "STRING" and expected == {"NAME"}:
+        return "names are written without quotes"
+    if before.word == "const" and "RPAR" in expected:
+        return f"what has to be a constant is said behind the pattern: `where const({token})`"
+    if token.type in ("IF", "BECAUSE"):
         return "conditions follow the word `where`, behind a pattern or an operator"
     if "LSB" in expected:
         return "as in `within 1 lsb`: units of the last place of the result"
@@ -260,6 +289,10 @@ def _hint(token: Token, expected: set[str], before: _Before, text: str) -> str:
         return "a bracket that begins a line does not continue the line before"
     if token.type == "COLON" and expected == {"EQUAL"}:
         return _KERNELS
+    if token.type == "NUMBER" and "EQUAL" in expected and before.bracket < 0:
+        return f"write `{before.word} = {token}`"
+    if token.type == "COLON" and "LET" in expected:
+        return "a pattern follows the header, indented; the header ends without `:`"
     if token.type == "COLON" and "=>" not in token:
         return "`name: Operator(...)` binds a node; put it into parentheses inside a larger term"
     if token.type in ("RULE", "WHERE", "LET") and "ARROW" in expected:
